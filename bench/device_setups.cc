@@ -1,5 +1,8 @@
 #include "bench/device_setups.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include <boost/json.hpp>
 
 namespace stoker::bench {
@@ -82,7 +85,11 @@ DeviceSetup blstm(bool tiny) {
 
 std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device) {
   std::vector<DeviceSetup> setups{mlp(tiny), blstm(tiny), gpt2(tiny), resnet50(tiny)};
-  for (DeviceSetup& setup : setups) setup.train.device = device;
+  const char* const fused = std::getenv("STOKER_BENCH_FUSED_KERNELS");
+  for (DeviceSetup& setup : setups) {
+    setup.train.device = device;
+    setup.train.fused_kernels = fused != nullptr && std::string_view(fused) == "1";
+  }
   return setups;
 }
 

@@ -118,6 +118,7 @@ Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup
   const TrainingSetup& training = setup.training;
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(setup.train.device));
   train::configure_numerics({}, setup.train);
+  train::select_fused_kernels(setup.train, device);
   try {
     STOKER_ASSIGN_OR_RETURN(TrainedModel trained,
                             TrainedModel::create(training, device, setup.train.channels_last));

@@ -152,6 +152,12 @@ class Check:
         if self.args.torch == "none":
             raise Skipped("this Python has no torch that sees the device")
 
+    def has_fused_kernels(self):
+        if "with fused kernels" not in self.run([self.program("stokerd"), "--version"]):
+            raise Skipped("built without fused kernels (scripts/deps.sh --nvcc)")
+        if not self.is_cuda:
+            raise Skipped("needs a GPU")
+
     def stokerd(self, config, run_dir, settings):
         command = [self.program("stokerd"), "--config", config]
         for setting in [f"run.dir={run_dir}", f"train.device={self.args.device}", *settings]:
@@ -269,6 +275,12 @@ def cuda_test(name_filter):
     return run
 
 
+def check_kernels(check):
+    """The fused kernels compared with LibTorch's."""
+    check.has_fused_kernels()
+    return cuda_test("CudaKernelsTest.*")(check)
+
+
 # ---- bit-exact resume
 
 
@@ -375,10 +387,13 @@ def with_power(check, measure):
     return result | used
 
 
-def stoker_steps(name):
+def stoker_steps(name, fused=False):
     def run(check):
+        if fused:
+            check.has_fused_kernels()
+        env = {"STOKER_BENCH_FUSED_KERNELS": "1"} if fused else None
         keys = ("metric", "unit", "value", "spread")
-        return with_power(check, lambda: {key: value for key, value in bench_line(check, name).items() if key in keys})
+        return with_power(check, lambda: {key: value for key, value in bench_line(check, name, env=env).items() if key in keys})
 
     return run
 
@@ -540,15 +555,24 @@ def check_cifar(check):
 # ---- compute-sanitizer
 
 
-def check_sanitizer(check):
-    """memcheck on tests that capture, replay, copy and resume."""
+def sanitizer_check(tool, tests, needs_kernels=False):
+    def run(check):
+        if needs_kernels:
+            check.has_fused_kernels()
+        return check_sanitizer(check, tool, tests)
+
+    return run
+
+
+def check_sanitizer(check, tool, tests):
     installed = map(str, Path("/usr/local").glob("cuda*/bin/compute-sanitizer"))
     sanitizer = shutil.which("compute-sanitizer") or next(installed, None)
     if sanitizer is None:
         raise Skipped("compute-sanitizer is not installed")
-    out = check.run([sanitizer, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9",
-                     check.program("cuda_test"), "--gtest_filter=*SamplesNewDropoutMask*:*ResumesBitForBit*"], accept=(0, 1, 9))
-    summary = re.findall(r"ERROR SUMMARY: (\d+) error", out)
+    options = ["--report-api-errors", "no"] if tool == "memcheck" else []
+    out = check.run([sanitizer, "--tool", tool, *options, "--error-exitcode", "9", check.program("cuda_test"),
+                     f"--gtest_filter={tests}"], accept=(0, 1, 9))
+    summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", out)
     if not summary or int(summary[-1]) > 0:
         raise Failed(f"{summary[-1] if summary else 'no summary of'} errors; see the log")
     return {"errors": 0, "passed": int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])}
@@ -568,6 +592,7 @@ PARTS = {
     "tests": [
         ("cuda_test", 300, cuda_test("-*DoesNotFit*")),
         ("cuda_test out of memory", 60, cuda_test("*DoesNotFit*")),
+        ("fused kernels", 120, check_kernels),
     ],
     "resume": [("bit-exact resume", 180, check_resume)],
     "published": [
@@ -577,6 +602,7 @@ PARTS = {
     ],
     "gpt2": [
         ("gpt2 stoker", 90, stoker_steps("gpt2")),
+        ("gpt2 fused kernels", 90, stoker_steps("gpt2", fused=True)),
         ("gpt2 eager", 90, peer_steps("gpt2", "eager")),
         ("gpt2 compiled", 240, peer_steps("gpt2", "compiled")),
     ],
@@ -592,7 +618,12 @@ PARTS = {
     ],
     "memory": [("gpt2 in stokerd", 200, check_memory)],
     "cifar10": [("cifar10", 470, check_cifar)],
-    "sanitizer": [("memcheck", 300, check_sanitizer)],
+    "sanitizer": [
+        # Tests that capture, replay, copy and resume.
+        ("memcheck", 240, sanitizer_check("memcheck", "*SamplesNewDropoutMask*:*ResumesBitForBit*")),
+        ("memcheck, fused kernels", 120, sanitizer_check("memcheck", "CudaKernelsTest.*", needs_kernels=True)),
+        ("racecheck, fused kernels", 120, sanitizer_check("racecheck", "CudaKernelsTest.*", needs_kernels=True)),
+    ],
 }
 
 

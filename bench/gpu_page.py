@@ -78,6 +78,14 @@ def step_rows(results, gpu):
     return rows
 
 
+def kernel_lines(results):
+    plain, fused = results.get("gpt2 stoker"), results.get("gpt2 fused kernels")
+    if not all(result and result["status"] == "passed" for result in (plain, fused)):
+        return []
+    return ["", f"gpt2 with `train.fused_kernels`: {format_number(fused['value'])} {fused['unit']}, "
+                f"{fused['value'] / plain['value']:.2f} x without."]
+
+
 def published_rows(results):
     rows = ["| experiment | row | total | per step | input wait | cores | accuracy after |", "|---|---|---|---|---|---|---|"]
     for name, result in results.items():
@@ -122,6 +130,7 @@ def page_of(all_results):
         for rows in (step_rows(results, gpu), published_rows(results)):
             if len(rows) > 2:
                 lines += ["", *rows]
+        lines += kernel_lines(results)
         memory = results.get("gpt2 in stokerd")
         if memory and memory["status"] == "passed":
             lines += ["", *memory_lines(memory)]

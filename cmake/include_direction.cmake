@@ -39,7 +39,8 @@ set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue 
 shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_feeder "shared/base shared/tokenizer shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
-set(ALLOW_daemon/cuda "")
+set(ALLOW_daemon/cuda "shared/model daemon/cuda/kernels")
+set(ALLOW_daemon/cuda/kernels "shared/model")
 set(ALLOW_daemon/fake_device "daemon/cuda")
 set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
@@ -71,7 +72,7 @@ set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/fake_de
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
 set(ONLY_stoker "shared/model")  # include/stoker: the plugin headers
-set(ONLY_cuda_runtime_api.h "daemon/cuda")
+set(ONLY_cuda_runtime_api.h "daemon/cuda daemon/cuda/kernels")
 
 set(bad 0)
 macro(complain text)
@@ -83,7 +84,7 @@ if(NOT IS_DIRECTORY "${ROOT}")
   message(FATAL_ERROR "give the tree to check: cmake -DROOT=<tree> -P include_direction.cmake")
 endif()
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
-  "${ROOT}/shared/*.h" "${ROOT}/shared/*.cc" "${ROOT}/daemon/*.h" "${ROOT}/daemon/*.cc"
+  "${ROOT}/shared/*.h" "${ROOT}/shared/*.cc" "${ROOT}/daemon/*.h" "${ROOT}/daemon/*.cc" "${ROOT}/daemon/*.cu"
   "${ROOT}/feeder/*.h" "${ROOT}/feeder/*.cc" "${ROOT}/evaluator/*.h" "${ROOT}/evaluator/*.cc"
   "${ROOT}/ctl/*.h" "${ROOT}/ctl/*.cc")
 list(LENGTH files count)

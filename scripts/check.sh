@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
-check_format() { git ls-files -z '*.h' '*.cc' | xargs -0 -r clang-format --dry-run -Werror; }
+check_format() { git ls-files -z '*.h' '*.cc' '*.cu' | xargs -0 -r clang-format --dry-run -Werror; }
 
 step "Check the format (scripts/format.sh applies it)" check-format check_format
 step "Check the direction of includes" check-includes cmake -DROOT="$root" -DUNUSED=ON -P cmake/include_direction.cmake

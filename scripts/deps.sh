@@ -5,13 +5,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--service] [--package] [--check]
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--python] [--service] [--package] [--check]
 
 Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .deps/libtorch).
 
   --cuda       also LibTorch's CUDA part, with NVIDIA's libraries (about 2 GB more to
                download); the default if a GPU is found
   --cuda-link  only what is needed to compile and link the CUDA module; no additional download
+  --nvcc       also nvcc, which compiles the fused kernels of the CUDA module (about 100 MB more to
+               download); an installed toolkit is used only with cmake -DSTOKER_NVCC=PATH
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
   --service    also systemd and systemd-nspawn, for the test of the units (root only), Prometheus (in
@@ -20,7 +22,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --check      also the tools of scripts/check.sh
 
 Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
-clones. Every wheel is verified against the SHA-256 in scripts/libtorch-*.txt before use.
+clones. Every wheel is verified against the SHA-256 in scripts/libtorch-*.txt or nvcc.txt before use.
 Without a network: put the wheels into a directory and set PIP_FIND_LINKS to it.
 To use another LibTorch (2.6 or later): deps.sh --no-torch, and set LIBTORCH_DIR for the build.
 HELP
@@ -33,12 +35,14 @@ packages=(
   prometheus-cpp-dev libjs-chart.js libncurses-dev libgmock-dev spin
 )
 torch=cpu
+nvcc=no
 python=no
 service=no
 while (($#)); do
   case $1 in
     --cuda) torch=cuda ;;
     --cuda-link) torch=cuda-link ;;
+    --nvcc) nvcc=yes ;;
     --no-torch) torch=no ;;
     --python) python=yes ;;
     --service)
@@ -115,7 +119,13 @@ unpack_libtorch() {
 }
 
 # The source of a part; its stamp changes with the pins.
-pin_file() { if [[ $1 == cuda ]]; then echo "$root/scripts/libtorch-cuda.txt"; else echo "$root/scripts/libtorch-cpu.txt"; fi; }
+pin_file() {
+  case $1 in
+    cuda) echo "$root/scripts/libtorch-cuda.txt" ;;
+    nvcc) echo "$root/scripts/nvcc.txt" ;;
+    *) echo "$root/scripts/libtorch-cpu.txt" ;;
+  esac
+}
 stamp_of() { sha256sum <"$(pin_file "$1")"; }
 has_part() { [[ $(stamp_of "$1") == "$(cat "$libtorch/.$1" 2>/dev/null)" ]]; }
 has_all_parts() {
@@ -129,6 +139,10 @@ install_libtorch() {
   if [[ $torch == cuda ]]; then
     parts+=(cuda)
     files+=("$root/scripts/libtorch-cuda.txt")
+  fi
+  if [[ $nvcc == yes ]]; then
+    parts+=(nvcc)
+    files+=("$root/scripts/nvcc.txt")
   fi
   mkdir -p "$root/.deps"
   # Serialize concurrent runs of this script; a waiting one then finds everything installed.

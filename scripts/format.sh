@@ -6,5 +6,5 @@ cd "$root"
 if (($#)); then
   clang-format -i "$@"
 else
-  git ls-files -z '*.h' '*.cc' | xargs -0 -r clang-format -i
+  git ls-files -z '*.h' '*.cc' '*.cu' | xargs -0 -r clang-format -i
 fi

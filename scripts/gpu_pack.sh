@@ -12,7 +12,7 @@ Usage: scripts/gpu_pack.sh [--build FOLDER] [--data ARCHIVE] [--without-cuda] [O
 Packs the programs of a build (default: build/release), the CUDA module, the tests and benchmarks of a GPU, and the libraries that these
 need into OUTPUT (default: build/gpu/stoker-gpu.tar.gz) of less than 60 MiB. First build them:
 
-  scripts/deps.sh --cuda-link && scripts/build.sh release programs cuda_test stoker-bench-device
+  scripts/deps.sh --cuda-link --nvcc && scripts/build.sh release programs cuda_test stoker-bench-device
 
 LibTorch is not part of it: the machine needs a Python with the torch of the same version, for CUDA 13. It also needs bash, coreutils, tar,
 gzip, ldd and glibc 2.34 or later. Libraries of this system that most systems have (libstdc++, libgcc_s, libsystemd and what that

@@ -301,6 +301,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   config::TrainConfig numerics = config_.train;
   if (num_threads_) numerics.num_threads = num_threads_;
   train::configure_numerics(config_.run, numerics);
+  train::select_fused_kernels(config_.train, device);
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
                                                              default_file_system());
   if (is_chief()) STOKER_RETURN_IF_ERROR(store->clean_up());

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 #include "daemon/cuda/cuda_streams.h"
+#include "daemon/cuda/fused_kernels.h"
 #include "daemon/cuda/preload_nvrtc.h"
 
 namespace stoker::cuda {
@@ -40,6 +41,7 @@ extern "C" const stoker::cuda::CudaModule* stoker_cuda_module() {
                                                .pin_host_memory = stoker::cuda::pin_host_memory,
                                                .unpin_host_memory = stoker::cuda::unpin_host_memory,
                                                .preload_nvrtc = stoker::cuda::load_nvrtc,
-                                               .open_streams = stoker::cuda::open_cuda_streams};
+                                               .open_streams = stoker::cuda::open_cuda_streams,
+                                               .fused_kernels = stoker::cuda::fused_kernels};
   return &module;
 }

@@ -13,12 +13,19 @@
 #include <string>
 
 #include "daemon/cuda/device_streams.h"
+#include "shared/model/kernel_table.h"
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 6;
+inline constexpr int kModuleVersion = 7;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
+
+// The fused kernels of a device, or the reason why there are none.
+struct FusedKernels {
+  const model::KernelTable* maybe_table = nullptr;
+  std::string reason;
+};
 
 struct CudaModule {
   int version = kModuleVersion;
@@ -31,6 +38,8 @@ struct CudaModule {
   std::string (*preload_nvrtc)() = nullptr;
   // See CudaStreams; throws c10::Error.
   std::unique_ptr<DeviceStreams> (*open_streams)(int device) = nullptr;
+  // Null: none for this kind of device.
+  FusedKernels (*fused_kernels)(int device) = nullptr;
   // Null, or called with memory that a snapshot reuses: makes late reads of it visible.
   void (*poison_host_memory)(void* bytes, size_t size) = nullptr;
 };

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 
 #include "shared/base/log.h"
+#include "shared/model/fused_kernels.h"
 #ifdef STOKER_FAKE_DEVICE
 #include "daemon/fake_device/fake_module.h"
 #endif
@@ -83,6 +84,21 @@ Result<const cuda::CudaModule*> module_of(const config::DeviceConfig& config, c1
   if (config.type == config::DeviceConfig::Type::kFake) return fake_module(config);
   if (device.is_cpu()) return nullptr;
   return load_cuda_module();
+}
+
+void select_fused_kernels(const config::TrainConfig& config, c10::Device device) {
+  if (device.is_cpu()) return;  // tests select those of the host
+  model::use_fused_kernels(device.type(), nullptr);
+  if (!config.fused_kernels) return;
+  const auto module = module_of(config.device, device);
+  const cuda::FusedKernels found = module.ok()
+                                       ? (*module)->fused_kernels(device.index())
+                                       : cuda::FusedKernels{.reason = module.status().message()};
+  model::use_fused_kernels(device.type(), found.maybe_table);
+  if (found.maybe_table != nullptr)
+    log_info("fused kernels enabled", {{"device", device.str()}});
+  else
+    log_warn("fused kernels unavailable", {{"reason", found.reason}});
 }
 
 Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,

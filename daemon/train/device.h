@@ -26,6 +26,10 @@ Result<c10::Device> open_device(const config::DeviceConfig& device);
 Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,
                                                       c10::Device device);
 
+// Uses the fused kernels of an open device, if `config.fused_kernels` selects them, else LibTorch's. Logs
+// the reason if there are none.
+void select_fused_kernels(const config::TrainConfig& config, c10::Device device);
+
 // The CUDA module; loads it if necessary. kNotFound: it cannot be loaded. kMismatch: it is not a
 // stoker module or belongs to another version.
 Result<const cuda::CudaModule*> load_cuda_module();

@@ -37,6 +37,7 @@
 
 #include "daemon/train/muon.h"
 #include "shared/base/glob.h"
+#include "shared/model/fused_kernels.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
@@ -601,6 +602,10 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
   at::_foreach_add_(group.steps, 1);
   if (found_inf)
     at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), *found_inf));
+  const auto* const kernels = model::maybe_fused_kernels(group.parameters.front().device());
+  if (kernels != nullptr && group.name == OptimizerName::kAdamW &&
+      apply_fused_adamw(group, *kernels, found_inf))
+    return;
   with_lr(group, [&](const auto& lr) {
     const auto kernel = [&](auto&& fused) {
       fused(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs,
@@ -613,6 +618,55 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
     else
       kernel([](auto&&... each) { at::_fused_adam_(each...); });
   });
+}
+
+namespace {
+
+// Whether elements of the same index are at the same offset of each tensor's memory.
+bool has_layout_of(const at::Tensor& tensor, const at::Tensor& parameter) {
+  return tensor.scalar_type() == at::kFloat && tensor.sizes() == parameter.sizes() &&
+         tensor.strides() == parameter.strides() && tensor.is_non_overlapping_and_dense();
+}
+
+const float* maybe_floats(const std::optional<at::Tensor>& maybe_scalar) {
+  return maybe_scalar ? maybe_scalar->const_data_ptr<float>() : nullptr;
+}
+
+}  // namespace
+
+bool Optimizer::apply_fused_adamw(Group& group, const model::KernelTable& kernels,
+                                  const std::optional<at::Tensor>& found_inf) {
+  std::vector<model::AdamwTensor> tensors;
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const at::Tensor& parameter = group.parameters[i];
+    for (const at::Tensor& tensor :
+         {parameter, group.gradients[i], group.exp_avgs[i], group.exp_avg_sqs[i]})
+      if (!has_layout_of(tensor, parameter)) return false;
+    tensors.push_back({.parameter = parameter.mutable_data_ptr<float>(),
+                       .gradient = group.gradients[i].const_data_ptr<float>(),
+                       .exp_avg = group.exp_avgs[i].mutable_data_ptr<float>(),
+                       .exp_avg_sq = group.exp_avg_sqs[i].mutable_data_ptr<float>(),
+                       .step = group.steps[i].const_data_ptr<float>(),
+                       .maybe_copy = weight_copies_.maybe_target(parameter),
+                       .size = parameter.numel()});
+  }
+  const AdamOptions adam = adam_options(config_);
+  const bool has_device_lr =
+      group.device_lr.defined() && group.device_lr.scalar_type() == at::kFloat;
+  kernels.adamw(tensors.data(), static_cast<int64_t>(tensors.size()),
+                {.beta1 = adam.beta1,
+                 .beta2 = adam.beta2,
+                 .eps = adam.eps,
+                 .weight_decay = group.weight_decay,
+                 .lr = group.lr,
+                 .maybe_lr = has_device_lr ? group.device_lr.const_data_ptr<float>() : nullptr,
+                 .maybe_grad_scale = maybe_floats(maybe_grad_scale()),
+                 .maybe_found_inf = maybe_floats(found_inf)});
+  for (const at::Tensor& parameter : group.parameters) {
+    parameter.unsafeGetTensorImpl()->bump_version();  // as LibTorch's operators in place
+    weight_copies_.set_written(parameter);
+  }
+  return true;
 }
 
 void Optimizer::zero_grad() {

@@ -1,5 +1,5 @@
 // Optimizer: updates the parameters with the arithmetic of PyTorch's optimizers. sgd, adam and
-// adamw use LibTorch's fused kernels; the others are made of elementwise operations (muon: muon.h). Clips
+// adamw use LibTorch's fused kernels, or adamw stoker's (fused_kernels.h); the others are made of elementwise operations (muon: muon.h). Clips
 // the gradient by value and by global norm.
 //
 // Weight decay applies to every parameter, as in PyTorch by default. It is decoupled from the
@@ -33,7 +33,9 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/sharded_tensors.h"
 #include "shared/config/training_config.h"
+#include "shared/model/kernel_table.h"
 #include "shared/model/model.h"
+#include "shared/model/weight_copies.h"
 
 namespace stoker::train {
 
@@ -94,6 +96,9 @@ class Optimizer {
   bool is_sharded() const { return shard_.count > 1; }
   using AllGather = std::function<Status(const at::Tensor& flat, const std::vector<int64_t>& ends)>;
   Status gather_parameters(const AllGather& all_gather);
+
+  // Copies of the weights, which updates by stoker's fused kernel keep up to date.
+  model::WeightCopies& weight_copies() { return weight_copies_; }
 
   void zero_grad();
   // From now on, the gradients of a step are the tensors of its one backward pass, which autograd
@@ -172,6 +177,9 @@ class Optimizer {
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
   void apply_adam(Group& group, const std::optional<at::Tensor>& found_inf);
+  // False: the kernel does not support the memory layout of the group.
+  bool apply_fused_adamw(Group& group, const model::KernelTable& kernels,
+                         const std::optional<at::Tensor>& found_inf);
 
   const config::OptimizerConfig config_;
   const std::optional<double> max_norm_, max_value_;
@@ -191,6 +199,7 @@ class Optimizer {
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
   at::Tensor found_inf_;
   bool scales_in_kernels_ = false;
+  model::WeightCopies weight_copies_;
   at::Tensor grad_scale_;  // F32 scalar by which the kernels divide; undefined: they do not
 };
 

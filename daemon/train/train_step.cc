@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "shared/model/autocast.h"
+#include "shared/model/fused_kernels.h"
+#include "shared/model/weight_copies.h"
 
 namespace stoker::train {
 namespace {
@@ -50,7 +52,10 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
   task::LossAndMetric computed;
   {
     const PhaseScope forward(maybe_observer_, Phase::kForward);
-    const model::Autocast autocast(autocast_, batch.front().device().type());
+    const c10::Device device = batch.front().device();
+    const model::Autocast autocast(autocast_, device.type());
+    const bool has_copies = model::maybe_fused_kernels(device) != nullptr;
+    const model::WeightCopies::Scope copies(has_copies ? &optimizer_.weight_copies() : nullptr);
     computed = task_.loss_and_metric(model_, batch);
     add_metric(computed, is_first);
   }

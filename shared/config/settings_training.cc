@@ -479,6 +479,15 @@ Fields speed_fields(TrainConfig& train) {
                "auto: on a GPU, steps are captured and replayed, which saves the host most of its "
                "work; if a model cannot be captured, the log gives the reason and its steps run "
                "without graphs. never: steps always run without graphs. No effect on the CPU."},
+          {.name = "fused_kernels",
+           .target = &train.fused_kernels,
+           .help = "Use stoker's fused CUDA kernels instead of LibTorch's where there is one",
+           .details =
+               "Operations that LibTorch computes in several kernels then read and write memory "
+               "once; sums may differ in the last digits. The log has the reason if this build or "
+               "device has no such kernels. No effect on the CPU. Not yet run on a GPU, therefore "
+               "off by default.",
+           .affects_result = true},
           {.name = "num_threads",
            .target = &train.num_threads,
            .help = "LibTorch threads; null uses one per core that the affinity mask and the CPU "

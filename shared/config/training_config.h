@@ -263,6 +263,7 @@ struct TrainConfig {
   bool channels_last = false;
   bool flush_denormal = false;
   CudaGraphs cuda_graphs = CudaGraphs::kAuto;
+  bool fused_kernels = false;
   std::optional<int> num_threads;  // threads of LibTorch; null: all cores
   OnNonfinite on_nonfinite = OnNonfinite::kFail;
   int max_nonfinite = 10;           // kSkipStep: consecutive steps; kRollback: rollbacks per run

@@ -4,11 +4,8 @@
 
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/embedding.h>
@@ -19,7 +16,9 @@
 #include "shared/model/data_compatibility.h"
 #include "shared/model/linear.h"
 #include "shared/model/model_factories.h"
+#include "shared/model/norm.h"
 #include "shared/model/rope.h"
+#include "shared/model/swiglu.h"
 
 namespace stoker::model {
 namespace {
@@ -53,9 +52,9 @@ class NormLayer : public torch::nn::Module {
     if (settings.norm == Norm::kLayer) bias_ = register_parameter("bias", at::zeros({width}));
   }
 
-  at::Tensor forward(const at::Tensor& x) const {
-    return bias_.defined() ? at::layer_norm(x, weight_.sizes(), weight_, bias_, eps_)
-                           : at::rms_norm(x, weight_.sizes(), weight_, eps_);
+  at::Tensor forward(const at::Tensor& x) const { return norm(x, {weight_, bias_, eps_}); }
+  AddedNorm add(const at::Tensor& x, const at::Tensor& delta) const {
+    return add_norm(x, delta, {weight_, bias_, eps_});
   }
 
  private:
@@ -104,8 +103,8 @@ class DecoderBlock : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const RopeTables& rope) {
-    const at::Tensor y = x + drop(linear(proj_, attend(ln1_->forward(x), rope)));
-    return y + drop(linear(down_, activate(ln2_->forward(y))));
+    const auto [y, normalized] = ln2_->add(x, drop(linear(proj_, attend(ln1_->forward(x), rope))));
+    return y + drop(linear(down_, activate(normalized)));
   }
 
  private:
@@ -165,7 +164,7 @@ class DecoderBlock : public torch::nn::Module {
       case Activation::kSwiglu:
         break;
     }
-    return at::silu(linear(gate_, x)) * linear(up_, x);
+    return swiglu(linear(gate_, x), linear(up_, x));
   }
 
   at::Tensor drop(const at::Tensor& x) const {
@@ -199,6 +198,23 @@ class Decoder : public Model {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor x = features(input);
+    return settings_.tie_weights ? linear_without_bias(x, tok_->weight) : linear(head_, x);
+  }
+
+  HeadInput forward_features(const at::Tensor& input) override {
+    if (settings_.tie_weights) return {features(input), tok_->weight};
+    if (!head_->children().empty()) return {};  // it has an adapter
+    return {features(input), head_->weight};
+  }
+
+  int64_t context() const override { return settings_.context_length; }
+  int64_t vocab() const override { return settings_.vocab_size; }
+  std::string output_layer() const override { return settings_.tie_weights ? "" : "head"; }
+  bool ties_output() const override { return settings_.tie_weights; }
+
+ private:
+  at::Tensor features(const at::Tensor& input) {
     TORCH_CHECK(input.dim() == 2 && input.size(1) <= settings_.context_length, settings_.name,
                 ": input is ", input.sizes(), ", the maximum is ", settings_.context_length,
                 " tokens per sample");
@@ -212,16 +228,9 @@ class Decoder : public Model {
     for (const auto& block : blocks_)
       x = settings_.activation_checkpointing ? run_checkpointed(*block, x, rope)
                                              : block->forward(x, rope);
-    x = ln_->forward(x);
-    return settings_.tie_weights ? linear_without_bias(x, tok_->weight) : linear(head_, x);
+    return ln_->forward(x);
   }
 
-  int64_t context() const override { return settings_.context_length; }
-  int64_t vocab() const override { return settings_.vocab_size; }
-  std::string output_layer() const override { return settings_.tie_weights ? "" : "head"; }
-  bool ties_output() const override { return settings_.tie_weights; }
-
- private:
   at::Tensor run_checkpointed(DecoderBlock& block, const at::Tensor& x,
                               const RopeTables& rope) const {
     const bool uses_random = settings_.dropout > 0 || settings_.attention_dropout > 0 ||

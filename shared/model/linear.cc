@@ -14,6 +14,7 @@
 
 #include "shared/model/cpu_matmul.h"
 #include "shared/model/lora.h"
+#include "shared/model/weight_copies.h"
 
 namespace stoker::model {
 namespace {
@@ -103,11 +104,13 @@ at::Tensor fastest_linear(const at::Tensor& input, const at::Tensor& weight,
 }  // namespace
 
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
-  return add_adapter(*layer, input, fastest_linear(input, layer->weight, layer->bias));
+  const at::Tensor output =
+      fastest_linear(input, WeightCopies::or_weight(layer->weight), layer->bias);
+  return add_adapter(*layer, input, output);
 }
 
 at::Tensor linear_without_bias(const at::Tensor& input, const at::Tensor& weight) {
-  return fastest_linear(input, weight, {});
+  return fastest_linear(input, WeightCopies::or_weight(weight), {});
 }
 
 }  // namespace stoker::model

@@ -29,6 +29,13 @@ struct Outputs {
   at::Tensor aux_logits;
 };
 
+// The input of a model's last layer [batch, time, width] and the weight of this layer, which is linear
+// and has no bias. Undefined: the last layer is another one.
+struct HeadInput {
+  at::Tensor features;
+  at::Tensor weight;
+};
+
 class Model : public torch::nn::Module {
  public:
   // gpt, gpt2, llama, lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …] or
@@ -37,6 +44,9 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   // As forward(), with the outputs that only training needs.
   virtual Outputs forward_with_aux(const at::Tensor& input) { return {forward(input), {}}; }
+  // As forward() without the last layer, so that a loss can be computed without the logits. Undefined
+  // if the model does not support that.
+  virtual HeadInput forward_features(const at::Tensor& /*input*/) { return {}; }
   // As forward(), for sequences padded to a common length. `length` I64 [batch] is the number of
   // valid time steps of each sequence, from 0 to the length of the input. Padding must not affect
   // the outputs at valid steps. The default is correct for models that are causal or process each

@@ -7,9 +7,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/where.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "shared/model/fused_kernels.h"
 
 namespace stoker::model {
 namespace {
@@ -66,7 +70,57 @@ RopeTables Rope::tables(int64_t time, const at::Tensor& like) {
   return {found->cos.narrow(0, 0, time), found->sin.narrow(0, 0, time)};
 }
 
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The layout of the values is any in which those of a head are contiguous; the result has the same.
+bool can_fuse_rope(const at::Tensor& x, const RopeTables& tables) {
+  return maybe_bf16_kernels(x.device()) != nullptr && x.scalar_type() == at::kBFloat16 &&
+         x.dim() == 4 && x.stride(3) == 1 && has_kernel_layout(tables.cos, at::kFloat) &&
+         has_kernel_layout(tables.sin, at::kFloat);
+}
+
+at::Tensor rotate_in_kernel(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                            bool is_inverse) {
+  at::Tensor output = at::empty_like(x);
+  RopeRotation rotation{.x = kernel_pointer<Bf16>(x),
+                        .output = kernel_pointer<Bf16>(output),
+                        .cos = kernel_pointer(cos),
+                        .sin = kernel_pointer(sin),
+                        .batch = x.size(0),
+                        .heads = x.size(1),
+                        .time = x.size(2),
+                        .half = x.size(3) / 2,
+                        .is_inverse = is_inverse};
+  for (int i = 0; i < 3; ++i) {
+    rotation.x_strides[i] = x.stride(i);
+    rotation.output_strides[i] = output.stride(i);
+  }
+  maybe_fused_kernels(x.device())->rope(rotation);
+  return output;
+}
+
+struct FusedRope : torch::autograd::Function<FusedRope> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    return rotate_in_kernel(x, cos, sin, /*is_inverse=*/false);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list tables = context->get_saved_variables();
+    const at::Tensor gradient =
+        gradients[0].stride(3) == 1 ? gradients[0] : gradients[0].contiguous();
+    return {rotate_in_kernel(gradient, tables[0], tables[1], /*is_inverse=*/true), {}, {}};
+  }
+};
+
+}  // namespace
+
 at::Tensor rotate(const at::Tensor& x, const RopeTables& tables) {
+  if (can_fuse_rope(x, tables)) return FusedRope::apply(x, tables.cos, tables.sin);
   const int64_t half = x.size(-1) / 2;
   const at::Tensor first = x.narrow(-1, 0, half), second = x.narrow(-1, half, half);
   return at::cat(

@@ -7,6 +7,7 @@
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/model/data_compatibility.h"
+#include "shared/model/linear_cross_entropy.h"
 #include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"
 #include "shared/task/sequence_labels.h"
@@ -15,20 +16,29 @@
 namespace stoker::task {
 namespace {
 
+// The inputs [batch, time] of the model, and for each the token that follows; kIgnoredLabel for
+// padding. A causal model needs no lengths: padding comes after all outputs that are evaluated.
+struct InputAndNext {
+  at::Tensor input, next;
+};
+
+InputAndNext split_tokens(const Batch& batch, const ModelInput& input) {
+  const at::Tensor tokens = input_values(batch, input);
+  const int64_t time = tokens.size(1) - 1;
+  at::Tensor next = tokens.narrow(1, 1, time);
+  if (input.maybe_length)
+    next = without_padding(next, sequence_lengths(batch, input, time + 1) - 1);
+  return {tokens.narrow(1, 0, time), std::move(next)};
+}
+
 struct Prediction {
   at::Tensor logits;  // [batch * time, vocab], F32
   at::Tensor target;  // [batch * time], I64; kIgnoredLabel for padding
 };
 
-// A causal model needs no lengths: padding comes after all outputs that are evaluated.
-Prediction predict(model::Model& model, const Batch& batch, const ModelInput& input) {
-  const at::Tensor tokens = input_values(batch, input);
-  const int64_t time = tokens.size(1) - 1;
-  const at::Tensor logits = model.forward(tokens.narrow(1, 0, time));
-  at::Tensor next = tokens.narrow(1, 1, time);
-  if (input.maybe_length)
-    next = without_padding(next, sequence_lengths(batch, input, time + 1) - 1);
-  return {logits.flatten(0, 1).to(at::kFloat), next.flatten()};
+Prediction predict(model::Model& model, const InputAndNext& tokens) {
+  const at::Tensor logits = model.forward(tokens.input);
+  return {logits.flatten(0, 1).to(at::kFloat), tokens.next.flatten()};
 }
 
 class LanguageModelEvaluation : public Evaluation {
@@ -38,7 +48,7 @@ class LanguageModelEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    auto [logits, target] = predict(model, batch, input_);
+    auto [logits, target] = predict(model, split_tokens(batch, input_));
     if (input_.maybe_length) std::tie(logits, target) = drop_ignored_labels(logits, target);
     const HostValues<float> losses(at::cross_entropy_loss(logits, target, {}, at::Reduction::None));
     const HostValues<int64_t> targets(target);
@@ -58,7 +68,13 @@ class LanguageModel : public Task {
   LanguageModel(ModelInput input, bool bytes) : input_(std::move(input)), bytes_(bytes) {}
 
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
-    const auto [logits, target] = predict(model, batch, input_);
+    const InputAndNext tokens = split_tokens(batch, input_);
+    if (model::has_linear_cross_entropy(tokens.input.device())) {
+      if (const model::HeadInput head = model.forward_features(tokens.input); head.weight.defined())
+        return {.loss = model::linear_cross_entropy(head.features.flatten(0, 1), head.weight,
+                                                    tokens.next.flatten(), kIgnoredLabel)};
+    }
+    const auto [logits, target] = predict(model, tokens);
     return {.loss = input_.maybe_length ? loss_.mean_over_valid(logits, target)
                                         : loss_.mean(logits, target)};
   }

@@ -36,12 +36,17 @@ make_program "$scratch/bin/cuda_test" <<'SH'
 #!/usr/bin/env bash
 echo '[  PASSED  ] 6 tests.'
 SH
-# Ends when nvidia-smi has printed.
+make_program "$scratch/bin/stokerd" <<'SH'
+#!/usr/bin/env bash
+echo 'CUDA      yes, with fused kernels'
+SH
+# Ends when nvidia-smi has printed. With fused kernels it is faster.
 make_program "$scratch/bin/stoker-bench-device" <<'SH'
 #!/usr/bin/env bash
 [[ $1 != --list ]] || { echo 'device-gpt2      {"model":"gpt2","units":16384,"unit":"tokens"}' && exit; }
 sleep 1
-printf '{"bench":"%s","metric":"gpt2 of 163000000 parameters, 39000000 of them embeddings","unit":"tokens/s","value":500000,"spread":[499000,501000]}\n' "$2"
+printf '{"bench":"%s","metric":"gpt2 of 163000000 parameters, 39000000 of them embeddings","unit":"tokens/s","value":%d,"spread":[499000,501000]}\n' "$2" \
+  $((500000 + ${STOKER_BENCH_FUSED_KERNELS:-0} * 100000))
 SH
 check() {  # FOLDER OPTION…: sets `output` and `code`
   output=$(PATH=$scratch/gpu:$PATH python3 "$root/bench/gpu_check.py" --bin "$scratch/bin" --tests "$scratch/bin" --bench-bin "$scratch/bin" \
@@ -51,7 +56,8 @@ check() {  # FOLDER OPTION…: sets `output` and `code`
 check "$scratch/out" tests gpt2
 [[ $code == 0 ]] || fail "exit $code: $output"
 [[ $output == *'gpt2 eager: skipped'* ]] || fail "a Python without a GPU was measured: $output"
-for text in '### NVIDIA H100 80GB HBM3' '| cuda_test | passed |' '500,000 tokens/s (MFU 37.6%)' '| 700 W |'; do
+for text in '### NVIDIA H100 80GB HBM3' '| cuda_test | passed |' '500,000 tokens/s (MFU 37.6%)' '| 700 W |' '| fused kernels | passed |' \
+  ': 600,000 tokens/s, 1.20 x without.'; do
   grep -qF -- "$text" "$scratch/out/page.md" || fail "the page lacks '$text': $(cat "$scratch/out/page.md")"
 done
 

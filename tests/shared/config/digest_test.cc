@@ -111,6 +111,7 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "train.precision=tf32",
                                  "train.channels_last=true",
                                  "train.flush_denormal=true",
+                                 "train.fused_kernels=true",
                                  "train.ema_decay=0.5",
                                  "train.gradient_accumulation_steps=3",
                                  "distributed.reduction=ordered"}) {

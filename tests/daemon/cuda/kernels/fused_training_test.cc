@@ -1,0 +1,241 @@
+// Training steps with the fused kernels, compiled for the host, compared with LibTorch's.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/optimizer.h"
+#include "daemon/train/train_step.h"
+#include "shared/model/model.h"
+#include "shared/task/task.h"
+#include "tests/daemon/cuda/kernels/host_kernels_scope.h"
+
+namespace stoker::train {
+namespace {
+
+constexpr int64_t kContext = 12, kVocab = 37;
+
+int adamw_calls = 0, cross_entropy_calls = 0, norm_calls = 0, swiglu_calls = 0, rope_calls = 0;
+
+// The host's kernels, of which some count their calls.
+model::KernelTable counting_table() {
+  model::KernelTable table = cuda::host_kernels();
+  table.adamw = [](const model::AdamwTensor* tensors, int64_t count,
+                   const model::AdamwOptions& options) {
+    ++adamw_calls;
+    cuda::host_kernels().adamw(tensors, count, options);
+  };
+  table.cross_entropy = [](const model::CrossEntropyBatch& batch) {
+    ++cross_entropy_calls;
+    cuda::host_kernels().cross_entropy(batch);
+  };
+  table.norm = [](const model::NormRows& rows) {
+    ++norm_calls;
+    cuda::host_kernels().norm(rows);
+  };
+  table.swiglu = [](const model::SwigluValues& values) {
+    ++swiglu_calls;
+    cuda::host_kernels().swiglu(values);
+  };
+  table.rope = [](const model::RopeRotation& rotation) {
+    ++rope_calls;
+    cuda::host_kernels().rope(rotation);
+  };
+  return table;
+}
+const model::KernelTable kCountingTable = counting_table();
+
+void reset_calls() {
+  adamw_calls = cross_entropy_calls = norm_calls = swiglu_calls = rope_calls = 0;
+}
+
+class FusedTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override { reset_calls(); }
+  void TearDown() override { select(nullptr); }
+  static void select(const model::KernelTable* maybe_table) {
+    model::use_fused_kernels(c10::DeviceType::CPU, maybe_table);
+  }
+};
+
+struct Training {
+  model::ModelPtr model;
+  std::unique_ptr<task::Task> task;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<TrainStep> step;
+  NamedTensors parameters;
+  std::vector<double> losses;
+
+  Training(const config::ModelConfig& config, const config::TrainConfig& train) {
+    const std::vector<TensorSpec> sample{{"tokens", DType::kI32, {kContext + 1}}};
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(5);
+    model = *model::make_model(config, sample, kVocab);
+    for (const auto& item : model->named_parameters())
+      parameters.emplace_back(item.key(), item.value());
+    task = *task::make_task({config::LanguageModelingTask{}}, nullptr, sample, kVocab);
+    optimizer = *Optimizer::create({.method = config::AdamWConfig{}}, train, parameters);
+    optimizer->scale_in_kernels();
+    step = std::make_unique<TrainStep>(*model, *task, *optimizer, train);
+  }
+
+  // The same tokens in each training.
+  void run(int steps, int64_t micro_batches) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(9);
+    for (int i = 0; i < steps; ++i) {
+      optimizer->set_lr(0.01);
+      for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch)
+        step->add({at::randint(0, kVocab, {4, kContext + 1}, at::kInt)}, micro_batch == 0);
+      losses.push_back(step->loss().item<double>());
+      (void)step->finish_if_finite(/*and_loss=*/true);
+    }
+  }
+};
+
+config::ModelConfig gpt2(bool tie_weights) {
+  return {.arch = config::Gpt2Config{.num_layers = 2,
+                                     .num_heads = 2,
+                                     .embed_dim = 16,
+                                     .context_length = kContext,
+                                     .vocab_size = kVocab,
+                                     .tie_weights = tie_weights,
+                                     .dropout = 0}};
+}
+
+config::TrainConfig bf16(int64_t micro_batches = 1) {
+  config::TrainConfig train;
+  train.precision = config::Precision::kBf16;
+  train.gradient_accumulation_steps = micro_batches;
+  train.max_grad_norm = 0.5;
+  return train;
+}
+
+TEST_F(FusedTrainingTest, LearnsAsWithLibTorchsKernels) {
+  for (const bool tie_weights : {false, true}) {
+    for (const int64_t micro_batches : {1, 3}) {
+      select(nullptr);
+      Training plain(gpt2(tie_weights), bf16(micro_batches));
+      plain.run(15, micro_batches);
+      EXPECT_EQ(adamw_calls, 0);
+      select(&kCountingTable);
+      Training fused(gpt2(tie_weights), bf16(micro_batches));
+      fused.run(15, micro_batches);
+      EXPECT_EQ(adamw_calls, 15);
+      EXPECT_EQ(cross_entropy_calls, 15 * micro_batches);
+      EXPECT_EQ(norm_calls, 15 * micro_batches * (2 * 2 + 1));
+      reset_calls();
+      for (size_t i = 0; i < plain.losses.size(); ++i)
+        EXPECT_NEAR(fused.losses[i], plain.losses[i], 0.01) << "step " << i;
+    }
+  }
+}
+
+// Both differ from F32 by the rounding of BF16, the fused kernels less: they round intermediate values
+// less often.
+TEST_F(FusedTrainingTest, TrainsLlamaAsPreciselyAsLibTorchsKernels) {
+  const config::ModelConfig llama{.arch = config::LlamaConfig{.num_layers = 2,
+                                                              .num_heads = 4,
+                                                              .num_key_value_heads = 2,
+                                                              .embed_dim = 32,
+                                                              .context_length = kContext,
+                                                              .vocab_size = kVocab}};
+  config::TrainConfig f32 = bf16();
+  f32.precision = config::Precision::kFp32;
+  Training exact(llama, f32), plain(llama, bf16());
+  exact.run(15, 1);
+  plain.run(15, 1);
+  select(&kCountingTable);
+  Training fused(llama, bf16());
+  fused.run(15, 1);
+  EXPECT_EQ(norm_calls, 15 * 5);
+  EXPECT_EQ(swiglu_calls, 15 * 2);
+  EXPECT_EQ(rope_calls, 15 * 2 * 4);  // of queries and keys, and back
+  double plain_error = 0, fused_error = 0;
+  for (size_t i = 0; i < exact.losses.size(); ++i) {
+    plain_error += std::abs(plain.losses[i] - exact.losses[i]);
+    fused_error += std::abs(fused.losses[i] - exact.losses[i]);
+  }
+  EXPECT_LT(fused_error, 2 * plain_error + 0.01);
+  EXPECT_NEAR(fused.losses.front(), exact.losses.front(), 0.01);
+}
+
+TEST_F(FusedTrainingTest, RecomputesCheckpointedActivations) {
+  config::ModelConfig config = gpt2(true);
+  select(&kCountingTable);
+  Training plain(config, bf16());
+  plain.run(5, 1);
+  std::get<config::Gpt2Config>(config.arch).activation_checkpointing = true;
+  Training checkpointed(config, bf16());
+  checkpointed.run(5, 1);
+  EXPECT_EQ(checkpointed.losses, plain.losses);
+}
+
+TEST_F(FusedTrainingTest, KeepsCopiesOfWeightsUpToDate) {
+  select(&kCountingTable);
+  Training fused(gpt2(true), bf16());
+  fused.run(3, 1);
+  int copies = 0;
+  for (const auto& [name, parameter] : fused.parameters) {
+    const auto* const copy = fused.optimizer->weight_copies().maybe_target(parameter);
+    if (copy == nullptr) continue;
+    ++copies;
+    const at::Tensor wanted = parameter.detach().to(at::kBFloat16);
+    EXPECT_EQ(std::memcmp(copy, wanted.const_data_ptr(), wanted.nbytes()), 0) << name;
+  }
+  EXPECT_EQ(copies, 2 * 4 + 1);  // qkv, proj, up and down of each block, and the head
+}
+
+TEST_F(FusedTrainingTest, ReadsWeightsThatWereLoaded) {
+  select(&kCountingTable);
+  Training first(gpt2(false), bf16()), second(gpt2(false), bf16());
+  first.run(4, 1);
+  second.run(2, 1);
+  {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < first.parameters.size(); ++i)
+      second.parameters[i].second.copy_(first.parameters[i].second);
+  }
+  first.run(1, 1);
+  second.run(1, 1);
+  EXPECT_EQ(second.losses.back(), first.losses.back());
+}
+
+TEST_F(FusedTrainingTest, ChangesNothingOnNonfiniteLoss) {
+  select(&kCountingTable);
+  Training fused(gpt2(false), bf16());
+  fused.run(2, 1);
+  std::vector<at::Tensor> before;
+  for (const auto& [name, parameter] : fused.parameters)
+    before.push_back(parameter.detach().clone());
+  fused.step->add({at::full({4, kContext + 1}, 1, at::kInt)});
+  for (const auto& [name, parameter] : fused.parameters)
+    parameter.mutable_grad().fill_(std::numeric_limits<double>::infinity());
+  (void)fused.step->finish_if_finite(/*and_loss=*/true);
+  EXPECT_EQ(fused.optimizer->skipped().item<float>(), 1);
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(at::equal(fused.parameters[i].second, before[i])) << fused.parameters[i].first;
+}
+
+TEST_F(FusedTrainingTest, UsesLibTorchsKernelForOtherLayoutOfGradient) {
+  select(&kCountingTable);
+  const at::Tensor parameter = at::full({3, 4}, 1.0).requires_grad_();
+  const auto optimizer =
+      *Optimizer::create({.method = config::AdamWConfig{}}, {}, {{"weight", parameter}});
+  optimizer->take_gradients();
+  parameter.mutable_grad() = at::full({4, 3}, 1.0).t();
+  (void)optimizer->step(0.1);
+  EXPECT_EQ(adamw_calls, 0);
+  EXPECT_LT(parameter[0][0].item<float>(), 1);
+}
+
+}  // namespace
+}  // namespace stoker::train
