@@ -59,7 +59,7 @@ NamedTensors make_parameters() {
   };
   NamedTensors all{make("a.weight", {37, 61}), make("a.bias", {61}),
                    make("empty", {0}),         make("c.weight", {8, 5, 3, 3}),
-                   make("scalar", {}),         make("big.weight", {40'007}),
+                   make("scalar", {}),         make("big.weight", {150'007}),
                    make("b.weight", {61, 40}), make("b.bias", {40})};
   for (auto& [name, tensor] : all) {
     if (tensor.dim() == 4) tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
@@ -128,10 +128,12 @@ class ShardedUpdateTest : public testing::TestWithParam<Case> {
     if (optimizer.ok()) train(**optimizer, parameters, maybe_group, result);
     return result;
   }
+  void expect_same_bytes_as_one_process(int num_threads) const;
 };
 
-TEST_P(ShardedUpdateTest, ComputesSameBytesAsOneProcess) {
-  at::set_num_threads(1);
+// `num_threads`: of each rank, and of the one process.
+void ShardedUpdateTest::expect_same_bytes_as_one_process(int num_threads) const {
+  at::set_num_threads(num_threads);
   const Trained alone = train_shard(make_parameters(), {}, nullptr);
   for (const int world_size : {2, 3, 4}) {
     ThreadGroup group(world_size);
@@ -142,7 +144,7 @@ TEST_P(ShardedUpdateTest, ComputesSameBytesAsOneProcess) {
       std::vector<std::jthread> threads;
       for (int rank = 0; rank < world_size; ++rank)
         threads.emplace_back([&, rank] {
-          at::set_num_threads(1);
+          at::set_num_threads(num_threads);
           const auto at = static_cast<size_t>(rank);
           ranks[at] = train_shard(made[at], {rank, world_size}, &group.rank(rank));
         });
@@ -166,6 +168,15 @@ TEST_P(ShardedUpdateTest, ComputesSameBytesAsOneProcess) {
     EXPECT_LE(most * static_cast<uint64_t>(world_size),
               alone.state_bytes + alone.state_bytes / 4 + 4096);
   }
+  at::set_num_threads(1);
+}
+
+TEST_P(ShardedUpdateTest, ComputesSameBytesAsOneProcess) { expect_same_bytes_as_one_process(1); }
+
+// LibTorch divides large tensors among its threads, at other elements in a shard than in the complete
+// parameter.
+TEST_P(ShardedUpdateTest, ComputesSameBytesAsOneProcessWithSeveralThreads) {
+  for (const int num_threads : {2, 3}) expect_same_bytes_as_one_process(num_threads);
 }
 
 INSTANTIATE_TEST_SUITE_P(
