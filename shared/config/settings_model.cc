@@ -645,12 +645,14 @@ Fields pretrained_fields(PretrainedConfig& pretrained) {
 
 Fields lora_fields(LoraConfig& lora) {
   return {
-      {.name = "path",
-       .target = &lora.path,
-       .help = "PEFT folder with the adapter that a new run starts from; null: a new adapter",
-       .details = "The other keys of lora are read from adapter_config.json; those that are set "
-                  "must agree. Not read when a run is resumed.",
-       .example = "my-adapter"},
+      model_field(
+          {.name = "path",
+           .target = &lora.path,
+           .help = "PEFT folder with the adapter that a new run starts from; null: a new adapter",
+           .details =
+               "The other keys of lora are read from adapter_config.json; those that are set "
+               "must agree. Not read when a run is resumed.",
+           .example = "my-adapter"}),
       count_field("r", lora.r, kMaxUnits, "Rank of the matrices"),
       model_field({.name = "lora_alpha",
                    .target = &lora.lora_alpha,
