@@ -98,9 +98,10 @@ Status report_activity(const feed::StreamFeed& stream, const config::DatasetConf
 }
 
 // Starts the threads, of which `num_workers` read the indexed rows of a mixture, and waits for them.
-Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamState>& from,
-                  const config::DatasetConfig& data, const feed::StreamStateTable& states,
-                  feed::IndexedRows* maybe_indexed, int num_workers) {
+Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
+                  const std::optional<feed::StreamState>& from, const config::DatasetConfig& data,
+                  const feed::StreamStateTable& states, feed::IndexedRows* maybe_indexed,
+                  int num_workers) {
   if (from) STOKER_RETURN_IF_ERROR(stream.restore(*from, {}));
   Coordinator coordinator;
   stream.start(coordinator);
@@ -110,7 +111,10 @@ Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamStat
   });
   const Status status = coordinator.join(kStreamGrace);
   if (status.ok() && stream.end_ticket()) states.end_at(*stream.end_ticket());
-  if (coordinator.all_joined()) return status;
+  if (coordinator.all_joined()) {
+    inputs.save_unread();
+    return status;
+  }
   // A read hangs; exit without joining its thread.
   if (!is_normal_end(status)) states.set_failure(status);
   log_error("worker failed", {{"error", status.to_string()}});
@@ -164,7 +168,7 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(sandboxed);
-  return run_stream(*stream, from, data, states, options.maybe_indexed, num_workers);
+  return run_stream(*stream, *inputs, from, data, states, options.maybe_indexed, num_workers);
 }
 
 }  // namespace

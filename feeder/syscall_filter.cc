@@ -278,6 +278,7 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
     append(program, {SYS_accept4, 0, kAll, static_cast<uint32_t>(*listening_fd)});
     append_send(program, MSG_NOSIGNAL | MSG_DONTWAIT);
     append(program, {SYS_getsockopt, 2, kAll, SO_PEERCRED});
+    append(program, {SYS_shutdown, 1, kAll, SHUT_RD});
   }
   // For abort() and the SIGSYS handler.
   append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});

@@ -490,7 +490,8 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_ASSIGN_OR_RETURN(start.save_after_resume,
                           load_checkpoint(*start.state, saved, start.manifest,
                                           changed_config(start.config), command_.allowed));
-  if (start.state->stream)
+  // Also of a checkpoint from before the first batch. Other data starts over.
+  if (maybe_stream_input_ && manifest.data_digest == start.manifest.data_digest)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
   if (is_chief()) {

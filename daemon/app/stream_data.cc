@@ -92,10 +92,8 @@ Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config
     supply.finds_records =
         data::stream::finds_records(config::streamed_dataset(config)->second.format());
     supply.continues_history = has_same_producer && supply.history && supply.history->is_last;
-    if (supply.has_producers) {
-      if (!state.stream) supply.history.reset();  // it starts over
-      supply.continues_history = true;            // producers say where they continue
-    }
+    // Producers say where they continue.
+    supply.continues_history |= supply.has_producers;
   }
   return supply;
 }

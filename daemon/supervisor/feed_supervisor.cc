@@ -152,7 +152,15 @@ Status FeedSupervisor::prepare_stream() const {
   if (state && options_.stream->input_fd >= 0) continue_input(*state);
   // The worker before had no batch, and read more than is held.
   const auto history = states_->maybe_history();
-  if (!state && history && history->range().begin > 0) history->assign(0, {}, 0);
+  if (!state && history && history->range().begin > 0) {
+    log_warn(
+        "stream records lost",
+        {{"source", options_.stream->input_name},
+         {"reason",
+          "they were read before the first batch, and stream.save_elements_mib is too small to "
+          "hold them"}});
+    history->assign(0, {}, 0);
+  }
   return states_->set_initial(state);
 }
 
@@ -223,6 +231,11 @@ Status FeedSupervisor::check_input() const {
                                           "again, and a producer that begins with a record");
 }
 
+void FeedSupervisor::forget_ends_of_producers() const {
+  if (!states_ || !options_.stream->has_producers) return;
+  if (const auto history = states_->maybe_history()) feed::forget_ends_of_producers(*history);
+}
+
 bool FeedSupervisor::end_stream() {
   const auto end = options_.stream ? states_->end_ticket() : std::nullopt;
   if (!end) return false;
@@ -265,11 +278,12 @@ std::optional<feed::StreamHistory> FeedSupervisor::history_of(
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
   if (!history) return std::nullopt;
   std::optional<feed::StreamHistory> copy;
+  const bool is_last = !any_process() && !history->is_reading();
   if (options_.stream->has_producers)
-    copy = feed::copy_producer_history(state, *history);
+    copy = feed::copy_producer_history(state, *history, is_last);
   else if (const auto first = feed::first_needed(state))
     copy = feed::copy_history(*history, *first);
-  if (copy) copy->is_last = !any_process() && !history->is_reading();
+  if (copy) copy->is_last = is_last;
   return copy;
 }
 
@@ -380,13 +394,18 @@ void FeedSupervisor::stop() {
     if (std::exchange(stopping_, true)) return;
   }
   const auto deadline = std::chrono::steady_clock::now() + kStopGrace;
+  bool is_clean = true;
   while (true) {
     const auto remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     {
       const std::lock_guard lock(mutex_);
-      for (Worker& worker : workers_)
-        if (worker.maybe_process && worker.maybe_process->try_reap()) worker.maybe_process.reset();
+      for (Worker& worker : workers_) {
+        const auto end = worker.maybe_process ? worker.maybe_process->try_reap() : std::nullopt;
+        if (!end) continue;
+        is_clean &= end->clean();
+        worker.maybe_process.reset();
+      }
       if (remaining <= 0ms || !any_process()) break;
     }
     wait_for_exits(std::min(remaining, kMaxWait));
@@ -396,7 +415,9 @@ void FeedSupervisor::stop() {
     if (!worker.maybe_process) continue;
     log_warn("worker process killed", {{"pid", worker.maybe_process->pid()}});
     worker.maybe_process.reset();
+    is_clean = false;
   }
+  if (!is_clean) forget_ends_of_producers();
   // Logged only: the caller of stop() has already decided how the run ends.
   if (const Status status = count_sample_errors(); !status.ok())
     log_warn("sample error limit reached", {{"error", status.message()}});
@@ -595,6 +616,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       "worker process crashed",
       {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
+  if (!end.clean()) forget_ends_of_producers();
   if (const Status input = check_input(); !input.ok()) {
     worker.done = true;
     return coordinator_.request_stop(input);

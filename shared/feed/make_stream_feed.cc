@@ -137,6 +137,11 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
 void restore_producer_history(const StreamHistory& saved,
                               const data::stream::ByteHistory& history) {
   data::stream::ProducerHistory(history).assign(saved.bytes);
+  if (!saved.is_last) forget_ends_of_producers(history);
+}
+
+void forget_ends_of_producers(const data::stream::ByteHistory& history) {
+  data::stream::ProducerHistory(history).forget_ends();
 }
 
 void drop_unsaved_elements(StreamState& state,

@@ -40,6 +40,8 @@ Result<std::unique_ptr<data::stream::StreamInputs>> open_stream_inputs(
 // For a stream of external producers that continues: what copy_producer_history() has copied; the last
 // parts, if the history is too small for all.
 void restore_producer_history(const StreamHistory& saved, const data::stream::ByteHistory& history);
+// After a worker that was killed: what producers had sent and it had not read may be lost.
+void forget_ends_of_producers(const data::stream::ByteHistory& history);
 // For a stream of external producers that continues: the elements of which the history does not have
 // the bytes. With a queue that keeps the order, a producer sends its elements again; others are lost,
 // which is logged.

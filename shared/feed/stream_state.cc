@@ -208,7 +208,8 @@ StreamHistory copy_history(const data::stream::ByteHistory& history, uint64_t fi
 }
 
 std::optional<StreamHistory> copy_producer_history(const StreamState& state,
-                                                   const data::stream::ByteHistory& history) {
+                                                   const data::stream::ByteHistory& history,
+                                                   bool is_last) {
   std::unordered_map<std::string, uint64_t> first;  // offsets of the first required bytes
   std::unordered_map<uint64_t, uint64_t*> first_of_source;
   for (const StreamState::Source& source : state.sources)
@@ -219,11 +220,13 @@ std::optional<StreamHistory> copy_producer_history(const StreamState& state,
     offset = std::min(offset, element.at.offset);
   }
   StreamHistory copy;
-  copy.bytes = data::stream::ProducerHistory(history).copy_needed([&first](const auto& part) {
+  const auto is_needed = [&first](const auto& part) {
     const auto offset = first.find(part.name);
     return offset == first.end() || part.end() > offset->second;
-  });
+  };
+  copy.bytes = data::stream::ProducerHistory(history).copy_needed(is_needed, is_last);
   copy.complete = copy.bytes.size();
+  copy.is_last = is_last;
   return copy;
 }
 

@@ -78,9 +78,10 @@ std::optional<uint64_t> first_needed(const StreamState& state);
 // From `first` on, or from the first byte that is there. Meanwhile, a worker may read more.
 StreamHistory copy_history(const data::stream::ByteHistory& history, uint64_t first);
 
-// The same of external producers (data::stream::ProducerHistory).
+// The same of external producers (data::stream::ProducerHistory). `is_last`: no worker receives more.
 std::optional<StreamHistory> copy_producer_history(const StreamState& state,
-                                                   const data::stream::ByteHistory& history);
+                                                   const data::stream::ByteHistory& history,
+                                                   bool is_last = false);
 
 std::vector<std::byte> encode_state(const StreamState& state);
 Result<StreamState> decode_state(std::span<const std::byte> bytes);

@@ -301,7 +301,10 @@ TEST_F(ProducerSandboxTest, AllowsConnectionsOnlyOnTheirSocket) {
         ucred peer{};
         socklen_t size = sizeof peer;
         const bool is_known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-        return is_known && ::send(fd, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : 1;
+        return is_known && ::send(fd, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 &&
+                       ::shutdown(fd, SHUT_RD) == 0
+                   ? 0
+                   : 1;
       },
       options);
   EXPECT_EQ(allowed.exit_code, 0) << "signal " << allowed.signal;
@@ -317,6 +320,7 @@ TEST_F(ProducerSandboxTest, AllowsConnectionsOnlyOnTheirSocket) {
            },
            [&] { return ::send(producer.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_OOB); },
            [&] { return ::sendmsg(producer.get(), &message, 0); },
+           [&] { return ::shutdown(producer.get(), SHUT_WR); },
            [&] { return ::connect(producer.get(), to, sizeof address); },
            [&] { return ::socket(AF_UNIX, SOCK_STREAM, 0); },
            [&] {
@@ -331,7 +335,8 @@ TEST_F(ProducerSandboxTest, DeniesConnectionsWithoutTheirSocket) {
   const UniqueFd producer = connected(socket);
   for (const auto& call : std::vector<std::function<long()>>{
            [&] { return ::accept4(socket.get(), nullptr, nullptr, 0); },
-           [&] { return ::send(producer.get(), "x", 1, 0); }})
+           [&] { return ::send(producer.get(), "x", 1, 0); },
+           [&] { return ::shutdown(producer.get(), SHUT_RD); }})
     EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }).signal, SIGSYS);
 }
 

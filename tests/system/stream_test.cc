@@ -573,6 +573,34 @@ TEST_F(StreamResumeTest, ContinuesWithRecordsReadAfterCheckpoint) {
   EXPECT_EQ(model_sha256(run_dir(), 7), model_sha256(run_dir("uninterrupted"), 7));
 }
 
+// Without a step, and with a checkpoint from before it.
+TEST_F(StreamResumeTest, ContinuesWithRecordsFromBeforeFirstStep) {
+  for (const bool saves_at_start : {false, true}) {
+    const std::string run = run_dir(saves_at_start ? "saved" : "unsaved");
+    const std::string config =
+        write_config(stream_config("source: '" + fifo() + "'", "max_steps: 1"));
+    const std::vector<std::string> options{
+        "--set", "checkpoint.save_at_start=" + std::string(saves_at_start ? "true" : "false")};
+    {
+      Process trainer = this->trainer(config, run, options);
+      write(records(13));
+      ASSERT_TRUE(wait_until(60s, [&] { return unread() == 0; })) << log_of("stokerd");
+      trainer.signal(SIGTERM);
+      const auto stopped = trainer.wait(60s);
+      ASSERT_TRUE(stopped.has_value());
+      EXPECT_EQ(stopped->code, 0) << log_of("stokerd");
+    }
+    EXPECT_EQ(checkpoints(run).size(), saves_at_start ? 1u : 0u);
+    Process trainer = this->trainer(config, run, options);
+    write(records(3));
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_EQ(newest_step(run), 1u);
+    EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("lost")));
+  }
+}
+
 // The records that were read since the checkpoint are used again.
 TEST_F(StreamProducerTest, LosesNothingOnRollback) {
   {
@@ -648,9 +676,12 @@ class ExternalProducerTest : public StreamTest {
   std::string socket() const { return socket_of(run_dir()); }
   // Waits until the run accepts producers.
   ProducerClient connect(const std::string& first_line) const {
-    EXPECT_TRUE(wait_until(60s, [&] { return ProducerClient(socket()).is_connected(); }))
+    return connect_to(run_dir(), first_line);
+  }
+  ProducerClient connect_to(const std::string& run, const std::string& first_line) const {
+    EXPECT_TRUE(wait_until(60s, [&] { return ProducerClient(socket_of(run)).is_connected(); }))
         << log_of("stokerd");
-    return ProducerClient(socket(), first_line);
+    return ProducerClient(socket_of(run), first_line);
   }
   // The documented example.
   Process producer(const std::string& run, const std::string& name,
@@ -662,12 +693,13 @@ class ExternalProducerTest : public StreamTest {
   bool has_step(uint64_t step) const {
     return status(run_dir()).find("\"step\":" + std::to_string(step) + ",") != std::string::npos;
   }
-  void expect_end(Process& trainer, uint64_t step) const {
+  void expect_end(Process& trainer, uint64_t step) const { expect_end(trainer, step, run_dir()); }
+  void expect_end(Process& trainer, uint64_t step, const std::string& run) const {
     const auto ended = trainer.wait(60s);
     ASSERT_TRUE(ended.has_value());
     EXPECT_EQ(ended->code, 0) << log_of("stokerd");
-    EXPECT_EQ(reason(run_dir()), "data exhausted");
-    EXPECT_EQ(newest_step(run_dir()), step);
+    EXPECT_EQ(reason(run), "data exhausted");
+    EXPECT_EQ(newest_step(run), step);
   }
 };
 
@@ -938,6 +970,85 @@ TEST_F(ExternalProducerTest, ContinuesWithRecordsOfProducerThatHasGone) {
   other.close();
   EXPECT_FALSE(ProducerClient(socket(), kEndOfStream).read_line().empty());
   expect_end(trainer, 7);
+  EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("lost")));
+}
+
+// A producer that cannot send again and has gone: what the run has taken of it is used, although the run
+// is stopped before its first batch, also if it has a checkpoint from before it.
+TEST_F(ExternalProducerTest, ContinuesWithRecordsFromBeforeFirstStep) {
+  for (const bool saves_at_start : {false, true}) {
+    const std::string run = run_dir(saves_at_start ? "saved" : "unsaved");
+    const std::vector<std::string> options{
+        "--set", "checkpoint.save_at_start=" + std::string(saves_at_start ? "true" : "false")};
+    {
+      Process trainer = this->trainer(external_config(), run, options);
+      ProducerClient client = connect_to(run, hello("gone", false));
+      ASSERT_EQ(client.read_offset(), 0u);
+      client.send(records(13));
+      client.finish();
+      EXPECT_EQ(client.read_offset(), records(13).size());
+      trainer.signal(SIGTERM);
+      const auto stopped = trainer.wait(60s);
+      ASSERT_TRUE(stopped.has_value());
+      EXPECT_EQ(stopped->code, 0) << log_of("stokerd");
+    }
+    EXPECT_EQ(checkpoints(run).size(), saves_at_start ? 1u : 0u);
+    Process trainer = this->trainer(external_config(), run, options);
+    ProducerClient other = connect_to(run, hello("other"));
+    EXPECT_EQ(other.read_offset(), 0u);
+    other.send(records(5));
+    other.close();
+    // It is told what the run has of it.
+    ProducerClient again = connect_to(run, hello("gone", false));
+    EXPECT_EQ(again.read_offset(), records(13).size());
+    again.close();
+    EXPECT_FALSE(ProducerClient(socket_of(run), kEndOfStream).read_line().empty());
+    expect_end(trainer, 1, run);
+    EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("lost")));
+  }
+}
+
+// Of a producer that cannot send again and does not stop sending. What the socket has accepted is used,
+// in a run that is stopped before its first step and in one that is restarted in the middle.
+TEST_F(ExternalProducerTest, LosesNothingThatASocketHasAcceptedOnStop) {
+  constexpr int kRecords = 16 * 3500;
+  const std::string text = records(kRecords);
+  const std::string config = external_config("capacity: 64, num_threads: 1");
+  size_t sent = 0;
+  for (int stop = 0; stop < 2; ++stop) {
+    Process trainer = this->trainer(config, run_dir());
+    ProducerClient client = connect(hello("live", false));
+    // After the second start, this waits until most of the first part was used.
+    ASSERT_EQ(client.read_offset(), sent) << log_of("stokerd");
+    ASSERT_TRUE(wait_until(60s, [&] {
+      const auto exit = ctl(run_dir(), {"pause"}, "pause").wait(30s);
+      return exit && exit->code == 0;
+    })) << log_of("pause");
+    int full = 0;  // times in a row
+    ASSERT_TRUE(wait_until(60s, [&] {
+      const size_t now = client.send_available(std::string_view(text).substr(sent));
+      sent += now;
+      full = now == 0 ? full + 1 : 0;
+      return full == 10;
+    }));
+    ASSERT_LT(sent, text.size());
+    trainer.signal(SIGTERM);
+    const auto stopped = trainer.wait(60s);
+    ASSERT_TRUE(stopped.has_value());
+    EXPECT_EQ(stopped->code, 0) << log_of("stokerd");
+    // A record of which a part was sent is to be sent again.
+    const size_t end = text.rfind('\n', sent - 1) + 1;
+    EXPECT_FALSE(client.send(std::string_view(text).substr(sent)));
+    sent = end;
+  }
+  Process trainer = this->trainer(config, run_dir());
+  ProducerClient client = connect(hello("live", false));
+  ASSERT_EQ(client.read_offset(), sent) << log_of("stokerd");
+  ASSERT_TRUE(client.send(std::string_view(text).substr(sent)));
+  client.finish();
+  EXPECT_EQ(client.read_offset(), text.size());
+  EXPECT_FALSE(ProducerClient(socket(), kEndOfStream).read_line().empty());
+  expect_end(trainer, kRecords / 16);
   EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("lost")));
 }
 

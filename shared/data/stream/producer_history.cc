@@ -76,14 +76,17 @@ void ProducerHistory::assign(std::span<const std::byte> parts) const {
 }
 
 std::vector<std::byte> ProducerHistory::copy_needed(
-    const std::function<bool(const Part&)>& is_needed) const {
+    const std::function<bool(const Part&)>& is_needed, bool with_ends) const {
   std::vector<std::byte> copy;
   std::map<std::string, uint64_t, std::greater<>> ends;  // kEndOfStream is the last
   const uint64_t end = history_.range().end;
   for (uint64_t at = history_.range().begin; at < end;) {
     const auto part = part_at(at, end);
     if (part && part->bytes == 0) ends[part->name] = part->offset;
-    if (part && part->bytes > 0) ends.clear();  // more was sent
+    if (part && part->bytes > 0) {  // more was sent
+      ends.erase(part->name);
+      ends.erase(std::string(kEndOfStream));
+    }
     std::vector<std::byte> bytes(part && is_needed(*part) ? part->bytes : 0);
     if (part && history_.copy(part->at, bytes)) {
       if (!bytes.empty()) {
@@ -99,12 +102,16 @@ std::vector<std::byte> ProducerHistory::copy_needed(
     if (begin <= at) break;
     at = begin;
   }
-  if (!ends.contains(std::string(kEndOfStream))) return copy;
+  if (!with_ends && !ends.contains(std::string(kEndOfStream))) return copy;
   for (const auto& [name, offset] : ends) {
     const auto head = encode(name, offset, 0);
     copy.insert(copy.end(), head.begin(), head.end());
   }
   return copy;
+}
+
+void ProducerHistory::forget_ends() const {
+  assign(copy_needed([](const Part& /*part*/) { return true; }));
 }
 
 std::map<std::string, std::vector<ProducerHistory::Part>> ProducerHistory::by_name() const {

@@ -8,8 +8,9 @@
 // Trust:     the memory can contain anything. Parts that are invalid, and those behind them, are ignored.
 // Format:    parts, one after another: sizes of name and bytes (32 bits each), offset of the first byte
 //            in the stream of the producer, name, bytes. The ByteHistory begins with a whole part. A
-//            part without bytes says where what the producer has sent ends. If the last part has no
-//            name, the stream has ended, and each producer has such a part.
+//            part without bytes says that nothing is missing of what the producer has sent until its
+//            connection ended. If the last part has no name, the stream has ended, and each producer
+//            has such a part.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +49,12 @@ class ProducerHistory {
 
   // Only these parts, as copy_needed() returns them; the last ones, if that is too little memory.
   void assign(std::span<const std::byte> parts) const;
-  // The required parts that have bytes and, if the stream has ended, where each producer did.
-  std::vector<std::byte> copy_needed(const std::function<bool(const Part&)>& is_needed) const;
+  // The required parts that have bytes; with `with_ends`, or if the stream has ended, also those without.
+  std::vector<std::byte> copy_needed(const std::function<bool(const Part&)>& is_needed,
+                                     bool with_ends = false) const;
+  // Removes the parts without bytes, unless the stream has ended: what producers have sent since then
+  // may be missing.
+  void forget_ends() const;
 
   // What is known of each producer: contiguous parts, ascending. A part replaces what was known from
   // its offset on, because the producer continued there when it connected again. With kEndOfStream if

@@ -24,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kEnded = "the stream has ended";
+constexpr size_t kMaxPart = size_t{256} << 10;  // of one read of a connection
 
 // Appends of several readers.
 struct SharedHistory {
@@ -37,10 +38,16 @@ struct SharedHistory {
     maybe_history->append(name, offset, bytes);
     ends[name] = offset + bytes.size();
   }
-  // Also for a producer that has not sent anything yet.
+  // Nothing of what it has sent is missing.
+  void end(const std::string& name) {
+    if (!maybe_history) return;
+    const std::lock_guard lock(mutex);
+    maybe_history->append(name, ends[name], {});
+  }
+  // It sends from there on, also if more was received of a record without its end.
   void open(const std::string& name, uint64_t offset) {
     const std::lock_guard lock(mutex);
-    ends.try_emplace(name, offset);
+    ends[name] = offset;
   }
   // Nothing more is sent.
   void end_stream() {
@@ -94,24 +101,17 @@ class ConnectionInput final : public ByteInput {
         producer_(producer),
         connection_(std::move(connection)),
         history_(std::move(history)),
-        at_(offset) {}
+        received_(offset) {
+    save(std::as_bytes(std::span(connection_.received)));
+  }
 
   Result<uint64_t> identity(uint64_t /*offset*/) const override {
     return connection_.can_replay ? kReplayingProducer : 0;
   }
 
  private:
-  static constexpr size_t kMaxPart = size_t{256} << 10;
-
   Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
     out = out.first(std::min(out.size(), kMaxPart));
-    STOKER_ASSIGN_OR_RETURN(const size_t got, receive_some(out, stop));
-    if (got > 0) history_->append(producer_, at_, out.first(got));
-    at_ += got;
-    return got;
-  }
-
-  Result<size_t> receive_some(std::span<std::byte> out, const std::stop_token& stop) {
     std::string& rest = connection_.received;
     if (!rest.empty()) {
       const size_t count = std::min(out.size(), rest.size());
@@ -121,16 +121,24 @@ class ConnectionInput final : public ByteInput {
     }
     const int fd = connection_.fd();
     while (!stop.stop_requested()) {
-      if (const auto got = receive(fd, out)) return *got;
+      if (const auto got = receive(fd, out)) {
+        save(out.first(*got));
+        return *got;
+      }
       waiting_.wait(fd);
     }
     return stopped_reading(name());
   }
 
+  void save(std::span<const std::byte> bytes) {
+    if (!bytes.empty()) history_->append(producer_, received_, bytes);
+    received_ += bytes.size();
+  }
+
   const std::string producer_;
   Connection connection_;
   const std::shared_ptr<SharedHistory> history_;
-  uint64_t at_;
+  uint64_t received_;  // offset behind what is in the history
 };
 
 // What was received before this process started.
@@ -258,7 +266,7 @@ class ProducerInputs final : public StreamInputs {
                                              {"record", from.record},
                                              {"offset", from.offset},
                                              {"suppressed", *suppressed}});
-    if (std::exchange(producer.is_continued, false) && !connection.can_replay && from.offset > 0)
+    if (std::exchange(producer.is_continued, false) && !producer.is_whole && !connection.can_replay)
       log_warn("stream records possibly lost",
                {{"producer", name},
                 {"after_record", from.record},
@@ -280,6 +288,21 @@ class ProducerInputs final : public StreamInputs {
     end_when_read();
   }
 
+  // Ends the connections first: what a producer could send afterwards would be lost.
+  void save_unread() override {
+    const std::lock_guard lock(mutex_);
+    if (!history_->maybe_history) return;
+    std::vector<std::byte> bytes(kMaxPart);
+    for (const auto& [name, producer] : producers_) {
+      if (!producer.reader || producer.can_replay) continue;
+      const int fd = producer.reader->get();
+      if (::shutdown(fd, SHUT_RD) != 0) continue;
+      while (const size_t got = receive(fd, bytes).value_or(0))
+        history_->append(name, history_->ends[name], std::span(bytes).first(got));
+      history_->end(name);
+    }
+  }
+
   bool is_waiting() const override { return waiting_.is_waiting(); }
   uint64_t polls() const override { return waiting_.polls(); }
   bool starts_at_offset() const override { return true; }
@@ -291,6 +314,7 @@ class ProducerInputs final : public StreamInputs {
     bool is_continued = false;  // has no connection since then
     bool can_replay = false;
     bool has_saved = false;  // bytes in the history to be read before a connection
+    bool is_whole = false;   // the history has all that it had sent
     bool is_open = false;    // next() has returned it
     std::optional<Connection> connection = {};    // that waits for a reader
     std::shared_ptr<const UniqueFd> reader = {};  // of the connection that is read
@@ -310,6 +334,7 @@ class ProducerInputs final : public StreamInputs {
                          std::to_string(at.offset) + " on; use another name: " + error.message();
     const auto reader = std::exchange(producer.reader, nullptr);
     if (!reader) return;
+    if (error.ok()) history_->end(name);
     if (const auto suppressed = disconnected_lines_.pass())
       log_info("stream producer disconnected", {{"producer", name},
                                                 {"process", producer.process},
@@ -353,13 +378,28 @@ class ProducerInputs final : public StreamInputs {
 
   // ---- Saved bytes
 
+  static void warn_of_loss(const std::string& name, uint64_t offset) {
+    log_warn("stream history too small",
+             {{"source", "producer " + name},
+              {"offset", offset},
+              {"reason",
+               "what it has sent from there on was replaced in memory before it was used, and is "
+               "lost unless it sends it again; increase stream.save_elements_mib"}});
+  }
+
   void add_saved(const std::string& name) {
     const auto parts = saved_.find(name);
     if (parts == saved_.end()) return;
     Producer& producer = producers_[name];
     const uint64_t next = producer.next.offset;
-    if (parts->second.front().offset > next || parts->second.back().end() <= next) return;
-    producer.has_saved = producer.is_continued = true;
+    producer.is_continued = true;
+    if (parts->second.front().offset > next) {
+      if (!producer.can_replay) warn_of_loss(name, next);
+      return;
+    }
+    producer.is_whole = parts->second.back().bytes == 0;
+    if (parts->second.back().end() <= next) return;
+    producer.has_saved = true;
     ready_.push_back(name);
   }
 

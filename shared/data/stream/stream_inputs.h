@@ -59,6 +59,9 @@ class StreamInputs {
                      const Status& /*error*/) {}
   // All records of the input that is read end before `offset`.
   virtual void set_complete(uint64_t /*offset*/) {}
+  // When no thread uses the inputs any more: saves what was sent by producers that cannot send it again,
+  // and not read. They can send nothing more.
+  virtual void save_unread() {}
   // After how many inputs the names repeat without end; 0: they do not.
   virtual uint64_t period() const { return 0; }
 };

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "feeder/sandbox.h"
@@ -128,6 +129,18 @@ TEST_F(StreamInputTest, FindsNextRecordIfWorkerHasReadMoreThanIsHeld) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   const bool is_read_lost = log.find("killed while it read") != std::string::npos;
   EXPECT_LE(supervisor_->sample_errors(), is_read_lost ? 1u : 0u) << log;
+}
+
+// As after a stop before the first batch.
+TEST_F(StreamInputTest, LogsLossBeforeFirstBatch) {
+  options_.stream->history = feed::StreamHistory{.begin = 100, .complete = 100, .is_last = true};
+  options_.stream->continues_history = true;
+  produce(2 * kBatch);
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(pop().size(), kBatch);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("stream records lost source=pipe reason="));
 }
 
 TEST_F(StreamInputTest, EndsAlthoughWorkerThatWasAskedToIsKilled) {

@@ -33,6 +33,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::hello;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::ProducerClient;
 using ::testing::SizeIs;
 
@@ -197,6 +198,21 @@ TEST_F(ProducerHistoryTest, CopiesEndOfStreamUntilMoreIsSent) {
   EXPECT_EQ(known["a"].front().offset, 3u);
   EXPECT_EQ(known["b"].front().offset, 7u);
   EXPECT_THAT(ended, SizeIs(3 * 16 + 2));
+}
+
+// Of producers that were disconnected, which later ones must not inherit.
+TEST_F(ProducerHistoryTest, HasEndsOfProducersUntilTheyAreForgotten) {
+  append("a", 0, "one");
+  append("a", 3, "");
+  append("b", 0, "two");
+  EXPECT_EQ(history_.by_name()["a"].back().bytes, 0u);
+  EXPECT_GT(history_.by_name()["b"].back().bytes, 0u);
+  history_.assign(history_.copy_needed([](const auto&) { return true; }, /*with_ends=*/true));
+  EXPECT_EQ(history_.by_name()["a"].back().bytes, 0u);
+  EXPECT_EQ(all_of("a") + all_of("b"), "onetwo");
+  history_.forget_ends();
+  EXPECT_GT(history_.by_name()["a"].back().bytes, 0u);
+  EXPECT_EQ(all_of("a") + all_of("b"), "onetwo");
 }
 
 TEST_F(ProducerHistoryTest, IgnoresInvalidParts) {
@@ -578,13 +594,17 @@ TEST_F(ContinuedProducersTest, ReadsElementsAgainBeforeFirstInput) {
 TEST_F(ContinuedProducersTest, ReadsBytesFromBeforeFirstBatch) {
   save("a", 0, "one");
   save("b", 7, "other");  // its first bytes were discarded
+  ::testing::internal::CaptureStderr();
   open({}, {}, history_);
   EXPECT_EQ(next(), "a");
   EXPECT_EQ(testing::read_rest(*open_input("a")).bytes, "one");
-  ProducerClient b(socket(), hello("b"));
+  ProducerClient b(socket(), hello("b", false));
   EXPECT_EQ(next(), "b");
   const auto input = open_input("b");
   EXPECT_EQ(b.read_offset(), 0u);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("stream history too small source=\"producer b\" offset=0 "));
+  EXPECT_THAT(log, HasSubstr("stream records possibly lost producer=b after_record=0 "));
 }
 
 // As after a crash of the worker process that has ended the stream.
@@ -679,6 +699,48 @@ TEST_F(ContinuedProducersTest, HasNotEndedIfProducersWereConnected) {
   EXPECT_TRUE(end.has_ended());
   ProducerClient again(socket(), hello("a"));
   EXPECT_EQ(next(), "a");
+}
+
+// As at the end of a worker process.
+TEST_F(ContinuedProducersTest, SavesWhatCannotBeSentAgain) {
+  for (const bool can_replay : {false, true}) {
+    memory_.assign(memory_.size(), 0);
+    open({}, {}, history_);
+    ProducerClient client(socket(), hello("a", can_replay) + "one");
+    EXPECT_EQ(next(), "a");
+    const auto input = open_input("a");
+    EXPECT_EQ(client.read_offset(), 0u);
+    client.send(" two");
+    inputs_->save_unread();
+    EXPECT_EQ(client.send("three"), can_replay) << "it must not believe that this arrives";
+    open({}, {}, history_);
+    EXPECT_EQ(next(), "a");
+    const std::string saved = testing::read_rest(*open_input("a")).bytes;
+    EXPECT_EQ(saved, can_replay ? "one" : "one two");
+    inputs_->close("a", {.offset = saved.size(), .record = 2}, {});
+    ProducerClient again(socket(), hello("a", can_replay));
+    EXPECT_EQ(next(), "a");
+    ::testing::internal::CaptureStderr();
+    (void)open_input("a", {.offset = saved.size(), .record = 2});
+    EXPECT_EQ(again.read_offset(), saved.size());
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("lost")));
+  }
+}
+
+TEST_F(ContinuedProducersTest, LogsPossibleLossUnlessAllIsSaved) {
+  const auto log_of_connection = [&] {
+    open({}, {{.name = "a", .next = {.offset = 3, .record = 1}}}, history_);
+    ProducerClient a(socket(), hello("a", false));
+    EXPECT_EQ(next(), "a");
+    ::testing::internal::CaptureStderr();
+    const auto input = open_input("a", {.offset = 3, .record = 1});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  save("a", 0, "one");
+  EXPECT_THAT(log_of_connection(),
+              HasSubstr("stream records possibly lost producer=a after_record=1 "));
+  save("a", 3, "");
+  EXPECT_THAT(log_of_connection(), Not(HasSubstr("lost")));
 }
 
 TEST_F(ContinuedProducersTest, SavesWhatIsReceived) {
