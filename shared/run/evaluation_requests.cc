@@ -41,13 +41,11 @@ Result<EvaluationRequest> request_evaluation(FileSystem& files, const RunLayout&
   const std::string path = request_path(layout, step);
   if (auto pending = read_request(path); pending.ok() && pending->step == step) return pending;
   STOKER_RETURN_IF_ERROR(make_directories(files, layout.evaluation_requests_dir()));
-  EvaluationRequest request{
-      .step = step,
-      .id = to_iso8601(clock.wall()) + "-" + std::to_string(::getpid()),
-      .path = path};
+  EvaluationRequest request{.step = step,
+                            .id = to_iso8601(clock.wall()) + "-" + std::to_string(::getpid()),
+                            .path = path};
   const boost::json::object root{{"step", step}, {"id", request.id}};
-  STOKER_RETURN_IF_ERROR(
-      write_file_atomically(files, path, boost::json::serialize(root) + "\n"));
+  STOKER_RETURN_IF_ERROR(write_file_atomically(files, path, boost::json::serialize(root) + "\n"));
   return request;
 }
 

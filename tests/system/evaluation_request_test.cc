@@ -24,9 +24,9 @@ class EvaluationRequestTest : public RunTest {
 TEST_F(EvaluationRequestTest, FollowerEvaluatesCheckpointAgain) {
   // Only inotify can wake it in time.
   const std::string config = write_config(small_config("eval: {poll_interval_seconds: 600}\n"));
-  Process trainer = this->trainer(config, run_dir(),
-                                  {"--set", "train.max_steps=100000000", "--set",
-                                   "checkpoint.save_every_steps=100000000"});
+  Process trainer = this->trainer(
+      config, run_dir(),
+      {"--set", "train.max_steps=100000000", "--set", "checkpoint.save_every_steps=100000000"});
   ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
   ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
   ASSERT_EQ(code_of(ctl(run_dir(), {"checkpoint"}, "ctl")), 0);

@@ -1,7 +1,9 @@
 // An operator who has only the control socket: logs, events, jobs, evaluation and reload.
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -17,15 +19,14 @@ class RemoteOperatorTest : public RunTest {
   void SetUp() override {
     RunTest::SetUp();
     write_config(small_config());
-    trainer_.emplace(trainer(path("config.yaml"), run_dir(),
-                             {"--set", "train.max_steps=100000000", "--set",
-                              "checkpoint.save_every_steps=100000000"}));
+    trainer_.emplace(trainer(
+        path("config.yaml"), run_dir(),
+        {"--set", "train.max_steps=100000000", "--set", "checkpoint.save_every_steps=100000000"}));
     ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
   }
   Process remote(const std::vector<std::string>& words, const std::string& log) const {
-    return Process(
-        joined({program("stokerctl"), "--socket", run_dir() + "/control.sock"}, words),
-        path(log + ".out"));
+    return Process(joined({program("stokerctl"), "--socket", run_dir() + "/control.sock"}, words),
+                   path(log + ".out"));
   }
   // The output of a command that exits with `code`.
   std::string output(const std::vector<std::string>& words, int code = 0) {

@@ -47,7 +47,8 @@ TEST_F(SubscriptionTest, SendsEventsThatMatchPatternToEachClient) {
   start_serving();
   auto saves = client(), reloads = client(), none = client();
   EXPECT_EQ(saves.request("subscribe checkpoint*"), kSubscribed);
-  EXPECT_EQ(reloads.request(R"({"method":"subscribe","params":{"events":"*reloaded"}})"), kSubscribed);
+  EXPECT_EQ(reloads.request(R"({"method":"subscribe","params":{"events":"*reloaded"}})"),
+            kSubscribed);
   EXPECT_EQ(none.request(R"({"method":"subscribe","params":{"events":""}})"), kSubscribed);
   log_saved(1);
   log_info("configuration reloaded", {{"log.level", "info"}});
