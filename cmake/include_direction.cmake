@@ -59,7 +59,7 @@ daemon/group daemon/train")
 set(ALLOW_evaluator "shared/base shared/tokenizer shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/pretrained shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
-set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/pretrained shared/data shared/run \
+set(ALLOW_ctl "shared/base shared/tokenizer shared/config shared/control shared/metrics shared/checkpoint shared/pretrained shared/data shared/run \
 shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline shared/view shared/http")
 
 # Folders that may include a library; other libraries are not restricted.

@@ -18,6 +18,7 @@
 #include "ctl/run_locator.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
+#include "ctl/tokenizer_files.h"
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
@@ -206,7 +207,8 @@ std::string source_folder(const config::Config& config) {
   return config::find_huggingface_config(path).empty() ? std::string() : path;
 }
 
-constexpr std::array kTokenIds{"bos_token_id", "eos_token_id", "pad_token_id"};
+constexpr const char* kEndTokenId = "eos_token_id";
+constexpr std::array kTokenIds{"bos_token_id", kEndTokenId, "pad_token_id"};
 
 // A JSON file of that folder; empty if there is none.
 boost::json::object read_object(const std::string& path) {
@@ -299,8 +301,37 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
   return {};
 }
 
-// config.json, and generation_config.json, with the ids of special tokens: those of the source.
-Status write_configs(const config::Config& config, const NewFolder& folder) {
+int64_t context_length(const config::ModelVariant& arch) {
+  return std::visit(
+      [](const auto& model) -> int64_t {
+        if constexpr (requires { model.context_length; }) return model.context_length;
+        return 0;  // has no Hugging Face format
+      },
+      arch);
+}
+
+// Without its files, with a warning, the weights are still of use.
+Result<std::optional<int32_t>> write_tokenizer(const config::Config& config,
+                                               const checkpoint::Manifest& manifest,
+                                               const NewFolder& folder, const Console& console) {
+  const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config);
+  if (tokenizer == nullptr) return std::optional<int32_t>();
+  const auto read =
+      read_tokenizer_files(tokenizer->path, manifest.tokenizer, context_length(config.model.arch));
+  if (!read) {
+    console.err << "stokerctl: warning: " << printable(read.status().message())
+                << "; the folder has no tokenizer\n";
+    return std::optional<int32_t>();
+  }
+  for (const auto& [name, content] : read->files)
+    STOKER_RETURN_IF_ERROR(folder.write(name, content));
+  return read->end_token;
+}
+
+// config.json, and generation_config.json, with the ids of special tokens: those of the source, or
+// the end token of the tokenizer.
+Status write_configs(const config::Config& config, std::optional<int32_t> maybe_end_token,
+                     const NewFolder& folder) {
   STOKER_ASSIGN_OR_RETURN(const std::string text,
                           config::format_huggingface_config(config.model.arch));
   boost::system::error_code error;
@@ -314,6 +345,8 @@ Status write_configs(const config::Config& config, const NewFolder& folder) {
   for (const char* const id : kTokenIds) {
     const boost::json::value* const found = before.if_contains(id);
     written[id] = found == nullptr ? boost::json::value() : *found;
+    if (written[id].is_null() && std::string_view(id) == kEndTokenId && maybe_end_token)
+      written[id] = *maybe_end_token;
     if (!generation.contains(id)) generation[id] = written[id];
   }
   STOKER_RETURN_IF_ERROR(folder.write("config.json", boost::json::serialize(written) + "\n"));
@@ -379,7 +412,9 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
                                                      request.merge ? &config.model : nullptr));
   warn_if_changed(config, layout, verified, console);
   STOKER_RETURN_IF_ERROR(check_settings(*open.files.front(), config.model.arch));
-  STOKER_RETURN_IF_ERROR(write_configs(config, folder));
+  STOKER_ASSIGN_OR_RETURN(const auto maybe_end_token,
+                          write_tokenizer(config, verified.manifest(), folder, console));
+  STOKER_RETURN_IF_ERROR(write_configs(config, maybe_end_token, folder));
   const auto* const names = checkpoint::HuggingFaceNames::find(config.model.name());
   open.parts.front().rename = [names](std::string_view name) { return names->from_stoker(name); };
   STOKER_ASSIGN_OR_RETURN(

@@ -1,18 +1,13 @@
 #include "evaluator/checkpoint_evaluator.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/multinomial.h>
-#include <ATen/ops/softmax.h>
-#include <ATen/ops/topk.h>
 #include <c10/util/Exception.h>
 
 #include "evaluator/caption_artifacts.h"
@@ -29,6 +24,7 @@
 #include "shared/model/model_file.h"
 #include "shared/model/torch_status.h"
 #include "shared/pretrained/state_dict_mapping.h"
+#include "shared/task/generate_tokens.h"
 #include "shared/task/task.h"
 #include "shared/tokenizer/tokenizer.h"
 
@@ -65,39 +61,6 @@ Result<config::TaskConfig> resolve_class_weights(const config::TaskConfig& task,
 
 // ---- Text generation
 
-constexpr int64_t kTopK = 40;
-
-// Puts the model into eval mode during its lifetime.
-class EvalModeGuard {
- public:
-  explicit EvalModeGuard(model::Model& model) : model_(model), was_training_(model.is_training()) {
-    model_.eval();
-  }
-  ~EvalModeGuard() { model_.train(was_training_); }
-  EvalModeGuard(const EvalModeGuard&) = delete;
-  EvalModeGuard& operator=(const EvalModeGuard&) = delete;
-
- private:
-  model::Model& model_;
-  const bool was_training_;
-};
-
-// The last tokens of a text that fit the context of the model, [1, time].
-at::Tensor context_tokens(const std::vector<int32_t>& text, int64_t context) {
-  const auto time = std::min<int64_t>(context, static_cast<int64_t>(text.size()));
-  at::Tensor tokens = at::empty({1, time}, at::kLong);
-  std::copy(text.end() - time, text.end(), tokens.mutable_data_ptr<int64_t>());
-  return tokens;
-}
-
-int32_t sample_token(const at::Tensor& logits, double temperature, const at::Generator& generator) {
-  if (temperature <= 0) return static_cast<int32_t>(logits.argmax().item<int64_t>());
-  const auto [values, tokens] = at::topk(logits, kTopK);
-  const at::Tensor probabilities = at::softmax(values / temperature, 0);
-  const auto index = at::multinomial(probabilities, 1, false, generator).item<int64_t>();
-  return static_cast<int32_t>(tokens[index].item<int64_t>());
-}
-
 // The tokens of a prompt: at least one, which the model needs. Null: they are bytes.
 Result<std::vector<int32_t>> encode_prompt(
     const std::shared_ptr<const tokenizer::Tokenizer>& maybe_tokenizer, const std::string& prompt) {
@@ -112,34 +75,34 @@ Result<std::vector<int32_t>> encode_prompt(
   STOKER_RETURN_IF_ERROR(tokenizer::TextEncoder(maybe_tokenizer)
                              .encode(prompt.empty() ? "\n" : prompt, tokens)
                              .with_context("the prompt"));
+  if (tokens.empty()) tokens.push_back(0);  // SentencePiece removes spaces
   return tokens;
 }
 
-// Returns up to `num_tokens` tokens that continue `prompt`, each sampled from the 40 most likely, as
-// text; `temperature` 0 selects the most likely. The end token of a tokenizer ends it. Uses its own
-// generator, so the result does not depend on the default one. Restores the train or eval mode of
-// the model. `should_continue` is called before each token; false ends generation early. Exceptions
-// of LibTorch are propagated.
-Result<std::string> sample_text(model::Model& model,
-                                const std::shared_ptr<const tokenizer::Tokenizer>& maybe_tokenizer,
-                                const std::string& prompt, int num_tokens, double temperature,
-                                uint64_t seed, const std::function<bool()>& should_continue = {}) {
-  const at::NoGradGuard no_grad;
-  const EvalModeGuard mode(model);
-  const at::Generator generator = at::detail::createCPUGenerator(seed);
-  const c10::Device device = model.parameters().front().device();
-  STOKER_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, encode_prompt(maybe_tokenizer, prompt));
+task::Generation to_generation(const config::GenerateConfig& generate, uint64_t seed) {
+  return {.sampling = {.temperature = generate.temperature,
+                       .top_k = generate.top_k,
+                       .top_p = generate.top_p},
+          .max_new_tokens = generate.max_new_tokens,
+          .seed = seed};
+}
+
+// The text that continues `prompt`. The end token of a tokenizer ends it. Exceptions of LibTorch are
+// propagated.
+Result<std::string> continue_text(
+    model::Model& model, const std::shared_ptr<const tokenizer::Tokenizer>& maybe_tokenizer,
+    const std::string& prompt, task::Generation generation) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_tokens,
+                          encode_prompt(maybe_tokenizer, prompt));
+  const at::Tensor tokens = at::empty({1, static_cast<int64_t>(prompt_tokens.size())}, at::kLong);
+  std::ranges::copy(prompt_tokens, tokens.mutable_data_ptr<int64_t>());
+  if (maybe_tokenizer) generation.end = maybe_tokenizer->end_token();
   std::string text;
-  for (int i = 0; i < num_tokens && (!should_continue || should_continue()); ++i) {
-    const at::Tensor logits = model.forward(context_tokens(tokens, model.context()).to(device));
-    tokens.push_back(sample_token(logits.select(0, 0).select(0, -1).to(at::kCPU, at::kFloat),
-                                  temperature, generator));
-    if (!maybe_tokenizer)
-      text += static_cast<char>(tokens.back());
-    else if (tokens.back() == maybe_tokenizer->end_token())
-      break;
+  for (const int64_t token : task::generate_tokens(model, tokens, generation).front()) {
+    if (maybe_tokenizer)
+      text += maybe_tokenizer->bytes_of(static_cast<int32_t>(token));
     else
-      text += maybe_tokenizer->bytes_of(tokens.back());
+      text += static_cast<char>(token);
   }
   return text;
 }
@@ -204,18 +167,17 @@ struct CheckpointEvaluator::State {
   // eval.generate is set.
   Result<std::optional<Artifact>> generate_artifact(EvaluationLimit& limit) {
     if (!can_generate_text() || !config.eval.generate) return std::optional<Artifact>();
-    const std::string& prompt = config.eval.generate->prompt;
-    const auto should_continue = [&] {
+    const config::GenerateConfig& generate = *config.eval.generate;
+    task::Generation generation = to_generation(generate, config.run.seed);
+    generation.should_continue = [&] {
       pause(limit);
       return !limit.stop().stop_requested();
     };
-    STOKER_ASSIGN_OR_RETURN(
-        const std::string text,
-        sample_text(*model, maybe_tokenizer, prompt, config.eval.generate->max_new_tokens,
-                    config.eval.generate->temperature, config.run.seed, should_continue));
+    STOKER_ASSIGN_OR_RETURN(const std::string text,
+                            continue_text(*model, maybe_tokenizer, generate.prompt, generation));
     STOKER_RETURN_IF_ERROR(limit.check("text generation"));
     return std::optional<Artifact>(
-        {datasets.front().name, ArtifactKind::kGeneratedText, prompt + text});
+        {datasets.front().name, ArtifactKind::kGeneratedText, generate.prompt + text});
   }
 
   Result<Evaluation> evaluate(const Weights& weights, bool with_artifacts, EvaluationLimit& limit) {
@@ -426,8 +388,7 @@ Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& saf
 }
 
 Result<std::string> CheckpointEvaluator::generate_text(
-    const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& prompt, int num_tokens,
-    double temperature, uint64_t seed) {
+    const checkpoint::VerifiedCheckpoint& checkpoint, const config::GenerateConfig& generate) {
   if (!state_->can_generate_text())
     return Status(StatusCode::kInvalidArgument,
                   "--generate: requires a language model with data.train.tokenizer, or over bytes "
@@ -437,8 +398,8 @@ Result<std::string> CheckpointEvaluator::generate_text(
     STOKER_ASSIGN_OR_RETURN(const auto weights, state_->open_weights(checkpoint));
     STOKER_RETURN_IF_ERROR(model::load_weights(*state_->model, *weights)
                                .with_context(checkpoint.path() + '/' + state_->weights_file()));
-    return sample_text(*state_->model, state_->maybe_tokenizer, prompt, num_tokens, temperature,
-                       seed);
+    return continue_text(*state_->model, state_->maybe_tokenizer, generate.prompt,
+                         to_generation(generate, state_->config.run.seed));
   } catch (const std::exception& error) {
     return to_status(error, checkpoint.path());
   }

@@ -59,11 +59,9 @@ class CheckpointEvaluator {
   // For a weights file without a checkpoint: step 0, empty manifest digest.
   Result<run::EvalResult> measure_file(const std::string& safetensors_path, std::stop_token stop);
 
-  // Continues `prompt` by up to `num_tokens` tokens; only for language models with a tokenizer or
-  // over bytes.
+  // Text that continues a prompt; only for language models with a tokenizer or over bytes.
   Result<std::string> generate_text(const checkpoint::VerifiedCheckpoint& checkpoint,
-                                    const std::string& prompt, int num_tokens, double temperature,
-                                    uint64_t seed);
+                                    const config::GenerateConfig& generate);
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 #include "evaluator/command_line.h"
 
 #include <iostream>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -74,19 +75,31 @@ void add_options(CLI::App& app, CommandLine& command) {
                "that belongs to another user, and read without a sandbox if it says so");
 }
 
-void add_generation_options(CLI::App& app, CommandLine& command,
-                            const SelectionOptions& selection) {
-  auto* const sample = app.add_option("--generate", command.num_generated_tokens,
+// Returns --generate, without which `generate` is not used.
+CLI::Option* add_generation_options(CLI::App& app, config::GenerateConfig& generate,
+                                    const SelectionOptions& selection) {
+  auto* const sample = app.add_option("--generate", generate.max_new_tokens,
                                       "Generate N tokens of text with the best checkpoint and exit")
                            ->type_name("N")
                            ->check(CLI::Range(1, 1'000'000))
                            ->excludes(selection.follow)
                            ->excludes(selection.checkpoint);
-  app.add_option("--prompt", command.prompt, "Prompt")->type_name("TEXT")->needs(sample);
-  app.add_option("--temperature", command.temperature, "Sampling temperature")
+  app.add_option("--prompt", generate.prompt, "Prompt")->type_name("TEXT")->needs(sample);
+  app.add_option("--temperature", generate.temperature,
+                 "Sampling temperature; 0: the most likely token")
       ->type_name("T")
-      ->check(CLI::Range(0.01, 10.0))
+      ->check(CLI::Range(0.0, 10.0))
       ->needs(sample);
+  app.add_option("--top-k", generate.top_k, "Sample from the K most likely tokens")
+      ->type_name("K")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(sample);
+  app.add_option("--top-p", generate.top_p,
+                 "Sample from the most likely tokens with this total probability")
+      ->type_name("P")
+      ->check(CLI::Range(0.01, 1.0))
+      ->needs(sample);
+  return sample;
 }
 
 }  // namespace
@@ -100,7 +113,8 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text("stoker-eval"));
   const SelectionOptions selection = add_selection_options(app, command, once);
   add_options(app, command);
-  add_generation_options(app, command, selection);
+  config::GenerateConfig generate;
+  const CLI::Option* const sample = add_generation_options(app, generate, selection);
   add_document_option(app, 1, config::key_completions);
   try {
     app.parse(argc, argv);
@@ -111,6 +125,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     std::cerr << "stoker-eval: " << error.what() << "; try stoker-eval --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
+  if (sample->count() > 0) command.generate = std::move(generate);
   if (command.run_dir.empty() && command.checkpoints.empty()) {
     std::cerr << "stoker-eval: --run-dir is required (or --checkpoint); try stoker-eval --help\n";
     return {std::nullopt, ExitCode::kUsage};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/config/run_config.h"
 
 namespace stoker::evaluator {
 
@@ -18,9 +19,8 @@ struct CommandLine {
   std::string config;                    // --config; empty: RUN/config.yaml
   std::vector<std::string> overrides;    // --set
   bool trust = false;                    // --trust
-  int num_generated_tokens = 0;          // --generate; 0: off
-  std::string prompt;                    // --prompt
-  double temperature = 0.8;              // --temperature
+  // --generate, --prompt, --temperature, --top-k, --top-p
+  std::optional<config::GenerateConfig> generate;
 };
 
 struct ParsedCommandLine {

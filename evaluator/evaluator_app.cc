@@ -225,7 +225,7 @@ Status EvaluatorApp::run_command(std::stop_token stop) {
   if (!command_.checkpoints.empty()) return evaluate_standalone(command_, clock_, stop);
   STOKER_RETURN_IF_ERROR(open_run(stop));
   if (stop.stop_requested()) return {};
-  if (command_.num_generated_tokens > 0) return print_generated_text();
+  if (command_.generate) return print_generated_text();
   STOKER_RETURN_IF_ERROR(open_results());
   return command_.follow ? follow(stop) : evaluate_once(stop);
 }
@@ -244,7 +244,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.eval_dir()));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.logs_dir()));
   // With --generate, print only the text and problems.
-  const bool is_text = command_.num_generated_tokens > 0;
+  const bool is_text = command_.generate.has_value();
   const LogLevel level = is_text ? LogLevel::kWarn : config_.log.level;
   STOKER_RETURN_IF_ERROR(init_log({.level = level,
                                    .format = config_.log.format,
@@ -360,11 +360,9 @@ Status EvaluatorApp::print_generated_text() {
                {{"step", entry.step}, {"path", entry.path}, {"error", why.to_string()}});
     }));
   }
-  STOKER_ASSIGN_OR_RETURN(
-      const std::string text,
-      evaluator_->generate_text(*checkpoint, command_.prompt, command_.num_generated_tokens,
-                                command_.temperature, config_.run.seed));
-  std::cout << command_.prompt << text << std::endl;
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          evaluator_->generate_text(*checkpoint, *command_.generate));
+  std::cout << command_.generate->prompt << text << std::endl;
   return {};
 }
 

@@ -83,6 +83,8 @@ struct GenerateConfig {
   int max_new_tokens = 200;
   std::string prompt;
   double temperature = 0.8;
+  std::optional<int> top_k = 40;  // null: all tokens
+  double top_p = 1;
   int num_beams = 1;  // captions; 1: greedy search
 
   bool operator==(const GenerateConfig&) const = default;

@@ -486,10 +486,11 @@ Fields tokenizer_fields(TokenizerConfig& tokenizer) {
   return {sample_field(
       {.name = "path",
        .target = &tokenizer.path,
-       .help = "File: tokenizer.json, .tiktoken, or for captions a word per line",
+       .help = "File: tokenizer.json, .tiktoken, SentencePiece, or for captions a word per line",
        .details =
            "Recognized by its content. Text: byte-level BPE, with the ids of Hugging Face's "
-           "tokenizers or of tiktoken. Captions: the token ids are 0 for the start of a caption, "
+           "tokenizers or of tiktoken, or a model of SentencePiece. Captions: the token ids are 0 "
+           "for the start of a caption, "
            "1 for its end, 2 for words that are not in the file, and from 3 the words; what "
            "follows a space is ignored. Captions are split into words as for the metrics: in "
            "lower case, without punctuation.",

@@ -179,9 +179,10 @@ Result<std::vector<std::byte>> SandboxedRewriter::rewrite(std::span<const std::b
   return Status(StatusCode::kCorrupt, std::move(failure));
 }
 
-// Tokens of a byte of text: an invalid one becomes a character of three bytes, and so do parts of
-// some characters in normalization.
-constexpr uint64_t kMaxIdsPerByte = 3;
+// Tokens of a byte of text: an invalid one becomes a character of three bytes, and a character of
+// three bytes can become one of 33 bytes in normalization form KC; and of the space that
+// SentencePiece adds to a text.
+constexpr uint64_t kMaxIdsPerByte = 11, kMaxAddedIds = 3;
 
 class SandboxedTokenizer final : public data::TextTokenizer {
  public:
@@ -260,7 +261,7 @@ Result<data::TextTokenizer::Part> SandboxedTokenizer::tokenize(std::string_view 
                                                                bool ends_text) {
   STOKER_RETURN_IF_ERROR(start());
   TokenizeRequest request{.text_bytes = text.size(),
-                          .max_ids = kMaxIdsPerByte * text.size() + 1,
+                          .max_ids = kMaxIdsPerByte * text.size() + kMaxAddedIds,
                           .begins_section = begins_section ? 1u : 0u,
                           .ends_text = ends_text ? 1u : 0u};
   std::copy_n(digest_.begin(), std::min(digest_.size(), request.digest.size()),

@@ -22,6 +22,7 @@
 #include "shared/model/caption_model.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/image_model.h"
+#include "shared/model/key_value_cache.h"
 #include "shared/model/linear.h"
 #include "shared/model/lstm_layers.h"
 #include "shared/model/model_factories.h"
@@ -45,6 +46,11 @@ class WordDecoder : public torch::nn::Module {
   virtual at::Tensor encode(const at::Tensor& features, ImageModel& encoder) = 0;
   // What head() makes the logits of, [batch, time, hidden_size].
   virtual at::Tensor states(const at::Tensor& encoded, const at::Tensor& tokens) = 0;
+  // The last of these, [batch, hidden_size]; `cache`: as for CaptionModel::decode_last().
+  virtual at::Tensor last_state(const at::Tensor& encoded, const at::Tensor& tokens,
+                                KeyValueCache& /*cache*/) {
+    return states(encoded, tokens).select(1, -1);
+  }
   at::Tensor head(const at::Tensor& states) { return linear(head_, states); }
 
  protected:
@@ -111,26 +117,42 @@ class CaptionBlock : public torch::nn::Module {
         down_(register_module("down", torch::nn::Linear(4 * width, width))) {}
 
   at::Tensor forward(const at::Tensor& input, const at::Tensor& image) {
-    at::Tensor x = input + drop(linear(proj_, attend(ln1_(input))));
-    x = x + drop(linear(cross_proj_, attend_to(ln_cross_(x), image)));
-    return x + drop(linear(down_, at::gelu(linear(up_, ln2_(x)))));
+    const std::vector<at::Tensor> qkv = project(input);
+    return add_to(input,
+                  at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{},
+                                                   attention_dropout(), /*is_causal=*/true),
+                  keys_and_values(image));
+  }
+  // The words after those of `words`. The keys of the image are computed once.
+  at::Tensor forward_next(const at::Tensor& input, const at::Tensor& image, CachedLayer& words,
+                          CachedLayer& of_image) {
+    const std::vector<at::Tensor> qkv = project(input);
+    words.append({qkv[1], qkv[2]});
+    if (of_image.length() == 0) of_image.append(keys_and_values(image));
+    return add_to(input, attend_to_past(qkv[0], words.all()), of_image.all());
   }
 
  private:
   double attention_dropout() const { return is_training() ? dropout_ : 0.0; }
 
-  at::Tensor attend(const at::Tensor& x) {
-    const std::vector<at::Tensor> qkv = split_heads(linear(qkv_, x), heads_);
-    return merge_heads(at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{},
-                                                        attention_dropout(), /*is_causal=*/true));
+  std::vector<at::Tensor> project(const at::Tensor& input) {
+    return split_heads(linear(qkv_, ln1_(input)), heads_);
   }
-  at::Tensor attend_to(const at::Tensor& x, const at::Tensor& image) {
+  KeysAndValues keys_and_values(const at::Tensor& image) {
     const at::Tensor kv = linear(kv_, image);
     const int64_t width = kv.size(2) / 2;
-    return merge_heads(at::scaled_dot_product_attention(by_head(linear(q_, x)),
-                                                        by_head(kv.narrow(2, 0, width)),
-                                                        by_head(kv.narrow(2, width, width)),
-                                                        /*attn_mask=*/{}, attention_dropout()));
+    return {by_head(kv.narrow(2, 0, width)), by_head(kv.narrow(2, width, width))};
+  }
+  at::Tensor attend_to(const at::Tensor& x, const KeysAndValues& image) {
+    return merge_heads(at::scaled_dot_product_attention(
+        by_head(linear(q_, x)), image.keys, image.values, /*attn_mask=*/{}, attention_dropout()));
+  }
+  // `attended`: by self-attention.
+  at::Tensor add_to(const at::Tensor& input, const at::Tensor& attended,
+                    const KeysAndValues& image) {
+    at::Tensor x = input + drop(linear(proj_, merge_heads(attended)));
+    x = x + drop(linear(cross_proj_, attend_to(ln_cross_(x), image)));
+    return x + drop(linear(down_, at::gelu(linear(up_, ln2_(x)))));
   }
   at::Tensor by_head(const at::Tensor& x) const {
     return x.reshape({x.size(0), x.size(1), heads_, x.size(2) / heads_}).transpose(1, 2);
@@ -174,14 +196,27 @@ class TransformerDecoder : public WordDecoder {
     return image_ln_(linear(image_, features) + image_pos_->weight);
   }
   at::Tensor states(const at::Tensor& encoded, const at::Tensor& tokens) override {
-    TORCH_CHECK(tokens.size(1) <= max_length_, "captioner: ", tokens.size(1),
-                " tokens, the maximum is ", max_length_);
-    at::Tensor x = drop(tok_(tokens) + pos_->weight.narrow(0, 0, tokens.size(1)));
+    at::Tensor x = embed(tokens, 0);
     for (const auto& block : blocks_) x = block->forward(x, encoded);
     return ln_(x);
   }
+  at::Tensor last_state(const at::Tensor& encoded, const at::Tensor& tokens,
+                        KeyValueCache& cache) override {
+    at::Tensor x = embed(tokens, cache.length());
+    for (size_t i = 0; i < blocks_.size(); ++i)
+      x = blocks_[i]->forward_next(x, encoded, cache.layer(2 * i), cache.layer(2 * i + 1));
+    return ln_(x.select(1, -1));
+  }
 
  private:
+  // The tokens from position `first` on.
+  at::Tensor embed(const at::Tensor& tokens, int64_t first) {
+    const int64_t time = tokens.size(1) - first;
+    TORCH_CHECK(tokens.size(1) <= max_length_, "captioner: ", tokens.size(1),
+                " tokens, the maximum is ", max_length_);
+    return drop(tok_(tokens.narrow(1, first, time)) + pos_->weight.narrow(0, first, time));
+  }
+
   // As for gpt; each block adds three times to the residual stream.
   void initialize(int64_t layers) {
     const double residual = kTransformerStd / std::sqrt(3.0 * static_cast<double>(layers));
@@ -234,8 +269,9 @@ class Captioner : public CaptionModel {
   at::Tensor decode(const at::Tensor& encoded, const at::Tensor& tokens) override {
     return decoder_->head(decoder_->states(encoded, tokens));
   }
-  at::Tensor decode_last(const at::Tensor& encoded, const at::Tensor& tokens) override {
-    return decoder_->head(decoder_->states(encoded, tokens).select(1, -1));
+  at::Tensor decode_last(const at::Tensor& encoded, const at::Tensor& tokens,
+                         KeyValueCache& cache) override {
+    return decoder_->head(decoder_->last_state(encoded, tokens, cache));
   }
 
  private:

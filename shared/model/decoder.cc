@@ -14,6 +14,7 @@
 #include "shared/model/activation_checkpointing.h"
 #include "shared/model/attention.h"
 #include "shared/model/data_compatibility.h"
+#include "shared/model/key_value_cache.h"
 #include "shared/model/linear.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/norm.h"
@@ -102,8 +103,12 @@ class DecoderBlock : public torch::nn::Module {
     down_ = add_linear("down", settings.mlp_dim, width, settings.mlp_bias);
   }
 
-  at::Tensor forward(const at::Tensor& x, const RopeTables& rope) {
-    const auto [y, normalized] = ln2_->add(x, drop(linear(proj_, attend(ln1_->forward(x), rope))));
+  // `maybe_cache`: the keys and values of the time steps before those of `x`, to which theirs are
+  // appended.
+  at::Tensor forward(const at::Tensor& x, const RopeTables& rope,
+                     CachedLayer* maybe_cache = nullptr) {
+    const at::Tensor attended = linear(proj_, attend(ln1_->forward(x), rope, maybe_cache));
+    const auto [y, normalized] = ln2_->add(x, drop(attended));
     return y + drop(linear(down_, activate(normalized)));
   }
 
@@ -131,14 +136,21 @@ class DecoderBlock : public torch::nn::Module {
     return heads;
   }
 
-  at::Tensor attend(const at::Tensor& x, const RopeTables& rope) {
+  at::Tensor attend(const at::Tensor& x, const RopeTables& rope, CachedLayer* maybe_cache) {
     const int64_t batch = x.size(0), time = x.size(1);
     const Heads heads = project(x, rope);
-    const at::Tensor attended = at::scaled_dot_product_attention(
-        heads.q, repeat_groups(heads.k), repeat_groups(heads.v), /*attn_mask=*/{},
-        is_training() ? settings_.attention_dropout : 0.0, /*is_causal=*/true);
+    if (maybe_cache) maybe_cache->append({heads.k, heads.v});
+    const bool has_past = maybe_cache && maybe_cache->length() > time;
+    const at::Tensor attended =
+        has_past ? attend_to_past(heads.q, maybe_cache->all()) : attend(heads);
     return attended.transpose(1, 2).reshape(
         {batch, time, settings_.num_heads * settings_.head_dim});
+  }
+
+  at::Tensor attend(const Heads& heads) const {
+    return at::scaled_dot_product_attention(
+        heads.q, repeat_groups(heads.k), repeat_groups(heads.v), /*attn_mask=*/{},
+        is_training() ? settings_.attention_dropout : 0.0, /*is_causal=*/true);
   }
 
   at::Tensor by_head(const at::Tensor& x, int64_t heads) const {
@@ -197,9 +209,15 @@ class Decoder : public Model {
     initialize();
   }
 
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor x = features(input);
-    return settings_.tie_weights ? linear_without_bias(x, tok_->weight) : linear(head_, x);
+  at::Tensor forward(const at::Tensor& input) override { return head(features(input)); }
+
+  at::Tensor next_logits(const at::Tensor& tokens, KeyValueCache& cache) override {
+    check_size(tokens);
+    const int64_t past = cache.length();
+    RopeTables rope;
+    at::Tensor x = embed(tokens.narrow(1, past, tokens.size(1) - past), past, rope);
+    for (size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->forward(x, rope, &cache.layer(i));
+    return head(ln_->forward(x.select(1, -1)));
   }
 
   HeadInput forward_features(const at::Tensor& input) override {
@@ -214,21 +232,39 @@ class Decoder : public Model {
   bool ties_output() const override { return settings_.tie_weights; }
 
  private:
+  // The input of the head.
   at::Tensor features(const at::Tensor& input) {
-    TORCH_CHECK(input.dim() == 2 && input.size(1) <= settings_.context_length, settings_.name,
-                ": input is ", input.sizes(), ", the maximum is ", settings_.context_length,
-                " tokens per sample");
-    at::Tensor x = tok_(input);
+    check_size(input);
     RopeTables rope;
-    if (settings_.rope)
-      rope = settings_.rope->tables(input.size(1), x);
-    else
-      x = x + pos_->weight.narrow(0, 0, input.size(1));
-    x = drop_out(x, settings_.dropout, is_training());
+    at::Tensor x = embed(input, 0, rope);
     for (const auto& block : blocks_)
       x = settings_.activation_checkpointing ? run_checkpointed(*block, x, rope)
                                              : block->forward(x, rope);
     return ln_->forward(x);
+  }
+
+  void check_size(const at::Tensor& input) const {
+    TORCH_CHECK(input.dim() == 2 && input.size(1) <= settings_.context_length, settings_.name,
+                ": input is ", input.sizes(), ", the maximum is ", settings_.context_length,
+                " tokens per sample");
+  }
+
+  // The tokens at positions from `first` on. Sets `rope` to the angles of these positions if the
+  // model has them.
+  at::Tensor embed(const at::Tensor& tokens, int64_t first, RopeTables& rope) {
+    const int64_t time = tokens.size(1);
+    at::Tensor x = tok_(tokens);
+    if (settings_.rope) {
+      const RopeTables tables = settings_.rope->tables(first + time, x);
+      rope = {tables.cos.narrow(0, first, time), tables.sin.narrow(0, first, time)};
+    } else {
+      x = x + pos_->weight.narrow(0, first, time);
+    }
+    return drop_out(x, settings_.dropout, is_training());
+  }
+
+  at::Tensor head(const at::Tensor& x) {
+    return settings_.tie_weights ? linear_without_bias(x, tok_->weight) : linear(head_, x);
   }
 
   at::Tensor run_checkpointed(DecoderBlock& block, const at::Tensor& x,

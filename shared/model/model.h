@@ -19,6 +19,7 @@
 #include "shared/base/tensor_spec.h"
 #include "shared/config/model_config.h"
 #include "shared/config/training_config.h"
+#include "shared/model/key_value_cache.h"
 
 namespace stoker::model {
 
@@ -53,6 +54,13 @@ class Model : public torch::nn::Module {
   // time step separately.
   virtual at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& /*length*/) {
     return forward(input);
+  }
+
+  // For models over tokens, in eval mode: the logits of the token after `tokens` [batch, time],
+  // [batch, vocab]. `cache` is that of the call before, whose tokens these begin with, or a new one;
+  // a model without attention ignores it.
+  virtual at::Tensor next_logits(const at::Tensor& tokens, KeyValueCache& /*cache*/) {
+    return forward(tokens).select(1, -1);
   }
 
   // For models that compute their own loss in training (config::ModelConfig::has_loss()); the task

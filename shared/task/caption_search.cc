@@ -20,8 +20,9 @@ namespace {
 using Tokens = std::vector<int64_t>;
 
 struct Beam {
-  Tokens tokens;     // without the start
-  double score = 0;  // sum of the log probabilities; mean if the caption is complete
+  Tokens tokens;      // without the start
+  double score = 0;   // sum of the log probabilities; mean if the caption is complete
+  size_t parent = 0;  // the beam of the image that it continues
 };
 
 // A beam with one more token.
@@ -50,7 +51,7 @@ class ImageSearch {
       const Candidate& each = candidates[rank];
       // The others fill up the beams; as captions they would be too unlikely.
       if (each.token == options_.end && rank >= width) continue;
-      Beam beam{.tokens = beams_[each.beam].tokens, .score = each.score};
+      Beam beam{.tokens = beams_[each.beam].tokens, .score = each.score, .parent = each.beam};
       if (each.token == options_.end) {
         finish(std::move(beam), length);
         continue;
@@ -88,38 +89,65 @@ class ImageSearch {
   bool is_done_ = false;
 };
 
-// The beams that are continued: of which image, and their tokens.
-struct Rows {
-  std::vector<int64_t> images;
-  at::Tensor tokens;  // I64 [rows, time]
-};
-
-Rows rows_of(const std::vector<ImageSearch>& searches, int64_t time, int64_t start) {
-  Rows rows;
-  Tokens tokens;
-  for (size_t image = 0; image < searches.size(); ++image) {
-    if (searches[image].is_done()) continue;
-    for (const Beam& beam : searches[image].beams()) {
-      rows.images.push_back(static_cast<int64_t>(image));
-      tokens.push_back(start);
-      tokens.insert(tokens.end(), beam.tokens.begin(), beam.tokens.end());
-    }
-  }
-  rows.tokens = at::empty({static_cast<int64_t>(rows.images.size()), time}, at::kLong);
-  std::ranges::copy(tokens, rows.tokens.mutable_data_ptr<int64_t>());
-  return rows;
+at::Tensor index_tensor(const std::vector<int64_t>& values) {
+  const at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
+  std::ranges::copy(values, tensor.mutable_data_ptr<int64_t>());
+  return tensor;
 }
+
+// The beams that are continued, those of all images in one batch.
+class Rows {
+ public:
+  explicit Rows(const at::Tensor& encoded)
+      : encoded_(encoded), first_rows_(static_cast<size_t>(encoded.size(0))) {
+    for (size_t image = 0; image < first_rows_.size(); ++image)
+      first_rows_[image] = static_cast<int64_t>(image);
+  }
+
+  // The beams of all searches that are not done; false: there is none.
+  bool advance(const std::vector<ImageSearch>& searches, int64_t start) {
+    std::vector<int64_t> parents;
+    Tokens tokens;
+    for (size_t image = 0; image < searches.size(); ++image) {
+      if (searches[image].is_done()) continue;
+      const int64_t first = std::exchange(first_rows_[image], static_cast<int64_t>(parents.size()));
+      for (const Beam& beam : searches[image].beams()) {
+        parents.push_back(first + static_cast<int64_t>(beam.parent));
+        tokens.push_back(start);
+        tokens.insert(tokens.end(), beam.tokens.begin(), beam.tokens.end());
+      }
+    }
+    if (parents.empty()) return false;
+    select(parents);
+    tokens_ = index_tensor(tokens).view({static_cast<int64_t>(parents.size()), -1});
+    return true;
+  }
+
+  at::Tensor next_logits(model::CaptionModel& model) {
+    return model.decode_last(encoded_, tokens_.to(encoded_.device()), cache_).to(at::kFloat);
+  }
+
+ private:
+  void select(const std::vector<int64_t>& parents) {
+    bool is_same = static_cast<int64_t>(parents.size()) == encoded_.size(0);
+    for (size_t row = 0; row < parents.size() && is_same; ++row)
+      is_same = parents[row] == static_cast<int64_t>(row);
+    if (is_same) return;
+    const at::Tensor rows = index_tensor(parents).to(encoded_.device());
+    encoded_ = encoded_.index_select(0, rows);
+    cache_.select_rows(rows);
+  }
+
+  at::Tensor encoded_;  // of the image of each row
+  at::Tensor tokens_;   // I64 [rows, time]
+  model::KeyValueCache cache_;
+  std::vector<int64_t> first_rows_;  // of each image
+};
 
 // NaN, of a model that diverged, has no place in an order.
 double score_of(float log_probability) {
   return std::isnan(log_probability) ? -std::numeric_limits<double>::infinity()
                                      : static_cast<double>(log_probability);
-}
-
-at::Tensor index_tensor(const std::vector<int64_t>& values) {
-  const at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
-  std::ranges::copy(values, tensor.mutable_data_ptr<int64_t>());
-  return tensor;
 }
 
 }  // namespace
@@ -128,14 +156,11 @@ std::vector<std::vector<int64_t>> search_captions(model::CaptionModel& model,
                                                   const at::Tensor& encoded,
                                                   const CaptionSearch& search) {
   const at::NoGradGuard no_grad;
-  const c10::Device device = encoded.device();
   std::vector<ImageSearch> searches(static_cast<size_t>(encoded.size(0)), ImageSearch(search));
-  for (int64_t time = 1; time <= search.max_length; ++time) {
-    const Rows rows = rows_of(searches, time, search.start);
-    if (rows.images.empty()) break;
-    const at::Tensor memory = encoded.index_select(0, index_tensor(rows.images).to(device));
-    const at::Tensor logits =
-        model.decode_last(memory, rows.tokens.to(device)).to(at::kFloat).clone();
+  Rows rows(encoded);
+  for (int64_t time = 1; time <= search.max_length && rows.advance(searches, search.start);
+       ++time) {
+    const at::Tensor logits = rows.next_logits(model).clone();
     logits.select(1, search.start).fill_(-std::numeric_limits<float>::infinity());
     const int64_t count = std::min<int64_t>(2 * search.num_beams, logits.size(1));
     const auto [scores, tokens] = at::topk(at::log_softmax(logits, 1), count);

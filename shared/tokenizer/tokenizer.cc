@@ -19,7 +19,6 @@
 namespace stoker::tokenizer {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
@@ -207,7 +206,7 @@ bool is_tokenizer_json(std::string_view file) {
 
 namespace {
 
-bool is_sentencepiece(std::string_view file) {
+bool is_sentence_piece(std::string_view file) {
   // Protocol buffers: field 1, a piece, of a few bytes; it starts with field 1, its text.
   return file.size() > 3 && file[0] == '\n' && file[2] == '\n';
 }
@@ -221,14 +220,12 @@ bool is_tiktoken(std::string_view file) {
 
 Result<TokenizerModel> parse_model(std::string_view file) {
   if (is_tokenizer_json(file)) return parse_tokenizer_json(file);
-  if (is_sentencepiece(file))
-    return Status(StatusCode::kMismatch,
-                  "is a SentencePiece model, which is not supported; convert it to a "
-                  "tokenizer.json with byte-level BPE, or tokenize the text into files for "
-                  "format: tokens");
+  if (is_sentence_piece(file)) return parse_sentence_piece(file);
   if (is_tiktoken(file)) return parse_tiktoken(file);
-  return Status(StatusCode::kCorrupt,
-                "is no tokenizer: neither a tokenizer.json of Hugging Face nor a .tiktoken file");
+  return Status(
+      StatusCode::kCorrupt,
+      "is no tokenizer: neither a tokenizer.json of Hugging Face nor a .tiktoken file nor "
+      "a SentencePiece model");
 }
 
 }  // namespace
@@ -414,6 +411,11 @@ TextEncoder::TextEncoder(std::shared_ptr<const Tokenizer> tokenizer)
 
 Result<TextEncoder::Encoded> TextEncoder::encode_part(std::string_view text, Part part,
                                                       std::vector<int32_t>& ids) {
+  if (const auto& pieces = tokenizer_->model_->maybe_sentence_piece) {
+    const size_t bytes = pieces->encode(text, part.begins_section, part.ends_text, ids);
+    return Encoded{.bytes = bytes,
+                   .begins_section = part.ends_text || (part.begins_section && bytes == 0)};
+  }
   return PartEncoder(*tokenizer_->model_, memory_, part, ids).encode(text);
 }
 

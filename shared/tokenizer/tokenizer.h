@@ -6,9 +6,11 @@
 //                    the ids and is not supported is an error that names the field.
 //   *.tiktoken       the ranks of r50k_base, p50k_base, cl100k_base and o200k_base; the ids are
 //                    those of Encoding.encode_ordinary().
+//   *.model          of SentencePiece, Unigram or BPE; the ids are those of
+//                    SentencePieceProcessor.encode().
 //
 // Bytes that are not UTF-8 are encoded as U+FFFD, one for each maximal part of a character, like
-// Python's bytes.decode(errors="replace").
+// Python's bytes.decode(errors="replace"); with SentencePiece, as there, one for each byte.
 //
 // Threads: Tokenizer is immutable; any. A TextEncoder belongs to one thread at a time.
 // Errors:  read(): those of reading the file; kCorrupt (with the field), kMismatch (a known kind
@@ -31,6 +33,8 @@ namespace stoker::tokenizer {
 
 struct TokenizerModel;  // tokenizer_model.h
 
+inline constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+
 class Tokenizer {
  public:
   static Result<std::shared_ptr<const Tokenizer>> read(const std::string& path);
@@ -47,7 +51,7 @@ class Tokenizer {
   // Hex SHA-256 of the file.
   const std::string& digest() const { return digest_; }
   // The token that ends a text: the first of <|endoftext|>, <|end_of_text|>, <eos>, </s> that the
-  // file adds to its vocabulary.
+  // file adds to its vocabulary, or that is a control symbol of SentencePiece.
   std::optional<int32_t> end_token() const;
   // The bytes of a token. Ids outside of the vocabulary have none.
   std::string_view bytes_of(int64_t id) const;

@@ -14,6 +14,7 @@
 
 #include "shared/base/status.h"
 #include "shared/tokenizer/byte_pair_encoding.h"
+#include "shared/tokenizer/sentence_piece.h"
 #include "shared/tokenizer/split_pattern.h"
 
 namespace stoker::tokenizer {
@@ -61,11 +62,14 @@ struct TokenizerModel {
   bool adds_prefix_space = false;
   std::vector<Split> splits;  // each is applied to the pieces of the one before it
   std::optional<int32_t> end_token;
+  std::optional<SentencePiece>
+      maybe_sentence_piece;  // then of the others only tokens and end_token
 };
 
 Result<TokenizerModel> parse_tokenizer_json(std::string_view file);
 // kCorrupt also if the number of ranks is that of no known encoding.
 Result<TokenizerModel> parse_tiktoken(std::string_view file);
+Result<TokenizerModel> parse_sentence_piece(std::string_view file);
 
 // The end token is the first of these names that is a token.
 inline constexpr std::array<std::string_view, 4> kEndTokens{"<|endoftext|>", "<|end_of_text|>",

@@ -16,6 +16,7 @@
 #include "shared/checkpoint/torch_file.h"
 #include "shared/config/load_config.h"
 #include "tests/ctl/run_fixture.h"
+#include "tests/support/tokenizer_files.h"
 
 namespace stoker::ctl {
 namespace {
@@ -376,6 +377,7 @@ class HuggingFaceExportTest : public CheckpointCommandsTest {
                R"({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 2, "n_positions": 4,
                    "vocab_size": 300, "eos_token_id": 7})");
     write_file(path("source/generation_config.json"), R"({"temperature": 0.5})");
+    write_file(path("text/tokenizer.json"), test::to_json(test::small_tokenizer()));
     write_run("gpt2, pretrained: {path: " + path("source") + "}");
     std::vector<float> values(600);
     std::iota(values.begin(), values.end(), 1.0f);
@@ -410,6 +412,7 @@ class HuggingFaceExportTest : public CheckpointCommandsTest {
     const auto config = config::load_config(layout().config_file(), {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     content.manifest.config_digest = config::digest(*config);
+    content.manifest.tokenizer = sha256_hex(test::to_json(test::small_tokenizer()));
     content.model = content.optim = content.state = tensors(values);
     content.ema = tensors(zeros);
     checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
@@ -417,8 +420,10 @@ class HuggingFaceExportTest : public CheckpointCommandsTest {
     ASSERT_TRUE(committed.ok()) << committed.status().to_string();
   }
   void write_run(const std::string& model) {
-    write_file(layout().config_file(), "data: {train: {format: text, path: a}}\nmodel: {name: " +
-                                           model + "}\ntrain: {max_steps: 300}\n");
+    write_file(
+        layout().config_file(),
+        "data: {train: {format: text, path: a, tokenizer: {path: " + path("text/tokenizer.json") +
+            "}}}\nmodel: {name: " + model + "}\ntrain: {max_steps: 300}\n");
   }
   CommandResult export_to(const std::string& folder, const std::string& content = "model") {
     return ctl({"export", "200", "--format", "huggingface", "--include", content, "--output",
@@ -452,6 +457,34 @@ TEST_F(HuggingFaceExportTest, WritesAFolder) {
   EXPECT_THAT(card, HasSubstr("library_name: transformers"));
   EXPECT_THAT(card, HasSubstr("- step: 200 of 300\n- weights: trained\n"));
   EXPECT_THAT(card, HasSubstr("- started from: `" + path("source") + "`"));
+}
+
+TEST_F(HuggingFaceExportTest, WritesTheTokenizerOfTheRun) {
+  write_file(path("source/config.json"),
+             R"({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 2, "n_positions": 4,
+                 "vocab_size": 300})");
+  ASSERT_EQ(export_to("out").code, 0);
+  const auto read = [&](const std::string& name) { return *read_file(path(name), 1 << 20); };
+  EXPECT_EQ(read("out/tokenizer.json"), read("text/tokenizer.json"));
+  const auto made = boost::json::parse(read("out/tokenizer_config.json")).as_object();
+  EXPECT_EQ(made.at("eos_token"), "<|endoftext|>");
+  EXPECT_EQ(made.at("model_max_length"), 4);
+  EXPECT_EQ(boost::json::parse(read("out/config.json")).as_object().at("eos_token_id"), 260);
+  // Those that are there are taken.
+  write_file(path("text/tokenizer_config.json"), "{\"a\": 1}");
+  write_file(path("text/chat_template.jinja"), "{{ messages }}");
+  ASSERT_EQ(export_to("second").code, 0);
+  EXPECT_EQ(read("second/tokenizer_config.json"), "{\"a\": 1}");
+  EXPECT_EQ(read("second/chat_template.jinja"), "{{ messages }}");
+}
+
+TEST_F(HuggingFaceExportTest, WarnsIfTheTokenizerIsNotThatOfTheCheckpoint) {
+  write_file(path("text/tokenizer.json"), test::to_json(test::small_tokenizer()) + " ");
+  const CommandResult changed = export_to("changed");
+  EXPECT_EQ(changed.code, 0);
+  EXPECT_THAT(changed.err, HasSubstr("tokenizer.json: was changed since the checkpoint was saved; "
+                                     "the folder has no tokenizer"));
+  EXPECT_FALSE(std::filesystem::exists(path("changed/tokenizer.json")));
 }
 
 TEST_F(HuggingFaceExportTest, ComparesTheSettingsWithTheCheckpoint) {

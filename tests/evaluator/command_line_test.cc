@@ -39,7 +39,19 @@ TEST(EvaluatorCommandLineTest, RejectsConflictingOptions) {
   EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--checkpoint", "c"}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--run-dir", "r", "--generate", "9", "--checkpoint", "c"}).exit_code,
             ExitCode::kUsage);
-  EXPECT_EQ(parse({"--run-dir", "r", "--prompt", "x"}).exit_code, ExitCode::kUsage);
+  for (const char* const option : {"--prompt", "--temperature", "--top-k", "--top-p"})
+    EXPECT_EQ(parse({"--run-dir", "r", option, "1"}).exit_code, ExitCode::kUsage) << option;
+}
+
+TEST(EvaluatorCommandLineTest, GeneratesAsTheConfigurationDoesByDefault) {
+  EXPECT_FALSE(parse({"--run-dir", "r"}).command->generate);
+  EXPECT_EQ(parse({"--run-dir", "r", "--generate", "9"}).command->generate,
+            config::GenerateConfig{.max_new_tokens = 9});
+  EXPECT_EQ(parse({"--run-dir", "r", "--generate", "9", "--prompt", "x", "--temperature", "0",
+                   "--top-k", "3", "--top-p", "0.5"})
+                .command->generate,
+            (config::GenerateConfig{
+                .max_new_tokens = 9, .prompt = "x", .temperature = 0, .top_k = 3, .top_p = 0.5}));
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ const Format* find_format(std::string_view name);  // nullptr: no such format
 
 const Format& cifar_format();
 const Format& csv_format();
+const Format& huggingface_config_format();
 const Format& idx_format();
 const Format& jsonl_format();
 const Format& list_format();
@@ -38,6 +39,7 @@ const Format& pickle_format();
 const Format& image_format();
 const Format& producer_format();
 const Format& safetensors_format();
+const Format& safetensors_index_format();
 const Format& stream_format();
 const Format& tar_format();
 const Format& text_format();

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run_huggingface.sh PARITY_TEST: compares gpt2 and llama with transformers, with random
-# configurations of each model_type: 3, with STOKER_PARITY=all 50. Exit code 77: transformers is not
+# run_huggingface.sh PARITY_TEST BIN: compares gpt2 and llama with transformers, with random
+# configurations of each model_type: 3, with STOKER_PARITY=all 50; and loads what the programs in BIN
+# train and export. Exit code 77: transformers is not
 # available. Set STOKER_TRANSFORMERS_PYTHON to a Python with the packages of
 # requirements-transformers.txt; default that of STOKER_PYTHON, or python3.
 set -eu
@@ -18,3 +19,4 @@ if [ "${STOKER_PARITY:-}" = all ]; then count=50; else count=3; fi
 "$python" "$here/make_huggingface.py" "$folder" "$count"
 STOKER_PARITY_HUGGINGFACE="$folder" "$1" --gtest_filter='*HuggingFaceParityTest.*' --gtest_brief=1
 "$python" "$here/check_huggingface.py" "$folder"
+"$python" "$here/check_exported_run.py" "$2" "$folder/run"

@@ -121,8 +121,10 @@ Result<files::IndexMetadata> build_jsonl_metadata(const DatasetRequest& request,
                                                   const files::FileTable& files,
                                                   const files::ScanProgress& progress) {
   const config::DatasetConfig config = resolved_config(request);
-  const DatasetRequest resolved{
-      .name = request.name, .config = config, .index_dir = request.index_dir};
+  const DatasetRequest resolved{.name = request.name,
+                                .config = config,
+                                .index_dir = request.index_dir,
+                                .maybe_sandbox = request.maybe_sandbox};
   STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(resolved));
   record::RecordIndexBuilder index(resolved, spec, files, width_of(spec), progress);
   JsonValues parser(spec.names, row_index(spec));

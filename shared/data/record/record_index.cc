@@ -73,6 +73,11 @@ RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const Samp
       assembler_(spec),
       shards_(shards),
       progress_(progress),
+      maybe_tokenizer_(
+          spec.tokenizer == nullptr || request.maybe_sandbox == nullptr
+              ? nullptr
+              : request.maybe_sandbox->make_tokenizer(request.name, spec.tokenizer->digest(),
+                                                      [this] { progress_(seen_, "records"); })),
       skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
   table_.width = width + (spec.is_sequence() ? 1 : 0);
 }
@@ -116,7 +121,7 @@ Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
 
 Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
     uint64_t offset, std::string_view what, std::span<const FieldValue> values) {
-  const auto measure = assembler_.measure(values);
+  const auto measure = assembler_.measure(values, maybe_tokenizer_.get());
   if (!measure) return at(offset, what, measure.status());
   if (measure->length == 0) {
     add_dropped(incomplete_, offset, what, missing_field_text(0));

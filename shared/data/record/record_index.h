@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "shared/data/files/scan.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/sample_assembler.h"
+#include "shared/data/sandbox.h"
 
 namespace stoker::data::record {
 
@@ -53,10 +55,11 @@ struct RecordTable {
 // fails after all shards have been read and reports the first such record and their number. With
 // drop, incomplete records are dropped and their number is logged; no record is dropped silently.
 // In the same way, sequence.on_overflow applies to sequences longer than sequence.max_length. An
-// empty sequence is a missing value.
+// empty sequence is a missing value. The tokens of a text are counted by a process of the sandbox, if
+// the request has one.
 //
 // Threads: one at a time.
-// Errors:  kCorrupt (a value does not match its setting; incomplete or too long records),
+// Errors:  those of the sandbox; kCorrupt (a value does not match its setting; incomplete or too long records),
 //          kInvalidArgument (all records were dropped; num_classes), kNotFound (no record at all).
 //          Messages contain shard, record and offset.
 class RecordIndexBuilder {
@@ -106,6 +109,7 @@ class RecordIndexBuilder {
   const SampleAssembler assembler_;
   const files::FileTable& shards_;
   const files::ScanProgress progress_;
+  const std::unique_ptr<TextTokenizer> maybe_tokenizer_;  // of the sandbox; null: in this process
   const bool skips_;
   RecordTable table_;
   ClassLabels labels_;

@@ -105,11 +105,26 @@ Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
                      std::to_string(per_step) + " of a time step (input_shape)");
 }
 
-Result<SampleAssembler::Measure> SampleAssembler::measure(
-    std::span<const FieldValue> values) const {
+Result<uint64_t> SampleAssembler::count_tokens(const FieldValue& value,
+                                               TextTokenizer& tokenizer) const {
+  const auto* const text = std::get_if<FieldBytes>(&value);
+  if (text == nullptr) return unfit_value("must be text, got " + describe(value));
+  if (text->empty()) return 0;
+  STOKER_ASSIGN_OR_RETURN(const TextTokenizer::Part part,
+                          tokenizer.tokenize(to_string_view(*text), /*begins_section=*/true,
+                                             /*ends_text=*/true));
+  if (part.bytes != text->size())
+    return Status(StatusCode::kCorrupt, "its worker process sent an impossible result");
+  const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
+  return part.ids.size() + (has_end ? 1 : 0);
+}
+
+Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldValue> values,
+                                                          TextTokenizer* maybe_tokenizer) const {
   assert(values.size() == spec_.num_values());
   Measure measure;
-  const auto length = num_steps(values[0]);
+  const auto length =
+      maybe_tokenizer ? count_tokens(values[0], *maybe_tokenizer) : num_steps(values[0]);
   if (!length) return spec_.in_field(0, length.status());
   measure.length = *length;
   if (!spec_.has_target(FieldRole::kLabels)) return measure;

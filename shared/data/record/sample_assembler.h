@@ -16,6 +16,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/record/field_value.h"
 #include "shared/data/record/sample_spec.h"
+#include "shared/data/sandbox.h"
 
 namespace stoker::data::record {
 
@@ -41,7 +42,9 @@ class SampleAssembler {
     uint64_t labels = 0;   // number of labels
     uint64_t classes = 0;  // largest label plus 1
   };
-  Result<Measure> measure(std::span<const FieldValue> values) const;
+  // `maybe_tokenizer`: encodes texts, as the spec's tokenizer does. Null: that one.
+  Result<Measure> measure(std::span<const FieldValue> values,
+                          TextTokenizer* maybe_tokenizer = nullptr) const;
 
  private:
   Status write_input(std::span<const FieldValue> values, const RandomKey& random_key,
@@ -53,6 +56,8 @@ class SampleAssembler {
   Result<uint64_t> num_steps(const FieldValue& value) const;
   Status write_sequence(const RecordValues& record, uint64_t& kept,
                         std::span<const std::span<std::byte>> outputs) const;
+  // The number of tokens of a text that another process encodes.
+  Result<uint64_t> count_tokens(const FieldValue& value, TextTokenizer& tokenizer) const;
   // The tokens of a text, in a thread-local buffer that is valid until the thread's next call.
   Result<std::span<const int32_t>> tokens_of(const FieldValue& value) const;
   Status write_steps(const FieldValue& value, uint64_t kept, std::span<std::byte> out) const;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,6 +61,50 @@ TEST_F(HuggingFaceFolderTest, ReadsTensorsOfAllShards) {
   EXPECT_EQ(bytes, make_tensor("c", DType::kF16, {5}, 3).bytes);
   EXPECT_EQ((*folder)->read("d", bytes).code(), StatusCode::kNotFound);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In bytes, since the last reset; 0: the kernel does not tell.
+uint64_t peak_memory() {
+  std::ifstream status("/proc/self/status");
+  uint64_t kib = 0;
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") status >> kib;
+  return kib << 10;
+}
+
+// 4 GiB in two shards, of which only the headers take space on the disk. Each tensor is read by its
+// range, into memory that is given back before the next.
+TEST_F(HuggingFaceFolderTest, NeedsMemoryForTheLargestTensorOnly) {
+  constexpr uint64_t kTensors = 32, kTensorBytes = uint64_t{64} << 20;
+  std::string weight_map = "{";
+  for (const std::string& file : {kFirst, kSecond}) {
+    TensorHeader header;
+    for (uint64_t i = 0; i < kTensors; ++i) {
+      const std::string name = file.substr(0, 11) + std::to_string(i);
+      header.tensors.push_back({{name, DType::kF32, {static_cast<int64_t>(kTensorBytes / 4)}},
+                                i * kTensorBytes,
+                                (i + 1) * kTensorBytes});
+      weight_map += (weight_map.size() > 1 ? ", \"" : "\"") + name + "\": \"" + file + '"';
+    }
+    const std::string start = format_tensor_header(header);
+    test::write_whole(scratch_ / file, start);
+    std::filesystem::resize_file(scratch_ / file, start.size() + kTensors * kTensorBytes);
+  }
+  write_index(weight_map + "}");
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
+  const uint64_t before = peak_memory();
+  if (before == 0) GTEST_SKIP() << "no VmHWM in /proc/self/status";
+  const auto folder = open_huggingface_folder(scratch_.path());
+  ASSERT_TRUE(folder.ok()) << folder.status().to_string();
+  ASSERT_EQ((*folder)->tensors().size(), 2 * kTensors);
+  for (const TensorSpec& spec : (*folder)->tensors()) {
+    std::vector<std::byte> bytes(spec.bytes(), std::byte{1});
+    ASSERT_TRUE((*folder)->read(spec.name, bytes).ok());
+    EXPECT_EQ(bytes.back(), std::byte{0}) << spec.name;
+  }
+  EXPECT_LT(peak_memory() - before, kTensorBytes * 6 / 5);
+}
+#endif
 
 TEST_F(HuggingFaceFolderTest, ReadsASingleFile) {
   write_shard("model.safetensors", {make_tensor("a", DType::kF32, {2})});

@@ -198,8 +198,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bound{"eval.max_samples", "1", "0"}, Bound{"eval.timeout_seconds", "1", "0.9"},
         Bound{"eval.max_attempts", "1", "0"}, Bound{"eval.top_k", "2", "1"},
         Bound{"eval.early_stopping.patience", "1", "0"},
-        Bound{"eval.generate.temperature", "0.01", "0.009"},
-        Bound{"metrics.log_every_steps", "1", "0"}));
+        Bound{"eval.generate.temperature", "0", "-0.1"}, Bound{"eval.generate.top_k", "1", "0"},
+        Bound{"eval.generate.top_p", "0.01", "0.009"}, Bound{"metrics.log_every_steps", "1", "0"}));
 
 INSTANTIATE_TEST_SUITE_P(
     High, NumberRangeTest,
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bound{"eval.batch_size", "1000000", "1000001"},
         Bound{"eval.max_samples", "1000000000", "1000000001"},
         Bound{"eval.max_attempts", "100", "101"}, Bound{"eval.num_misclassified", "25", "26"},
-        Bound{"metrics.num_logged_samples", "64", "65"},
+        Bound{"eval.generate.top_p", "1", "1.01"}, Bound{"metrics.num_logged_samples", "64", "65"},
         Bound{"train.micro_batch_size", "1", "9223372036854775808"},
         Bound{"train.max_steps", "1", "99999999999999999999999"}));
 

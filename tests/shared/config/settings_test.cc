@@ -47,7 +47,7 @@ TEST(SettingsTest, ReadsEverySection) {
       "eval: {datasets: [held-out_2], checkpoints: all, batch_size: 3, num_threads: 2,\n"
       "       max_samples: 100, timeout_seconds: 2, max_attempts: 1,\n"
       "       early_stopping: {patience: 4, stopping_threshold: -1.5},\n"
-      "       generate: {max_new_tokens: 7, prompt: \"a b\"}}\n"
+      "       generate: {max_new_tokens: 7, prompt: \"a b\", top_k: null, top_p: 0.9}}\n"
       "metrics: {log_every_steps: 1, tensorboard: false}\n"
       "control: {socket: null, operators: [alice, \"1001\"]}\n"
       "log: {level: warning}\n");
@@ -86,8 +86,11 @@ TEST(SettingsTest, ReadsEverySection) {
   EXPECT_EQ(config.eval.checkpoints, CheckpointSelection::kAll);
   EXPECT_EQ(config.eval.early_stopping,
             (EarlyStoppingConfig{.patience = 4, .stopping_threshold = -1.5}));
-  EXPECT_EQ(config.eval.generate,
-            (GenerateConfig{.max_new_tokens = 7, .prompt = "a b", .temperature = 0.8}));
+  EXPECT_EQ(config.eval.generate, (GenerateConfig{.max_new_tokens = 7,
+                                                  .prompt = "a b",
+                                                  .temperature = 0.8,
+                                                  .top_k = std::nullopt,
+                                                  .top_p = 0.9}));
   EXPECT_EQ(config.control.socket, std::nullopt);
   EXPECT_EQ(config.control.operators, (std::vector<std::string>{"alice", "1001"}));
   EXPECT_EQ(config.log.level, LogLevel::kWarn);

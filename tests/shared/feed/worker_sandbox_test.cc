@@ -321,6 +321,25 @@ TEST_F(TokenizingTest, EncodesTextInWorkerProcess) {
               data::testing::read_sample(**expected, sample).tensors);
 }
 
+TEST_F(TokenizingTest, CountsTokensOfRecordsInWorkerProcess) {
+  write("r.jsonl", "{\"t\": \"to be\"}\n{\"t\": \"or not to be, to be\"}\n{\"t\": \"to\"}\n");
+  const auto config =
+      config::parse_config("data: {train: {format: jsonl, path: " + path("r.jsonl") +
+                               ", tokenizer: {path: " + path("t.json") +
+                               "}, fields: {text: t}, sequence: {max_length: 40}}}\n",
+                           "test.yaml", {});
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  const auto sandbox = make_sandbox(*config, FEED_PROGRAM);
+  const auto data =
+      data::pipeline::open_dataset("train", config->data, index_dir(), {}, 0, sandbox.get());
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  const auto expected = data::pipeline::open_dataset("train", config->data, path("other"), {});
+  ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+  ASSERT_EQ((*data)->size(), 3u);
+  for (uint64_t sample = 0; sample < 3; ++sample)
+    EXPECT_EQ((*data)->length(sample), (*expected)->length(sample));
+}
+
 TEST_F(TokenizingTest, RejectsTokenizerThatHasChanged) {
   const config::Config config = text();
   const WorkerSandbox sandbox(config, FEED_PROGRAM);

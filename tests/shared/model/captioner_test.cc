@@ -3,10 +3,13 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -92,8 +95,30 @@ TEST_P(CaptionerTest, ComputesTheLogitsOfTheLastPositionAlone) {
   model->eval();
   const at::Tensor encoded = model->encode(at::rand({2, 3, 32, 32}));
   const at::Tensor tokens = at::tensor({0, 4, 5, 0, 7, 2}, at::kLong).view({2, 3});
-  EXPECT_TRUE(at::allclose(model->decode_last(encoded, tokens),
+  KeyValueCache cache;
+  EXPECT_TRUE(at::allclose(model->decode_last(encoded, tokens, cache),
                            model->decode(encoded, tokens).select(1, -1), 1e-5, 1e-6));
+}
+
+// Rows are dropped, repeated and reordered as in a beam search.
+TEST_P(CaptionerTest, ComputesTheSameLogitsWithACache) {
+  const at::NoGradGuard no_grad;
+  const auto model = made(captioner(GetParam()));
+  model->eval();
+  at::Tensor encoded = model->encode(at::rand({3, 3, 32, 32}));
+  at::Tensor tokens = at::zeros({3, 1}, at::kLong);
+  KeyValueCache cache;
+  for (const std::vector<int64_t>& rows :
+       std::vector<std::vector<int64_t>>{{0, 1, 2}, {2, 0, 2, 1}, {3, 3, 0}, {1, 2, 0}, {2}}) {
+    const at::Tensor selected = at::tensor(rows, at::kLong);
+    encoded = encoded.index_select(0, selected);
+    tokens = tokens.index_select(0, selected);
+    cache.select_rows(selected);
+    const at::Tensor logits = model->decode_last(encoded, tokens, cache);
+    EXPECT_TRUE(at::allclose(logits, model->decode(encoded, tokens).select(1, -1), 1e-5, 1e-6));
+    const at::Tensor next = at::randint(2, kVocab, {tokens.size(0), 1}, at::kLong);
+    tokens = at::cat({tokens, next}, 1);
+  }
 }
 
 TEST_P(CaptionerTest, SeesTheImage) {

@@ -217,4 +217,5 @@ def main():
     sys.exit(comparison.failed)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@
 
 #include "shared/data/files/index.h"
 #include "shared/data/files/scan.h"
-#include "shared/data/sandbox.h"
+#include "tests/shared/data/fake_sandbox.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/support/tokenizer_files.h"
 
@@ -21,61 +21,11 @@ namespace stoker::data::cache {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::FakeSandbox;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
 constexpr int32_t kTo = 256, kBe = 257, kSpaceTo = 258, kSpaceBe = 259, kEnd = 260;
-
-// Encodes in this process, counts the texts, and fails if it is told to.
-class FakeSandbox final : public Sandbox {
- public:
-  using Change = std::function<void(TextTokenizer::Part&)>;
-  FakeSandbox(std::string path, Change change = {})
-      : path_(std::move(path)), change_(std::move(change)) {}
-
-  class Tokenizing final : public TextTokenizer {
-   public:
-    Tokenizing(const FakeSandbox& sandbox, const std::string& digest, std::function<void()> report)
-        : sandbox_(sandbox),
-          report_(std::move(report)),
-          encoder_(*tokenizer::Tokenizer::read(sandbox.path_)) {
-      EXPECT_EQ(encoder_.tokenizer().digest(), digest);
-    }
-    Result<Part> tokenize(std::string_view text, bool begins, bool ends) override {
-      ++sandbox_.num_texts;
-      report_();
-      Part part;
-      const auto encoded =
-          encoder_.encode_part(text, {.begins_section = begins, .ends_text = ends}, part.ids);
-      if (!encoded.ok()) return encoded.status();
-      part.bytes = encoded->bytes;
-      part.begins_section = encoded->begins_section;
-      if (sandbox_.change_) sandbox_.change_(part);
-      return part;
-    }
-
-   private:
-    const FakeSandbox& sandbox_;
-    const std::function<void()> report_;
-    tokenizer::TextEncoder encoder_;
-  };
-  std::unique_ptr<TextTokenizer> make_tokenizer(const std::string&, const std::string& digest,
-                                                std::function<void()> report) const override {
-    return std::make_unique<Tokenizing>(*this, digest, std::move(report));
-  }
-  std::unique_ptr<JpegRewriter> make_rewriter(const std::string&) const override { return nullptr; }
-  Result<std::unique_ptr<Dataset>> open_reader(const std::string&, const std::string&,
-                                               const Dataset&,
-                                               std::function<void()>) const override {
-    return Status(StatusCode::kInternal, "not used");
-  }
-
-  mutable size_t num_texts = 0;
-
- private:
-  const std::string path_;
-  const Change change_;
-};
 
 // Text of several windows of 1 MiB.
 std::string long_text() {

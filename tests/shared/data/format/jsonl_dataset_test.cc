@@ -3,13 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "shared/data/pipeline/open_dataset.h"
+#include "tests/shared/data/fake_sandbox.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/support/tokenizer_files.h"
 
 namespace stoker::data::format {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::FakeSandbox;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
@@ -135,6 +138,31 @@ TEST_F(JsonlDatasetTest, EncodesTextsWithTokenizer) {
   EXPECT_THAT(read_sample(*opened(config), 0).values<int32_t>(0), ElementsAre(256, 259, 0, 0));
   write("t.json", "words\n");
   expect_error(config, StatusCode::kCorrupt, {"data.train.tokenizer.path: ", "is no tokenizer"});
+}
+
+// Their lengths are those that the sandbox returns.
+TEST_F(JsonlDatasetTest, CountsTokensInSandbox) {
+  write("t.json", test::to_json(test::small_tokenizer()));
+  write("data.jsonl", "{\"t\": \"to be\"}\n{\"t\": \"\"}\n{\"t\": \"to be to be\"}\n");
+  auto config = jsonl();
+  fields_in(config).text = "t";
+  sequence_in(config).max_length = 9;
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
+  record_in(config).tokenizer = config::TokenizerConfig{path("t.json")};
+  const FakeSandbox sandbox(path("t.json"));
+  const auto dataset = pipeline::open_dataset("train", config, index_dir(), {}, 0, &sandbox);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ(sandbox.num_texts, 2u) << "an empty text has no tokens";
+  ASSERT_EQ((*dataset)->size(), 2u);
+  EXPECT_EQ((*dataset)->length(0), 3u);
+  EXPECT_EQ((*dataset)->length(1), 5u);
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0),
+              ElementsAre(256, 259, 260, 0, 0, 0, 0, 0, 0));
+  const FakeSandbox lying(path("t.json"), [](TextTokenizer::Part& part) { part.bytes = 1; });
+  const auto wrong = pipeline::open_dataset("train", config, path("other"), {}, 0, &lying);
+  EXPECT_EQ(wrong.status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(wrong.status().message(), AllOf(HasSubstr("data.jsonl"), HasSubstr("line 1"),
+                                              HasSubstr("sent an impossible result")));
 }
 
 TEST_F(JsonlDatasetTest, RejectsMalformedLinesWithLocationOnOpen) {

@@ -1,0 +1,220 @@
+// Models of SentencePiece: the ids of the library, parts of a text, and files that are not valid.
+#include "shared/tokenizer/sentence_piece.h"
+
+#include <bit>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/tokenizer/tokenizer.h"
+
+namespace stoker::tokenizer {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// ---- A model file, written by hand
+
+std::string varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+  return bytes + static_cast<char>(value);
+}
+std::string number(uint32_t field, uint64_t value) { return varint(field << 3) + varint(value); }
+std::string bytes(uint32_t field, const std::string& value) {
+  return varint(field << 3 | 2) + varint(value.size()) + value;
+}
+std::string score(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  std::string text = varint(2 << 3 | 5);
+  for (int i = 0; i < 4; ++i) text += static_cast<char>(bits >> (8 * i));
+  return text;
+}
+std::string piece(const std::string& text, float of, PieceType type = PieceType::kNormal) {
+  return bytes(1, bytes(1, text) + score(of) + number(3, static_cast<uint64_t>(type)));
+}
+
+const std::string kSpace = "\xE2\x96\x81";
+constexpr int32_t kUnknown = 0, kEnd = 1, kSpaceOnly = 2, kA = 3, kB = 4, kAb = 5, kSpaceA = 6;
+
+std::string small_pieces() {
+  return piece("<unk>", 0, PieceType::kUnknown) + piece("</s>", 0, PieceType::kControl) +
+         piece(kSpace, -3) + piece("a", -3) + piece("b", -3.5) + piece("ab", -4) +
+         piece(kSpace + "a", -5);
+}
+std::string small_model(const std::string& more = {}) { return small_pieces() + more; }
+const std::string kBpe = bytes(2, number(3, 2));
+
+std::shared_ptr<const Tokenizer> parsed(const std::string& file) {
+  auto tokenizer = Tokenizer::parse(file, "m.model");
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+  return tokenizer.ok() ? *tokenizer : nullptr;
+}
+
+std::vector<int32_t> encode(const std::shared_ptr<const Tokenizer>& tokenizer,
+                            std::string_view text) {
+  std::vector<int32_t> ids;
+  EXPECT_TRUE(TextEncoder(tokenizer).encode(text, ids).ok());
+  return ids;
+}
+
+TEST(SentencePiece, FindsTheMostLikelyPieces) {
+  // "▁" + "ab" -7, "▁a" + "b" -8.5.
+  EXPECT_THAT(encode(parsed(small_model()), "ab"), ElementsAre(kSpaceOnly, kAb));
+  EXPECT_THAT(encode(parsed(small_model()), " a  b "), ElementsAre(kSpaceA, kSpaceOnly, kB));
+}
+
+TEST(SentencePiece, MergesTheBestPairFirst) {
+  EXPECT_THAT(encode(parsed(small_model(kBpe)), "ab"), ElementsAre(kSpaceOnly, kAb));
+  EXPECT_THAT(encode(parsed(small_model(kBpe)), "aab"), ElementsAre(kSpaceA, kAb));
+}
+
+TEST(SentencePiece, GivesOneIdToUnknownCharactersInARow) {
+  EXPECT_THAT(encode(parsed(small_model()), "axyz\xffz a"),
+              ElementsAre(kSpaceA, kUnknown, kSpaceA));
+  EXPECT_THAT(encode(parsed(small_model(kBpe)), "axyz"), ElementsAre(kSpaceA, kUnknown));
+}
+
+TEST(SentencePiece, HasNoTokensOfNoText) {
+  EXPECT_THAT(encode(parsed(small_model()), ""), IsEmpty());
+  EXPECT_THAT(encode(parsed(small_model()), "  "), IsEmpty());
+}
+
+TEST(SentencePiece, DecodesPieces) {
+  const auto tokenizer = parsed(small_model());
+  EXPECT_EQ(tokenizer->end_token(), kEnd);
+  EXPECT_EQ(tokenizer->size(), 7u);
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{kSpaceA, kB, kUnknown, kEnd, kSpaceOnly}),
+            " ab \xE2\x81\x87  ");
+}
+
+std::string from_hex(std::string_view hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+// Of models that PyPI's sentencepiece trained (sentencepiece_test.py --record).
+TEST(SentencePiece, GivesTheIdsOfTheLibrary) {
+  const auto recorded = read_file(STOKER_SENTENCEPIECE_GOLDEN, 1 << 24);
+  ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
+  size_t cases = 0;
+  const boost::json::value rows = boost::json::parse(*recorded);
+  for (const auto& row : rows.as_array()) {
+    const auto tokenizer = parsed(from_hex(row.at("model").as_string()));
+    ASSERT_NE(tokenizer, nullptr);
+    for (const auto& entry : row.at("cases").as_array()) {
+      std::string of;
+      for (const auto& byte : entry.at("bytes").as_array())
+        of += static_cast<char>(byte.to_number<int>());
+      EXPECT_EQ(encode(tokenizer, of), boost::json::value_to<std::vector<int32_t>>(entry.at("ids")))
+          << row.at("name") << ": " << of;
+      ++cases;
+    }
+  }
+  EXPECT_GE(cases, 60u);
+}
+
+// The whole text, encoded in parts that end before a space.
+TEST(SentencePiece, GivesTheSameIdsInParts) {
+  for (const std::string& model : {small_model(), small_model(kBpe)}) {
+    const auto tokenizer = parsed(model);
+    std::string text = "  ";
+    for (int i = 0; i < 400; ++i)
+      text += std::string(1 + i % 5, "abx"[i % 3]) + (i % 7 ? " " : "  ");
+    std::vector<int32_t> ids;
+    std::string_view rest = text;
+    size_t parts = 0;
+    bool begins = true;
+    for (; !rest.empty(); ++parts) {
+      const bool ends = rest.size() <= 500;
+      const auto encoded = TextEncoder(tokenizer).encode_part(
+          rest.substr(0, 500), {.begins_section = begins, .ends_text = ends}, ids);
+      ASSERT_TRUE(encoded.ok());
+      ASSERT_GT(encoded->bytes, 0u);
+      begins = encoded->begins_section;
+      rest.remove_prefix(encoded->bytes);
+    }
+    EXPECT_GT(parts, 3u);
+    EXPECT_EQ(ids, encode(tokenizer, text));
+  }
+}
+
+TEST(SentencePiece, EncodesNoPartIfPiecesCrossSpaces) {
+  const auto tokenizer = parsed(small_model(piece("a" + kSpace + "b", -9)));
+  std::vector<int32_t> ids;
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "a b ";
+  const auto encoded = TextEncoder(tokenizer).encode_part(text, {.ends_text = false}, ids);
+  ASSERT_TRUE(encoded.ok());
+  EXPECT_EQ(encoded->bytes, 0u);
+  EXPECT_TRUE(encoded->begins_section)
+      << "of the next part, which is a longer one of the same text";
+  EXPECT_THAT(ids, IsEmpty());
+}
+
+// ---- Errors
+
+void expect_error(const std::string& file, StatusCode code, const std::string& message) {
+  const auto tokenizer = Tokenizer::parse(file, "m.model");
+  ASSERT_FALSE(tokenizer.ok()) << message;
+  EXPECT_EQ(tokenizer.status().code(), code) << tokenizer.status().to_string();
+  EXPECT_THAT(tokenizer.status().message(), HasSubstr("m.model: " + message));
+}
+
+TEST(SentencePieceFile, RejectsInvalidPieces) {
+  expect_error(small_model(piece("a", -1)), StatusCode::kCorrupt, "pieces[7]: occurs twice");
+  expect_error(small_model(piece("<unk>", -1, PieceType::kUnknown)), StatusCode::kCorrupt,
+               "pieces[7]: is a second piece of type UNKNOWN");
+  expect_error(small_model(piece("<0x1>", -1, PieceType::kByte)), StatusCode::kCorrupt,
+               "pieces[7]: is of type BYTE, but not <0x00> to <0xFF>");
+  expect_error(small_model(piece("\xff", -1)), StatusCode::kCorrupt, "pieces[7].piece: must be");
+  expect_error(small_model(piece(std::string(1025, 'x'), -1)), StatusCode::kCorrupt,
+               "pieces[7].piece: must be");
+  expect_error(small_model(piece("x", std::numeric_limits<float>::quiet_NaN())),
+               StatusCode::kCorrupt, "pieces[7].score: must be a number");
+  expect_error(small_model(piece("x", -1, static_cast<PieceType>(9))), StatusCode::kMismatch,
+               "pieces[7].type: 9 is not supported");
+  expect_error(piece("a", -1) + piece("b", -1), StatusCode::kCorrupt,
+               "pieces: none is of type UNKNOWN");
+  expect_error(small_model(bytes(2, number(35, 1))), StatusCode::kCorrupt,
+               "pieces: not all bytes have one");
+}
+
+TEST(SentencePieceFile, NamesFieldsThatAreNotSupported) {
+  expect_error(small_model(bytes(2, number(3, 4))), StatusCode::kMismatch,
+               "trainer_spec.model_type: 4 is not supported; accepted: 1 (unigram), 2 (bpe)");
+  expect_error(small_model(bytes(3, number(5, 0))), StatusCode::kMismatch,
+               "normalizer_spec.escape_whitespaces: false is not supported");
+}
+
+TEST(SentencePieceFile, RejectsInvalidTables) {
+  const auto with_table = [](const std::string& table) {
+    return small_model(bytes(3, bytes(2, table)));
+  };
+  const std::string message = "normalizer_spec.precompiled_charsmap: is not a valid table";
+  for (const std::string& table :
+       {std::string("\x04"), std::string("\x08\0\0\0abcd", 8), std::string("\x03\0\0\0abc\0", 8),
+        std::string("\x04\0\0\0abcdx", 9),
+        std::string("\x04\0\0\0abcd", 8) + std::string(300, 'x') + '\0'})
+    expect_error(with_table(table), StatusCode::kCorrupt, message);
+}
+
+TEST(SentencePieceFile, RejectsEachTruncation) {
+  const std::string file = small_model(kBpe);
+  size_t rejected = 0;
+  for (size_t size = 4; size < file.size(); ++size)
+    rejected += Tokenizer::parse(file.substr(0, size), "m.model").ok() ? 0 : 1;
+  EXPECT_EQ(rejected, file.size() - 4 - 7) << "but for the ends of fields";
+}
+
+}  // namespace
+}  // namespace stoker::tokenizer
