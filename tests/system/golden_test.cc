@@ -69,7 +69,7 @@ TEST_P(GoldenCheckpointTest, VerifiesWithUnchangedContents) {
   EXPECT_EQ("format-" + std::to_string(manifest.format), GetParam());
   EXPECT_EQ(manifest.step, kStep);
   EXPECT_EQ(manifest.next_ticket, is_sharded() ? 4 * kStep : kStep);
-  EXPECT_EQ(manifest.world_size, is_sharded() ? 4 : 1);
+  EXPECT_EQ(manifest.world_size, 1);
   EXPECT_EQ(manifest.optimizer_shards, is_sharded() ? 4 : 0);
   EXPECT_THAT(manifest.live_settings, HasSubstr("lr_scale"));
   const std::string units = is_sharded() ? "40" : "4";  // of the hidden layer
