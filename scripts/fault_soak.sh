@@ -136,7 +136,7 @@ start_trainer() {
   local clock=()
   started_at=$(newest_checkpoint)
   [[ -z $faketime ]] || clock=(LD_PRELOAD="$faketime" FAKETIME_TIMESTAMP_FILE="$dir/clock" FAKETIME_NO_CACHE=1
-    FAKETIME_DONT_FAKE_MONOTONIC=1 "FAKETIME_SKIP_CMDS=stoker-feed,stoker-stacks")
+    FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1 "FAKETIME_SKIP_CMDS=stoker-feed,stoker-stacks")
   env "${clock[@]}" "$bin/stokerd" --config "$config" --run-dir "$run" >>"$dir/stokerd.out" 2>&1 &
   trainer=$!
 }
