@@ -685,10 +685,7 @@ Field timeout_field(std::string_view name, std::optional<double>& seconds, std::
 Section watchdog_section(WatchdogConfig& watchdog) {
   return {
       .key = "watchdog",
-      .help =
-          "Time without progress after which a phase of training has hung. Half of it is logged as "
-          "a warning; then stokerd saves the stacks of its threads and worker processes in logs/ "
-          "and exits with code 70. Not while training is paused",
+      .help = "Timeouts of phases that make no progress: warning, stacks, exit code 70",
       .fields = {timeout_field("start_timeout_seconds", watchdog.start_timeout_seconds,
                                "Seconds without progress before training, or null",
                                "Above 0, at most 1000000; null: never. Reading an index is "
