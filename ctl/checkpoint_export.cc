@@ -110,6 +110,12 @@ struct OpenParts {
   uint64_t bytes = 0;
 };
 
+// That there is an adapter was read before the manifest was verified.
+Result<checkpoint::BaseWeights> base_weights(const VerifiedCheckpoint& verified) {
+  if (verified.manifest().base_weights) return *verified.manifest().base_weights;
+  return Status(StatusCode::kMismatch, verified.path() + ": has no adapter");
+}
+
 // `maybe_merged`: the model into whose pretrained weights the adapter is merged.
 Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent content,
                              const config::ModelConfig* maybe_merged) {
@@ -118,9 +124,9 @@ Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent c
   for (const Part& part : selected) {
     STOKER_ASSIGN_OR_RETURN(auto file, open_part(verified, part));
     if (maybe_merged != nullptr) {
+      STOKER_ASSIGN_OR_RETURN(const checkpoint::BaseWeights base, base_weights(verified));
       STOKER_ASSIGN_OR_RETURN(
-          file, pretrained::MergedTensors::open(*maybe_merged, *verified.manifest().base_weights,
-                                                std::move(file)));
+          file, pretrained::MergedTensors::open(*maybe_merged, base, std::move(file)));
     }
     open.tensors += file->tensors().size();
     for (const TensorSpec& spec : file->tensors()) open.bytes += spec.bytes();
@@ -437,13 +443,11 @@ Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOption
   STOKER_ASSIGN_OR_RETURN(const config::Config config,
                           config::load_config(layout.config_file(), {}));
   warn_if_changed(config, layout, verified, console);
-  if (!config.model.lora || !config.model.pretrained)
-    return Status(StatusCode::kMismatch,
-                  "the checkpoint has an adapter, but the run's config.yaml has no model.lora; "
-                  "restore the settings that it was trained with");
+  STOKER_ASSIGN_OR_RETURN(const checkpoint::BaseWeights base, base_weights(verified));
   STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content, nullptr));
-  STOKER_ASSIGN_OR_RETURN(const std::string settings,
-                          pretrained::peft_settings(config.model, open.files.front()->tensors()));
+  STOKER_ASSIGN_OR_RETURN(
+      const std::string settings,
+      pretrained::peft_settings(config.model, base, open.files.front()->tensors()));
   STOKER_RETURN_IF_ERROR(folder.write(config::kPeftConfigFile, settings));
   const checkpoint::PeftNames names(config.model.name());
   open.parts.front().rename = [&names](std::string_view name) { return names.from_stoker(name); };
@@ -519,6 +523,7 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder ? *folder / kDcpFile : path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
+  if (merged) warn_if_changed(*merged, layout, verified, console);
   STOKER_ASSIGN_OR_RETURN(const OpenParts open,
                           open_parts(verified, request.content, merged ? &merged->model : nullptr));
   STOKER_RETURN_IF_ERROR(write_tensors(open, format, entry.step, path, out, console, clock));

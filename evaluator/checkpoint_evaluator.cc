@@ -277,6 +277,13 @@ struct CheckpointEvaluator::State {
       return Status(StatusCode::kMismatch, checkpoint.path() +
                                                ": has an adapter only; set model.lora and "
                                                "model.pretrained as the run has them");
+    const config::LoraConfig& lora = *config.model.lora;
+    if (lora.r != base.r || lora.lora_alpha != base.lora_alpha)
+      return Status(
+          StatusCode::kMismatch,
+          checkpoint.path() +
+              ": was saved with another model.lora.r or lora_alpha than the "
+              "configuration has; set them as base_weights in its manifest.json has them");
     return model::check_same_file(base.sha256, base_sha256, config.model.pretrained->path,
                                   "model.pretrained.path")
         .with_context(checkpoint.path());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <fstream>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -136,8 +137,13 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
 // The pretrained weights of a run with model.lora, which its checkpoints do not have.
 void record_base_weights(const config::ModelConfig& config, SegmentStart& start) {
   if (!config.lora) return;
-  const auto& base = start.manifest.base_weights.emplace(checkpoint::BaseWeights{
-      .path = config.pretrained->path, .sha256 = model::base_digest(start.state->model())});
+  const std::set<std::string>& tensors = start.state->model().adapter()->base;
+  const auto& base = start.manifest.base_weights.emplace(
+      checkpoint::BaseWeights{.path = config.pretrained->path,
+                              .sha256 = model::base_digest(start.state->model()),
+                              .tensors = {tensors.begin(), tensors.end()},
+                              .r = config.lora->r,
+                              .lora_alpha = config.lora->lora_alpha});
   log_info("base weights loaded", {{"path", base.path}, {"sha256", base.sha256}});
 }
 

@@ -107,6 +107,27 @@ json::array dataset_versions_to_json(const Manifest& manifest) {
   return states;
 }
 
+BaseWeights parse_base_weights(const json::object& root) {
+  BaseWeights base{.path = text_at(root, "path"),
+                   .sha256 = text_at(root, "sha256"),
+                   .tensors = {},
+                   .r = root.at("r").to_number<int64_t>(),
+                   .lora_alpha = root.at("lora_alpha").to_number<double>()};
+  for (const json::value& name : root.at("tensors").as_array())
+    base.tensors.emplace_back(name.as_string());
+  return base;
+}
+
+json::object base_weights_to_json(const BaseWeights& base) {
+  json::array tensors;
+  for (const std::string& name : base.tensors) tensors.emplace_back(name);
+  return {{"path", base.path},
+          {"sha256", base.sha256},
+          {"r", base.r},
+          {"lora_alpha", base.lora_alpha},
+          {"tensors", std::move(tensors)}};
+}
+
 Manifest parse_manifest_fields(const json::object& root) {
   Manifest manifest;
   manifest.format = root.at("format").to_number<int>();
@@ -123,10 +144,8 @@ Manifest parse_manifest_fields(const json::object& root) {
       std::min<uint64_t>(optional_count_at(root, "optimizer_shards"), kMaxOptimizerShards + 1));
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
-  if (root.contains("base_weights")) {
-    const json::object& base = root.at("base_weights").as_object();
-    manifest.base_weights = {.path = text_at(base, "path"), .sha256 = text_at(base, "sha256")};
-  }
+  if (root.contains("base_weights"))
+    manifest.base_weights = parse_base_weights(root.at("base_weights").as_object());
   if (root.contains("tokenizer")) manifest.tokenizer = text_at(root, "tokenizer");
   if (root.contains("tied_parameters"))
     for (const auto& [name, same] : root.at("tied_parameters").as_object())
@@ -172,6 +191,8 @@ std::string find_file_error(const Manifest& manifest) {
     if (std::count_if(manifest.files.begin(), manifest.files.end(), has_same_name) > 1)
       return "lists " + file.name + " twice";
   }
+  if (manifest.base_weights && manifest.base_weights->r < 1)
+    return "has base_weights without a rank";
   return find_shard_error(manifest);
 }
 
@@ -202,9 +223,7 @@ std::string to_json(const Manifest& manifest) {
                     {"live_settings", std::move(live_settings)}};
   if (manifest.micro_batch_size != 0) root["micro_batch_size"] = manifest.micro_batch_size;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
-  if (manifest.base_weights)
-    root["base_weights"] = {{"path", manifest.base_weights->path},
-                            {"sha256", manifest.base_weights->sha256}};
+  if (manifest.base_weights) root["base_weights"] = base_weights_to_json(*manifest.base_weights);
   if (!manifest.tokenizer.empty()) root["tokenizer"] = manifest.tokenizer;
   if (!manifest.tied_parameters.empty()) {
     json::object tied;

@@ -52,10 +52,15 @@ struct DatasetVersion {
 // Further names of tied parameters: name -> the name that the checkpoint has.
 using TiedNames = std::map<std::string, std::string>;
 
-// Of an adapter: the pretrained weights that it belongs to.
+// Of an adapter: the pretrained weights that it belongs to, and how it is added to them.
 struct BaseWeights {
   std::string path;    // where they were read from, informational
   std::string sha256;  // over names, shapes and values of the tensors: model::base_digest()
+  std::vector<std::string> tensors;  // their names in the model, sorted
+  // As model.lora had them.
+  int64_t r = 0;
+  double lora_alpha = 0;
+  double scaling() const { return lora_alpha / static_cast<double>(r); }
   bool operator==(const BaseWeights&) const = default;
 };
 

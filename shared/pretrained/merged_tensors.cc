@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <variant>
+#include <string_view>
 
 #include "shared/base/hash.h"
 #include "shared/checkpoint/huggingface.h"
@@ -45,10 +45,18 @@ void transpose(int64_t rows, int64_t columns, std::vector<float>& values) {
   values = std::move(transposed);
 }
 
-bool ties_output(const config::ModelVariant& arch) {
-  if (const auto* const gpt2 = std::get_if<config::Gpt2Config>(&arch)) return gpt2->tie_weights;
-  if (const auto* const llama = std::get_if<config::LlamaConfig>(&arch)) return llama->tie_weights;
-  return false;
+// Only those of `names`. A model with a tied head has the embedding only, whatever the file has.
+std::vector<TensorSpec> select_tensors(std::vector<TensorSpec> tensors,
+                                       const std::vector<std::string>& names) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::count(tensors, name, &TensorSpec::name) > 0;
+  };
+  const auto is_needed = [&](std::string_view name) { return std::ranges::count(names, name) > 0; };
+  if (!has(checkpoint::kEmbeddingWeight) && !is_needed(checkpoint::kHeadWeight))
+    for (TensorSpec& spec : tensors)
+      if (spec.name == checkpoint::kHeadWeight) spec.name = checkpoint::kEmbeddingWeight;
+  std::erase_if(tensors, [&](const TensorSpec& spec) { return !is_needed(spec.name); });
+  return tensors;
 }
 
 }  // namespace
@@ -56,43 +64,70 @@ bool ties_output(const config::ModelVariant& arch) {
 Result<std::unique_ptr<MergedTensors>> MergedTensors::open(
     const config::ModelConfig& config, const checkpoint::BaseWeights& base,
     std::unique_ptr<checkpoint::TensorRangeSource> adapter) {
-  std::unique_ptr<MergedTensors> merged(new MergedTensors(config, std::move(adapter)));
+  if (!config.pretrained)
+    return Status(
+        StatusCode::kMismatch,
+        "the checkpoint has an adapter only, but model.pretrained is not set; restore the "
+        "settings that it was trained with (the weights were at " +
+            base.path + ")");
+  std::unique_ptr<MergedTensors> merged(new MergedTensors(base.scaling(), std::move(adapter)));
   const std::string& path = config.pretrained->path;
-  STOKER_RETURN_IF_ERROR(merged->map_base(config).with_context("model.pretrained.path: " + path));
+  STOKER_RETURN_IF_ERROR(
+      merged->map_base(config, base).with_context("model.pretrained.path: " + path));
   STOKER_RETURN_IF_ERROR(merged->check_base(base, path));
   return merged;
 }
 
 // The tensors of the model: those of the pretrained file under the names that they have in the model,
 // and those that were trained completely.
-Status MergedTensors::map_base(const config::ModelConfig& config) {
+Status MergedTensors::map_base(const config::ModelConfig& config,
+                               const checkpoint::BaseWeights& base) {
   const std::string& path = config.pretrained->path;
   STOKER_ASSIGN_OR_RETURN(base_, open_pretrained_file(path));
   const checkpoint::HuggingFaceNames* const names =
       is_huggingface_folder(path) ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr;
-  tensors_ = mapped_tensors(*base_, *config.pretrained, names);
-  if (ties_output(config.arch)) {
-    const auto head = std::ranges::find(tensors_, checkpoint::kHeadWeight, &TensorSpec::name);
-    const bool has_embedding =
-        std::ranges::count(tensors_, checkpoint::kEmbeddingWeight, &TensorSpec::name) > 0;
-    if (head != tensors_.end() && has_embedding)
-      tensors_.erase(head);
-    else if (head != tensors_.end())
-      head->name = checkpoint::kEmbeddingWeight;
-  }
-  for (const TensorSpec& spec : adapter_->tensors())
-    if (!checkpoint::is_lora_matrix(spec.name) &&
-        std::ranges::count(tensors_, spec.name, &TensorSpec::name) == 0)
-      tensors_.push_back(spec);
+  std::vector<std::string> needed = base.tensors;
+  for (const TensorSpec& spec : adapter_->tensors()) needed.push_back(spec.name);
+  tensors_ = select_tensors(mapped_tensors(*base_, *config.pretrained, names), needed);
+  STOKER_RETURN_IF_ERROR(add_trained());
   const StateDictMapping mapping = map_state_dict(tensors_, *base_, *config.pretrained, names);
   STOKER_RETURN_IF_ERROR(mapping.status());
-  for (const StateDictMapping::Load& load : mapping.loads)
-    loads_[tensors_[load.tensor].name] = load;
+  for (const StateDictMapping::Load& load : mapping.loads) {
+    const TensorSpec& spec = tensors_[load.tensor];
+    if (load.is_transposed && spec.shape.size() != 2)
+      return Status(StatusCode::kMismatch, "has " + to_string(spec) + ", expected 2 dimensions");
+    loads_[spec.name] = load;
+  }
+  for (const std::string& name : base.tensors)
+    if (!loads_.contains(name))
+      return Status(StatusCode::kMismatch, "has no " + name + ", to which the adapter belongs");
+  return check_modules();
+}
+
+// The trained tensors replace those of the file, which can have other shapes.
+Status MergedTensors::add_trained() {
+  for (TensorSpec spec : adapter_->tensors()) {
+    if (checkpoint::is_lora_matrix(spec.name)) continue;
+    if (is_widening(spec.dtype, DType::kF32)) spec.dtype = DType::kF32;
+    if (spec.dtype != DType::kF32)
+      return Status(StatusCode::kMismatch,
+                    "the adapter has " + to_string(spec) + ", expected F32, F16 or BF16");
+    const auto found = std::ranges::find(tensors_, spec.name, &TensorSpec::name);
+    if (found == tensors_.end())
+      tensors_.push_back(std::move(spec));
+    else
+      *found = std::move(spec);
+  }
+  return {};
+}
+
+Status MergedTensors::check_modules() const {
   for (const TensorSpec& spec : adapter_->tensors()) {
-    const std::string weight = std::string(checkpoint::module_of(spec.name)) + ".weight";
-    if (checkpoint::is_lora_matrix(spec.name) && find(weight) == nullptr &&
-        find(std::string(checkpoint::module_of(spec.name)) + ".in_proj_weight") == nullptr)
-      return Status(StatusCode::kMismatch, "has no " + weight + ", to which the adapter belongs");
+    if (!checkpoint::is_lora_matrix(spec.name)) continue;
+    const std::string module(checkpoint::module_of(spec.name));
+    if (find(module + ".weight") == nullptr && find(module + ".in_proj_weight") == nullptr)
+      return Status(StatusCode::kMismatch,
+                    "has no " + module + ".weight, to which the adapter belongs");
   }
   return {};
 }
@@ -137,6 +172,10 @@ Status MergedTensors::add_product(const std::string& module, std::vector<float>&
   std::vector<float> a_values, b_values;
   STOKER_RETURN_IF_ERROR(read_as_float(*adapter_, *a, a_values));
   STOKER_RETURN_IF_ERROR(read_as_float(*adapter_, *b, b_values));
+  if (a->shape.size() != 2 || b->shape.size() != 2 || a->shape[0] != b->shape[1])
+    return Status(StatusCode::kMismatch, "the adapter has " + to_string(*a) + " and " +
+                                             to_string(*b) +
+                                             ", expected [r, inputs] and [outputs, r]");
   const auto rank = static_cast<size_t>(a->shape[0]), inputs = static_cast<size_t>(a->shape[1]),
              outputs = static_cast<size_t>(b->shape[0]);
   if (values.size() != inputs * outputs)
@@ -181,6 +220,8 @@ Status MergedTensors::read_part(const std::string& name, uint64_t offset,
   if (cached_ != name) {
     cached_.clear();
     STOKER_RETURN_IF_ERROR(compute(*spec, values_));
+    if (values_.size() * sizeof(float) != spec->bytes())
+      return Status(StatusCode::kMismatch, to_string(*spec) + ": the file has another size");
     cached_ = name;
   }
   if (!out.empty())

@@ -4,8 +4,9 @@
 //
 // Threads:   one object per thread.
 // Ownership: owns the files.
-// Errors:    open(): kMismatch: the pretrained file does not fit, or differs from the weights that the
-//            adapter was trained with; others as open_pretrained_file(). read(): as SafetensorsFile.
+// Errors:    open(): kMismatch: there are no pretrained weights, or they do not fit, or differ from
+//            those that the adapter was trained with; others as open_pretrained_file(). read():
+//            kMismatch: an adapter of another shape than its weight; others as SafetensorsFile.
 #pragma once
 
 #include <map>
@@ -23,8 +24,8 @@ namespace stoker::pretrained {
 
 class MergedTensors final : public checkpoint::TensorRangeSource {
  public:
-  // `config` has `lora` and `pretrained`; `adapter`: model.safetensors, or ema.safetensors, of a
-  // checkpoint with the base weights `base`. Reads the pretrained weights once to compare them.
+  // `adapter`: model.safetensors, or ema.safetensors, of a checkpoint with the base weights `base`,
+  // which also say how the adapter is scaled. Reads the pretrained weights once to compare them.
   static Result<std::unique_ptr<MergedTensors>> open(
       const config::ModelConfig& config, const checkpoint::BaseWeights& base,
       std::unique_ptr<checkpoint::TensorRangeSource> adapter);
@@ -37,10 +38,11 @@ class MergedTensors final : public checkpoint::TensorRangeSource {
                    std::span<std::byte> out) const override;
 
  private:
-  MergedTensors(const config::ModelConfig& config,
-                std::unique_ptr<checkpoint::TensorRangeSource> adapter)
-      : scaling_(config.lora->scaling()), adapter_(std::move(adapter)) {}
-  Status map_base(const config::ModelConfig& config);
+  MergedTensors(double scaling, std::unique_ptr<checkpoint::TensorRangeSource> adapter)
+      : scaling_(scaling), adapter_(std::move(adapter)) {}
+  Status map_base(const config::ModelConfig& config, const checkpoint::BaseWeights& base);
+  Status add_trained();
+  Status check_modules() const;
   Status check_base(const checkpoint::BaseWeights& base, const std::string& path) const;
   Status read_base(const std::string& name, std::vector<float>& values) const;
   Status add_product(const std::string& module, std::vector<float>& values) const;

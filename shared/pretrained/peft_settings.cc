@@ -52,17 +52,20 @@ std::vector<std::string> shorten(const std::set<std::string>& modules, size_t bl
 }  // namespace
 
 Result<std::string> peft_settings(const config::ModelConfig& model,
+                                  const checkpoint::BaseWeights& base,
                                   const std::vector<TensorSpec>& tensors) {
   const checkpoint::PeftNames names(model.name());
-  config::LoraConfig lora = *model.lora;
+  config::LoraConfig lora = model.lora.value_or(config::LoraConfig());
+  lora.r = base.r;
+  lora.lora_alpha = base.lora_alpha;
   std::set<std::string> targets, saved;
   for (const TensorSpec& spec : tensors) {
     const std::string module(checkpoint::module_of(spec.name));
-    if (spec.name.ends_with(checkpoint::kLoraA) && spec.shape.front() != lora.r)
-      return Status(StatusCode::kMismatch, "the checkpoint has " + to_string(spec) +
-                                               ", but model.lora.r of the run's config.yaml is " +
-                                               std::to_string(lora.r) +
-                                               "; restore the settings that it was trained with");
+    if (spec.name.ends_with(checkpoint::kLoraA) &&
+        (spec.shape.empty() || spec.shape.front() != base.r))
+      return Status(StatusCode::kMismatch, "the adapter has " + to_string(spec) +
+                                               ", but the rank of the checkpoint is " +
+                                               std::to_string(base.r));
     if (!checkpoint::is_lora_matrix(spec.name))
       saved.insert(names.module_from_stoker(module));
     else if (!module.ends_with(".self_attention.out_proj"))  // PEFT adapts it with the attention
@@ -71,9 +74,8 @@ Result<std::string> peft_settings(const config::ModelConfig& model,
   lora.target_modules = shorten(targets, num_blocks(model.arch));
   lora.modules_to_save = {saved.begin(), saved.end()};
   const bool is_gpt2 = std::holds_alternative<config::Gpt2Config>(model.arch);
-  return config::format_peft_config(lora, {.base = model.pretrained->path,
-                                           .is_causal_lm = names.has_table(),
-                                           .fan_in_fan_out = is_gpt2});
+  return config::format_peft_config(
+      lora, {.base = base.path, .is_causal_lm = names.has_table(), .fan_in_fan_out = is_gpt2});
 }
 
 }  // namespace stoker::pretrained

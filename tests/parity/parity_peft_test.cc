@@ -98,6 +98,15 @@ class PeftParityTest : public testing::TestWithParam<std::string> {
     return *std::move(file);
   }
 
+  checkpoint::BaseWeights base_weights() const {
+    const auto& tensors = model_->adapter()->base;
+    return {.path = folder(),
+            .sha256 = model::base_digest(*model_),
+            .tensors = {tensors.begin(), tensors.end()},
+            .r = config_.lora->r,
+            .lora_alpha = config_.lora->lora_alpha};
+  }
+
   at::Tensor expected(const std::string& what) const {
     const TensorSpec* const spec = expected_->find(what);
     if (spec == nullptr) {
@@ -176,7 +185,7 @@ TEST_P(PeftParityTest, IsExportedAsTheSameAdapter) {
   const std::string exported = has_generated_cases() ? folder() + "/exported" : scratch / "out";
   ASSERT_TRUE(default_file_system().make_directory(exported).ok());
   const auto file = saved_adapter(scratch.path());
-  const auto settings = pretrained::peft_settings(config_, file->tensors());
+  const auto settings = pretrained::peft_settings(config_, base_weights(), file->tensors());
   ASSERT_TRUE(settings.ok()) << settings.status().to_string();
   test::write_whole(exported + "/adapter_config.json", *settings);
   const checkpoint::PeftNames names(config_.name());
@@ -204,9 +213,8 @@ TEST_P(PeftParityTest, IsExportedAsTheSameAdapter) {
 
 TEST_P(PeftParityTest, HasTheSameLogitsAfterMerging) {
   const test::TemporaryDirectory scratch;
-  const auto merged = pretrained::MergedTensors::open(
-      config_, {.path = folder(), .sha256 = model::base_digest(*model_)},
-      saved_adapter(scratch.path()));
+  const auto merged =
+      pretrained::MergedTensors::open(config_, base_weights(), saved_adapter(scratch.path()));
   ASSERT_TRUE(merged.ok()) << merged.status().to_string();
   const auto plain = model::make_model(
       {.arch = config_.arch}, {{"tokens", DType::kI64, {expected_->find("tokens0")->shape[1]}}}, 0);

@@ -76,7 +76,11 @@ TEST(ManifestTest, RoundTripsThroughJson) {
   manifest.gradient_accumulation_steps = 4;
   manifest.model_file = kSha;
   manifest.tied_parameters = {{"head.weight", "wte.weight"}};
-  manifest.base_weights = BaseWeights{.path = "base", .sha256 = kSha};
+  manifest.base_weights = BaseWeights{
+      .path = "base", .sha256 = kSha, .tensors = {"0.bias", "0.weight"}, .r = 2, .lora_alpha = 4.5};
+  expect_same();
+  manifest.base_weights->tensors.clear();
+  manifest.base_weights->lora_alpha = 4;
   expect_same();
   manifest.sample_errors = 0;
   expect_same();
@@ -95,6 +99,14 @@ TEST(ManifestTest, RoundTripsDatasetVersions) {
   expect_corrupt(
       replaced("\"data_digest\":", "\"dataset_versions\":[{\"start_ticket\":0}],\"data_digest\":"));
   expect_corrupt(replaced("\"data_digest\":", "\"dataset_versions\":7,\"data_digest\":"));
+}
+
+TEST(ManifestTest, RejectsIncompleteBaseWeights) {
+  Manifest manifest = full();
+  manifest.base_weights = BaseWeights{.path = "base", .sha256 = kSha, .r = 0, .lora_alpha = 4};
+  expect_corrupt(to_json(manifest));
+  expect_corrupt(replaced("\"data_digest\":",
+                          R"("base_weights":{"path":"base","sha256":"s"},"data_digest":)"));
 }
 
 TEST(ManifestTest, ReportsMismatchOnNewerFormat) {

@@ -29,6 +29,10 @@ class MergedTensorsTest : public ::testing::Test {
                                               checkpoint::views_of(tensors), {})
                     .ok());
   }
+  void rewrite(const std::string& name, const std::vector<checkpoint::OwnedTensor>& tensors) const {
+    std::filesystem::remove(scratch_ / name);
+    write(name, tensors);
+  }
   void SetUp() override {
     write("base", {tensor("0.weight", {2, 3}, {1, 2, 3, 4, 5, 6}), tensor("0.bias", {2}, {7, 8}),
                    tensor("2.weight", {1, 2}, {9, 9})});
@@ -36,7 +40,7 @@ class MergedTensorsTest : public ::testing::Test {
           {tensor("2.weight", {1, 2}, {5, 6}), tensor("0.lora_A.weight", {1, 3}, {1, 0, -1}),
            tensor("0.lora_B.weight", {2, 1}, {10, 100})});
     config_.arch = config::MlpConfig{};
-    config_.lora = config::LoraConfig{.r = 1, .lora_alpha = 2};
+    config_.lora = config::LoraConfig{.r = 8, .lora_alpha = 2};  // the checkpoint's r counts
     config_.pretrained = config::PretrainedConfig{.path = scratch_ / "base"};
     Sha256 sum;
     const std::vector<float> bias{7, 8}, weight{1, 2, 3, 4, 5, 6};
@@ -44,7 +48,11 @@ class MergedTensorsTest : public ::testing::Test {
     sum.update(std::as_bytes(std::span(bias)));
     sum.update("0.weight F32 [2, 3]\n");
     sum.update(std::as_bytes(std::span(weight)));
-    base_ = {.path = "before", .sha256 = sum.finish_hex()};
+    base_ = {.path = "before",
+             .sha256 = sum.finish_hex(),
+             .tensors = {"0.bias", "0.weight"},
+             .r = 1,
+             .lora_alpha = 2};
   }
   Result<std::unique_ptr<MergedTensors>> open() const {
     auto adapter = checkpoint::SafetensorsFile::open(scratch_ / "adapter");
@@ -90,6 +98,72 @@ TEST_F(MergedTensorsTest, HasNewHeadThatThePretrainedFileLacks) {
   const auto merged = open();
   ASSERT_TRUE(merged.ok()) << merged.status().to_string();
   EXPECT_THAT(values(**merged, "2.weight"), ElementsAre(5, 6));
+}
+
+// With another shape than that of the trained layer.
+TEST_F(MergedTensorsTest, RejectsPretrainedHeadOfAnotherShape) {
+  rewrite("base", {tensor("0.weight", {2, 3}, {1, 2, 3, 4, 5, 6}), tensor("0.bias", {2}, {7, 8}),
+                   tensor("2.weight", {9, 2}, std::vector<float>(18))});
+  const Status status = open().status();
+  EXPECT_EQ(status.code(), StatusCode::kMismatch);
+  EXPECT_THAT(status.message(), HasSubstr("has 2.weight F32 [9, 2], expected 2.weight F32 [1, 2]"));
+}
+
+TEST_F(MergedTensorsTest, LeavesOutWhatTheModelDoesNotHave) {
+  rewrite("base", {tensor("0.weight", {2, 3}, {1, 2, 3, 4, 5, 6}), tensor("0.bias", {2}, {7, 8}),
+                   tensor("2.weight", {1, 2}, {9, 9}), tensor("other", {2}, {1, 1})});
+  config_.pretrained->strict = false;
+  const auto merged = open();
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  EXPECT_EQ((*merged)->tensors().size(), 3);
+  EXPECT_EQ((*merged)->find("other"), nullptr);
+}
+
+TEST_F(MergedTensorsTest, RejectsMatricesThatDoNotFit) {
+  const auto error_with = [&](const checkpoint::OwnedTensor& a, const checkpoint::OwnedTensor& b) {
+    rewrite("adapter", {tensor("2.weight", {1, 2}, {5, 6}), a, b});
+    const auto merged = open();
+    EXPECT_TRUE(merged.ok()) << merged.status().to_string();
+    std::vector<float> out(6);
+    const Status status = (*merged)->read("0.weight", std::as_writable_bytes(std::span(out)));
+    EXPECT_EQ(status.code(), StatusCode::kMismatch);
+    return status.message();
+  };
+  EXPECT_THAT(error_with(tensor("0.lora_A.weight", {3}, {1, 0, -1}),
+                         tensor("0.lora_B.weight", {2, 1}, {1, 1})),
+              HasSubstr("expected [r, inputs] and [outputs, r]"));
+  EXPECT_THAT(error_with(tensor("0.lora_A.weight", {2, 3}, {1, 0, -1, 1, 1, 1}),
+                         tensor("0.lora_B.weight", {2, 1}, {1, 1})),
+              HasSubstr("expected [r, inputs] and [outputs, r]"));
+  EXPECT_THAT(error_with(tensor("0.lora_A.weight", {1, 3}, {1, 0, -1}),
+                         tensor("0.lora_B.weight", {3, 1}, {1, 1, 1})),
+              HasSubstr("0: the weight is not 3 x 3 as its adapter"));
+}
+
+// c_attn.weight is stored transposed.
+TEST_F(MergedTensorsTest, RejectsTransposedWeightThatIsNoMatrix) {
+  const std::string folder = scratch_ / "gpt2";
+  ASSERT_TRUE(default_file_system().make_directory(folder).ok());
+  test::write_whole(folder + "/config.json", R"({"model_type": "gpt2"})");
+  write("gpt2/model.safetensors", {tensor("h.0.attn.c_attn.weight", {5}, {1, 2, 3, 4, 5})});
+  write("vector", {tensor("blocks.0.qkv.lora_A.weight", {1, 1}, {1}),
+                   tensor("blocks.0.qkv.lora_B.weight", {5, 1}, {1, 1, 1, 1, 1})});
+  config_.arch = config::Gpt2Config{};
+  config_.pretrained->path = folder;
+  base_.tensors = {"blocks.0.qkv.weight"};
+  auto adapter = checkpoint::SafetensorsFile::open(scratch_ / "vector");
+  ASSERT_TRUE(adapter.ok());
+  const Status status = MergedTensors::open(config_, base_, *std::move(adapter)).status();
+  EXPECT_EQ(status.code(), StatusCode::kMismatch);
+  EXPECT_THAT(status.message(), HasSubstr("expected 2 dimensions"));
+}
+
+TEST_F(MergedTensorsTest, RequiresPretrainedWeights) {
+  config_.lora.reset();  // does not matter
+  EXPECT_TRUE(open().ok());
+  config_.pretrained.reset();
+  EXPECT_EQ(open().status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(open().status().message(), HasSubstr("model.pretrained is not set"));
 }
 
 TEST_F(MergedTensorsTest, RejectsOtherPretrainedWeights) {
