@@ -117,6 +117,7 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
   if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
     add(ChangeKind::kModel,
         sum_change("model.path: sum of the file", saved.model_file, now.model_file));
+  adapter_changed_ = saved.base_weights.has_value() != now.base_weights.has_value();
   if (saved.base_weights && now.base_weights &&
       saved.base_weights->sha256 != now.base_weights->sha256)
     add(ChangeKind::kModel,
@@ -155,6 +156,12 @@ bool ResumeCompatibility::any() const {
 }
 
 Status ResumeCompatibility::check(const AllowedChanges& allowed) const {
+  if (adapter_changed_)
+    return Status(StatusCode::kMismatch,
+                  "model.lora was added to the run or removed from it: its checkpoint has other "
+                  "weights, and no option allows it; restore model.lora, or write the weights with "
+                  "stokerctl export (with --merge if they are an adapter) and start a new run with "
+                  "them as model.pretrained.path");
   std::string rejected;
   for (size_t i = 0; i < kChanges; ++i) {
     if (differences_[i].empty() || allowed[static_cast<ChangeKind>(i)]) continue;

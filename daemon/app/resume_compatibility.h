@@ -45,12 +45,15 @@ class ResumeCompatibility {
 
   bool has(ChangeKind change) const { return !differences_[static_cast<size_t>(change)].empty(); }
   bool any() const;
+  // kMismatch. model.lora can be neither added nor removed, whatever is allowed: the weights in the
+  // checkpoint are others.
   Status check(const AllowedChanges& allowed) const;
   // Logs what is lost with the changes there are.
   void log_waived_guarantees() const;
 
  private:
   std::array<std::vector<std::string>, kChanges> differences_;
+  bool adapter_changed_ = false;  // the checkpoint has an adapter and the run none, or vice versa
 };
 
 // The ticket at which a run resumes that was at `ticket` with batches of `before` samples, and now has

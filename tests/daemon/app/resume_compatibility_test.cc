@@ -221,6 +221,25 @@ TEST(ResumeCompatibilityTest, DetectsChangedRunByManifest) {
   EXPECT_FALSE(none.any());
 }
 
+// Such a run would train on from random weights.
+TEST(ResumeCompatibilityTest, RejectsAddedOrRemovedAdapterWhateverIsAllowed) {
+  checkpoint::Manifest plain, adapter;
+  adapter.base_weights = checkpoint::BaseWeights{.path = "a", .sha256 = "1", .r = 1};
+  AllowedChanges all;
+  for (const ChangeKind kind : kAll) all[kind] = true;
+  const auto check = [&](const checkpoint::Manifest& saved, const checkpoint::Manifest& now) {
+    ResumeCompatibility changes;
+    changes.add_manifest(saved, now);
+    return changes.check(all);
+  };
+  EXPECT_TRUE(check(adapter, adapter).ok());
+  EXPECT_TRUE(check(plain, plain).ok());
+  for (const Status& status : {check(adapter, plain), check(plain, adapter)}) {
+    EXPECT_EQ(status.code(), StatusCode::kMismatch);
+    EXPECT_THAT(status.message(), HasSubstr("model.lora was added to the run or removed from it"));
+  }
+}
+
 TEST(ResumeCompatibilityTest, IgnoresFieldsMissingFromManifest) {
   checkpoint::Manifest now;
   now.micro_batch_size = 16;
