@@ -236,7 +236,7 @@ Status rename(const ExportPart& part, Source& source) {
   auto theirs = part.rename(source.spec.name);
   if (!theirs)
     return Status(StatusCode::kInvalidArgument,
-                  "tensor '" + source.name + "' has no name in the Hugging Face format");
+                  "tensor '" + source.name + "' has no name in this format");
   source.spec.name = std::move(theirs->name);
   source.is_transposed = theirs->is_transposed && source.spec.shape.size() == 2;
   if (source.is_transposed) std::ranges::reverse(source.spec.shape);

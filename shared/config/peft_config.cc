@@ -139,10 +139,22 @@ void apply(const ExplicitKeys& keys, const std::string& key, const T& theirs, T&
   }
 }
 
-bool has_all_lora_settings(const ExplicitKeys& keys) {
-  return std::ranges::all_of(
-      std::array{"r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save"},
-      [&](const char* key) { return keys.contains(std::string("model.lora.") + key); });
+// The same for names in any order; an empty list is not set.
+void apply_names(const ExplicitKeys& keys, const std::string& key,
+                 const std::vector<std::string>& theirs, std::vector<std::string>& ours,
+                 std::string& differences) {
+  const bool is_same = std::set(theirs.begin(), theirs.end()) == std::set(ours.begin(), ours.end());
+  if (ours.empty() || is_same)
+    ours = theirs;
+  else
+    apply(keys, key, theirs, ours, names_text, differences);
+}
+
+bool has_all_lora_settings(const ExplicitKeys& keys, const LoraConfig& lora) {
+  return !lora.target_modules.empty() &&
+         std::ranges::all_of(
+             std::array{"r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save"},
+             [&](const char* key) { return keys.contains(std::string("model.lora.") + key); });
 }
 
 json::array to_json_names(const std::vector<std::string>& names) {
@@ -191,8 +203,8 @@ std::string format_peft_config(const LoraConfig& lora, const PeftModel& model) {
 
 void apply_peft_config(const ExplicitKeys& keys, Config& config, ConfigErrors& errors) {
   if (!config.model.lora || !config.model.lora->path || errors.has_error_for("model.lora")) return;
-  if (has_all_lora_settings(keys)) return;
   LoraConfig& ours = *config.model.lora;
+  if (has_all_lora_settings(keys, ours)) return;
   const std::string file = join_path(*ours.path, kPeftConfigFile);
   const auto add_error = [&](const std::string& message) {
     errors.add(keys.location_of("model.lora.path"), "model.lora.path", message);
@@ -205,10 +217,8 @@ void apply_peft_config(const ExplicitKeys& keys, Config& config, ConfigErrors& e
   const auto number = [](auto value) { return peft_number(static_cast<double>(value)); };
   apply(keys, "r", theirs->r, ours.r, number, differences);
   apply(keys, "lora_alpha", theirs->lora_alpha, ours.lora_alpha, number, differences);
-  apply(keys, "target_modules", theirs->target_modules, ours.target_modules, names_text,
-        differences);
-  apply(keys, "modules_to_save", theirs->modules_to_save, ours.modules_to_save, names_text,
-        differences);
+  apply_names(keys, "target_modules", theirs->target_modules, ours.target_modules, differences);
+  apply_names(keys, "modules_to_save", theirs->modules_to_save, ours.modules_to_save, differences);
   if (!keys.contains("model.lora.lora_dropout")) ours.lora_dropout = theirs->lora_dropout;
   if (!differences.empty())
     add_error(file + " has other settings: " + differences + "; remove these keys of model.lora");

@@ -650,8 +650,9 @@ Fields lora_fields(LoraConfig& lora) {
            .target = &lora.path,
            .help = "PEFT folder with the adapter that a new run starts from; null: a new adapter",
            .details =
-               "The other keys of lora are read from adapter_config.json; those that are set "
-               "must agree. Not read when a run is resumed.",
+               "The other keys of lora are read from adapter_config.json, unless all are set, as "
+               "in a run's config.yaml; those that are set must agree. The weights are not read "
+               "when a run is resumed.",
            .example = "my-adapter"}),
       count_field("r", lora.r, kMaxUnits, "Rank of the matrices"),
       model_field({.name = "lora_alpha",
@@ -671,7 +672,8 @@ Fields lora_fields(LoraConfig& lora) {
            .help = "Linear layers with an adapter: names, a regular expression, or all-linear",
            .details =
                "A name stands for every module whose name ends with it, after a dot. A regular "
-               "expression must match the complete name. all-linear: all but the output layer. "
+               "expression must match the complete name, with at most 6 repetitions, not nested. "
+               "all-linear: all but the output layer. "
                "Names are those of stoker or of Hugging Face. [] for gpt and gpt2 is qkv "
                "(c_attn), for llama q and v (q_proj, v_proj); others require it.",
            .accepts_null = true,
@@ -709,7 +711,7 @@ Fields common_fields(ModelConfig& model) {
       {.name = "pretrained",
        .target = mapping<pretrained_fields>(model.pretrained),
        .help = "Weights that a new run is initialized from; null: random ones",
-       .details = "Not read when a run is resumed.",
+       .details = "Not read when a run is resumed, except with lora.",
        .example = "{path: resnet18.pt, exclude: [\"fc.*\"]}"},
       model_field({.name = "lora",
                    .target = mapping<lora_fields>(model.lora),

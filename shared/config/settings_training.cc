@@ -321,7 +321,8 @@ Fields optimizer_fields(OptimizerConfig& optimizer) {
        .details =
            "As in timm: the learning rate of the output layer is unchanged, that of the last "
            "block and of the norm after it multiplied by layer_decay, and so on to the "
-           "embeddings. Multiplies lr_scale of param_groups. For gpt, gpt2, llama and vit.",
+           "embeddings; with a tied output layer, that of the last block is unchanged. Multiplies "
+           "lr_scale of param_groups. For gpt, gpt2, llama and vit.",
        .min = 0,
        .max = 1,
        .exclusive_min = true,

@@ -226,6 +226,8 @@ Result<pretrained::StateDictMapping> map_adapter(const NamedTensors& tensors,
     if (shape != needed.shape ||
         (spec.dtype != needed.dtype && !pretrained::is_widening(spec.dtype, needed.dtype)))
       differences.add("has " + to_string(spec) + ", expected " + to_string(needed));
+    if (is_loaded[index])
+      differences.add("has " + found->first + " a second time, as " + spec.name);
     is_loaded[index] = true;
     mapping.loads.push_back({index, spec.name, name->is_transposed});
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <regex>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -86,6 +87,54 @@ Status setting_error(const char* key, const std::string& pattern, const std::str
                 std::string("model.lora.") + key + ": '" + pattern + "' " + what);
 }
 
+// Why a regular expression is not used, which can be that of a foreign file; empty: it is. Limits the
+// depth of the parser, and the time to match, which grows with the power of the repetitions, or
+// exponentially if they are nested.
+std::string expression_error(const std::string& text) {
+  constexpr size_t kMaxBytes = 1024, kMaxDepth = 8, kMaxRepetitions = 6;
+  if (text.size() > kMaxBytes) return "is longer than 1024 characters";
+  std::vector<bool> repeats{false};  // of each open group: whether it has choices or repetitions
+  bool has_repeated = false;         // whether the group that ends before this character has
+  size_t repetitions = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool was_repeated = std::exchange(has_repeated, false);
+    switch (text[i]) {
+      case '\\':
+        ++i;
+        break;
+      case '[':
+        for (++i; i < text.size() && text[i] != ']'; ++i)
+          if (text[i] == '\\') ++i;
+        break;
+      case '(':
+        repeats.push_back(false);
+        if (repeats.size() > kMaxDepth + 1) return "has groups in more than 8 levels";
+        if (i + 1 < text.size() && text[i + 1] == '?') ++i;  // "(?:"
+        break;
+      case ')':
+        if (repeats.size() == 1) break;  // is not a regular expression
+        has_repeated = repeats.back();
+        repeats.pop_back();
+        if (has_repeated) repeats.back() = true;
+        break;
+      case '*':
+      case '+':
+      case '{':
+        if (was_repeated) return "repeats a group that has repetitions or choices";
+        if (++repetitions > kMaxRepetitions) return "has more than 6 repetitions";
+        repeats.back() = true;
+        break;
+      case '?':
+      case '|':
+        repeats.back() = true;
+        break;
+      default:
+        break;
+    }
+  }
+  return {};
+}
+
 // An item of target_modules: the end of a name, or a regular expression of a complete one.
 class NamePattern {
  public:
@@ -93,6 +142,8 @@ class NamePattern {
     NamePattern pattern(text);
     const bool is_plain = text.find_first_of("*+?()[]{}|\\^$") == std::string::npos;
     if (is_plain) return pattern;
+    if (const std::string error = expression_error(text); !error.empty())
+      return setting_error("target_modules", text.substr(0, 80), error);
     try {
       pattern.expression_.emplace(text, std::regex::ECMAScript);
     } catch (const std::regex_error&) {
@@ -178,8 +229,14 @@ class LoraApplication {
         if (!is_target) continue;
         found = true;
         if (!module.weight) return not_adaptable(pattern, module);
-        if (!is_in_saved(module.name + ".") && std::ranges::count(adapted_, &module) == 0)
-          adapted_.push_back(&module);
+        if (is_in_saved(module.name + ".") || std::ranges::count(adapted_, &module) > 0) continue;
+        for (const NamedModule* const saved : saved_)
+          if (saved->name.starts_with(module.name + "."))
+            return setting_error("modules_to_save", saved->name,
+                                 "is adapted with " + module.name +
+                                     ", of which it is a part; "
+                                     "remove it, or that from target_modules");
+        adapted_.push_back(&module);
       }
       if (!found) return unmatched("target_modules", pattern);
     }

@@ -22,6 +22,10 @@ Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained_file(const std
   if (!S_ISDIR(info.st_mode)) return checkpoint::open_tensor_file(path);
   if (is_huggingface_folder(path)) return checkpoint::open_huggingface_folder(path);
   STOKER_ASSIGN_OR_RETURN(const auto saved, checkpoint::CheckpointStore::open_verified(path));
+  if (saved.manifest().base_weights)
+    return Status(
+        StatusCode::kMismatch,
+        path + ": has an adapter only; write the whole model with stokerctl export --merge");
   STOKER_ASSIGN_OR_RETURN(auto file, saved.open_tensors("model.safetensors"));
   return std::unique_ptr<checkpoint::TensorSource>(std::move(file));
 }

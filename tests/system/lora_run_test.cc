@@ -101,12 +101,50 @@ TEST_F(LoraRunTest, ExportsFolderOfPeftThatAnotherRunStartsFrom) {
             0)
       << log_of("stokerd");
   EXPECT_NEAR(evaluated_loss(run_dir("second")), loss, 1e-5 * loss);
-  fs::remove_all(path("adapter"));  // is not needed to resume
+  EXPECT_EQ(train(write_config(text_config()), run_dir("second"),
+                  {"--set", "model.pretrained.path=" + base(), "--set",
+                   "model.lora.path=" + path("adapter"), "--set", "train.max_steps=2", "--set",
+                   "optimizer.lr=1e-12"})
+                .code,
+            0)
+      << log_of("stokerd");
+  fs::remove_all(path("adapter"));  // is not needed to resume with the settings of the run
   EXPECT_EQ(
-      train(run_dir("second") + "/config.yaml", run_dir("second"), {"--set", "train.max_steps=2"})
+      train(run_dir("second") + "/config.yaml", run_dir("second"), {"--set", "train.max_steps=3"})
           .code,
       0)
       << log_of("stokerd");
+}
+
+TEST_F(LoraRunTest, RejectsAdapterWithoutModelLoraWhateverIsAllowed) {
+  train_adapter({"--set", "train.max_steps=20"});
+  EXPECT_EQ(train(write_config(text_config()), run_dir(),
+                  {"--allow-model-change", "--set", "model.pretrained.path=" + base()})
+                .code,
+            78);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("model.lora was added to the run or removed from it"));
+  EXPECT_NE(train(write_config(text_config()), run_dir("third"),
+                  {"--set", "model.pretrained.path=" + run_dir() + "/checkpoints/step-000000020"})
+                .code,
+            0);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("has an adapter only"));
+}
+
+// By the scale that the checkpoint has, whatever config.yaml has become.
+TEST_F(LoraRunTest, MergesWithTheScaleOfTheCheckpoint) {
+  train_adapter({"--set", "train.max_steps=20"});
+  run_ctl({"export", "latest", "--merge", "--output", path("before.safetensors")});
+  const std::string config = run_dir() + "/config.yaml";
+  std::string text = text_of(config);
+  const size_t at = text.find("lora_alpha: 4");
+  ASSERT_NE(at, std::string::npos) << text;
+  write_whole(config, text.replace(at, 13, "lora_alpha: 40"));
+  run_ctl({"export", "latest", "--merge", "--output", path("after.safetensors")});
+  EXPECT_THAT(text_of(path("ctl.out")), HasSubstr("was changed since the checkpoint was saved"));
+  EXPECT_EQ(text_of(path("before.safetensors")), text_of(path("after.safetensors")));
+  const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
+  ASSERT_TRUE(evaluated);
+  EXPECT_THAT(log_of("stoker-eval"), HasSubstr("another model.lora.r or lora_alpha"));
 }
 
 TEST_F(LoraRunTest, RejectsOptionsOfExportThatDoNotFit) {

@@ -239,7 +239,7 @@ TEST_F(HuggingFaceFolderTest, IsNotExportedWithUnknownNames) {
       {.name = "model", .file = ours->get(), .names = HuggingFaceNames::find("gpt2")}};
   auto out = NewFile::create(default_file_system(), scratch_ / "model.safetensors");
   EXPECT_THAT(export_safetensors(parts, {}, *out, {}).message(),
-              HasSubstr("tensor 'fc.weight' has no name in the Hugging Face format"));
+              HasSubstr("tensor 'fc.weight' has no name in this format"));
 }
 
 }  // namespace

@@ -99,6 +99,17 @@ TEST_F(PeftFolderTest, ReportsAllSettingsThatDiffer) {
                   "[q_proj, v_proj] in the file; remove these keys of model.lora")));
 }
 
+TEST_F(PeftFolderTest, AcceptsSettingsThatAgree) {
+  EXPECT_THAT(test::errors_of(text(", r: 4, target_modules: [v_proj, q_proj]")), IsEmpty());
+  for (const char* const unset : {"null", "[]"}) {
+    const std::string more =
+        std::string(", r: 4, lora_alpha: 16, lora_dropout: 0, target_modules: ") + unset +
+        ", modules_to_save: " + unset;
+    EXPECT_THAT(test::valid_config(text(more)).model.lora->target_modules,
+                ElementsAre("q_proj", "v_proj"));
+  }
+}
+
 TEST_F(PeftFolderTest, IsNotReadIfTheConfigurationHasAllSettings) {
   std::filesystem::remove(scratch_ / "adapter_config.json");
   EXPECT_THAT(test::errors_of(text()), ElementsAre(HasSubstr("adapter_config.json")));

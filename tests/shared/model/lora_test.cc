@@ -161,6 +161,25 @@ TEST(LoraTest, RejectsModulesToSaveThatAreMissingOrTied) {
   EXPECT_THAT(error_of(config), HasSubstr("is tied with the output layer"));
 }
 
+TEST(LoraTest, RejectsPartOfAdaptedAttentionInModulesToSave) {
+  config::ModelConfig config = small_vit({"self_attention"});
+  config.lora->modules_to_save = {"out_proj"};
+  EXPECT_THAT(error_of(config), HasSubstr("self_attention.out_proj' is adapted with "));
+  config.lora->modules_to_save = {"heads.head"};
+  EXPECT_EQ(error_of(config), "");
+}
+
+// They can come from a foreign file.
+TEST(LoraTest, RejectsRegularExpressionsThatTakeLong) {
+  EXPECT_THAT(error_of(small_llama({"((.*)*)*x"})), HasSubstr("repeats a group"));
+  EXPECT_THAT(error_of(small_llama({"(a|a)+x"})), HasSubstr("repeats a group"));
+  EXPECT_THAT(error_of(small_llama({"(?:a?){9}x"})), HasSubstr("repeats a group"));
+  EXPECT_THAT(error_of(small_llama({".*.*.*.*.*.*.*x"})), HasSubstr("more than 6 repetitions"));
+  EXPECT_THAT(error_of(small_llama({std::string(500, '(')})), HasSubstr("more than 8 levels"));
+  EXPECT_THAT(error_of(small_llama({std::string(2000, '*')})), HasSubstr("longer than 1024"));
+  EXPECT_THAT(adapted(small_llama({".*\\.[0-1]\\.(up|down)?[(*+]?"})), SizeIs(4));
+}
+
 TEST(LoraTest, DropsInputOfTheAdapterInTrainingOnly) {
   config::ModelConfig config = small_llama({"all-linear"});
   config.lora->lora_dropout = 0.5;
@@ -250,6 +269,20 @@ TEST_F(LoraFilesTest, ReportsEveryDifferenceOfAnAdapterAndLoadsNothing) {
   EXPECT_THAT(status.message(), HasSubstr("unexpected base_model.model.2.lora_A.weight"));
   EXPECT_THAT(status.message(), HasSubstr("missing 0.lora_B.weight F32 [4, 1]"));
   EXPECT_TRUE(at::equal(model_->named_parameters()["0.lora_A.weight"], before));
+}
+
+TEST_F(LoraFilesTest, ReportsTensorThatTheFileHasTwice) {
+  config_.arch = config::VitConfig{.num_layers = 1, .num_heads = 2, .hidden_dim = 8};
+  std::get<config::VitConfig>(config_.arch).patch_size = 4;
+  config_.lora->target_modules = {"self_attention"};
+  const auto model =
+      make_model(config_, {{"input", DType::kF32, {3, 8, 8}}, {"label", DType::kI64, {}}}, 10);
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  const std::string attention = "base_model.model.encoder.layers.encoder_layer_0.self_attention.";
+  write("adapter_model.safetensors",
+        {{attention + "base_layer.out_proj.lora_A.weight", at::randn({1, 8})},
+         {attention + "out_proj.lora_A.weight", at::randn({1, 8})}});
+  EXPECT_THAT(load_adapter(**model, config_).message(), HasSubstr("a second time"));
 }
 
 TEST_F(LoraFilesTest, ReportsMissingAdapter) {
