@@ -17,10 +17,10 @@ constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 constexpr float kUnknownPenalty = 10;                               // below the least likely piece
 constexpr double kUserDefinedPenalty = 0.1;
 constexpr size_t kMaxReplacementBytes = 256;
-// The bytes that can decide what is replaced at a position of a part of a text; above that of every
-// key of the published models.
-constexpr size_t kLookaheadBytes = 256;
-constexpr size_t kMaxPieceBytesTotal = size_t{32} << 20;
+// Of a text that is replaced; above that of every key of the published models. A longer one could
+// take quadratic time.
+constexpr size_t kMaxReplacedBytes = 256;
+constexpr size_t kMaxPieceBytesTotal = size_t{16} << 20;
 
 Status invalid_model(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
@@ -84,6 +84,7 @@ CharsMap::Match CharsMap::find(std::string_view text) const {
     return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6);
   };
   size_t node = offset_of(units_[0]);
+  text = text.substr(0, kMaxReplacedBytes);
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     node ^= byte;
@@ -144,7 +145,7 @@ SentencePiece::Normalized SentencePiece::normalize(std::string_view text, bool b
     step = normalize_step(text.substr(at));
     std::string_view added = step.out;
     const bool begins_word = added.starts_with(' ') && !out.empty() && !out.ends_with(kSpace);
-    if (begins_word && ends_at_spaces_ && text.size() - at >= kLookaheadBytes)
+    if (begins_word && ends_at_spaces_ && text.size() - at >= lookahead_bytes_)
       end = at, out_end = out.size();
     while (follows_space && added.starts_with(' ')) added.remove_prefix(1);
     for (const char byte : added) byte == ' ' ? out += kSpace : out += byte;
@@ -172,6 +173,7 @@ Status SentencePiece::add_pieces() {
   max_score_ =
       std::numeric_limits<float>::min();  // SentencePiece's: scores below 0 do not raise it
   byte_ids_.fill(-1);
+  lookahead_bytes_ = kMaxReplacedBytes;
   size_t total_bytes = 0;
   for (size_t i = 0; i < file_.pieces.size(); ++i) {
     const Piece& piece = file_.pieces[i];
@@ -195,13 +197,14 @@ Status SentencePiece::add_pieces() {
         break;
       case PieceType::kUserDefined:
         has_user_defined_ = true;
+        lookahead_bytes_ = std::max(lookahead_bytes_, piece.text.size());
         break;
       case PieceType::kUnused:
         break;
     }
     total_bytes += piece.text.size();
     if (total_bytes > kMaxPieceBytesTotal)
-      return invalid_model("pieces: have more than 32 MiB of text");
+      return invalid_model("pieces: have more than 16 MiB of text");
     if (!ids_.emplace(piece.text, id).second) return invalid_model(name + "occurs twice");
     if (crosses_space(piece.text)) ends_at_spaces_ = false;
     add_to_trie(piece.text, id);

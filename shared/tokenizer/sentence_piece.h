@@ -111,6 +111,7 @@ class SentencePiece {
   int32_t unknown_id_ = -1;
   float min_score_ = 0, max_score_ = 0;  // of normal pieces
   bool has_user_defined_ = false;
+  size_t lookahead_bytes_ = 0;  // that decide what is replaced at a position of a text
   bool ends_at_spaces_ = true;  // a piece ends before each space that follows something else
   // Of ids_, for the unigrams at a position of a text: the child of a node by a byte, and the piece
   // that ends at a node, or -1. Node 0 is the root.

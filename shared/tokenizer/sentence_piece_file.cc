@@ -108,6 +108,9 @@ Status parse_trainer(std::string_view message, SentencePieceFile& file) {
     if (field.number == 44) file.unk_surface = field.bytes;
     return Status();
   }));
+  if (file.unk_surface.size() > kMaxTokenBytes)
+    return invalid_field("trainer_spec.unk_surface: has more than " +
+                         std::to_string(kMaxTokenBytes) + " bytes");
   if (algorithm != static_cast<uint64_t>(PieceAlgorithm::kUnigram) &&
       algorithm != static_cast<uint64_t>(PieceAlgorithm::kBpe))
     return Status(StatusCode::kMismatch, "trainer_spec.model_type: " + std::to_string(algorithm) +

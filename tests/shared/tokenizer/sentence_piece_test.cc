@@ -161,6 +161,43 @@ TEST(SentencePiece, EncodesNoPartIfPiecesCrossSpaces) {
   EXPECT_THAT(ids, IsEmpty());
 }
 
+// ---- Tables of replacements
+
+std::string table_of(const std::vector<uint32_t>& units, const std::string& strings) {
+  std::string table;
+  const auto add = [&table](uint32_t value) {
+    for (int i = 0; i < 4; ++i) table += static_cast<char>(value >> (8 * i));
+  };
+  add(static_cast<uint32_t>(units.size() * 4));
+  for (const uint32_t unit : units) add(unit);
+  return table + strings;
+}
+
+// The node of the first x is also that of each further one.
+TEST(CharsMap, EndsInTablesWithCycles) {
+  std::vector<uint32_t> units(128);
+  units['x'] = 'x' << 10 | 1 << 8 | 'x';  // has a leaf, unit 0: string 0
+  const auto map = CharsMap::parse(table_of(units, std::string("a\0", 2)));
+  ASSERT_TRUE(map.ok()) << map.status().to_string();
+  EXPECT_EQ(map->find("xx").bytes, 2u);
+  EXPECT_EQ(map->find("xx").replacement, "a");
+  EXPECT_EQ(map->find("y").bytes, 0u);
+  EXPECT_EQ(map->find(std::string(1000, 'x')).bytes, 256u);
+}
+
+TEST(SentencePiece, GivesTheSameIdsInPartsThatCutUserDefinedPieces) {
+  const std::string symbol(600, 'z');
+  const auto tokenizer = parsed(small_model(piece(symbol, 0, PieceType::kUserDefined)));
+  const std::string text = "a b " + symbol + " a";
+  std::vector<int32_t> ids;
+  const auto encoded =
+      TextEncoder(tokenizer).encode_part(text.substr(0, 400), {.ends_text = false}, ids);
+  ASSERT_TRUE(encoded.ok());
+  EXPECT_EQ(encoded->bytes, 0u) << "it could be part of such a piece";
+  EXPECT_THAT(encode(tokenizer, text),
+              ElementsAre(kSpaceA, kSpaceOnly, kB, kSpaceOnly, 7, kSpaceA));
+}
+
 // ---- Errors
 
 void expect_error(const std::string& file, StatusCode code, const std::string& message) {
@@ -206,6 +243,12 @@ TEST(SentencePieceFile, RejectsInvalidTables) {
         std::string("\x04\0\0\0abcdx", 9),
         std::string("\x04\0\0\0abcd", 8) + std::string(300, 'x') + '\0'})
     expect_error(with_table(table), StatusCode::kCorrupt, message);
+}
+
+TEST(SentencePieceFile, LimitsTextOfUnknownPieces) {
+  EXPECT_NE(parsed(small_model(bytes(2, bytes(44, std::string(1024, '?'))))), nullptr);
+  expect_error(small_model(bytes(2, bytes(44, std::string(1025, '?')))), StatusCode::kCorrupt,
+               "trainer_spec.unk_surface: has more than 1024 bytes");
 }
 
 TEST(SentencePieceFile, RejectsEachTruncation) {
