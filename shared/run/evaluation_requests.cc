@@ -1,9 +1,9 @@
 #include "shared/run/evaluation_requests.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <random>
 #include <stdexcept>
 
 #include <boost/json.hpp>
@@ -22,7 +22,28 @@ std::string request_path(const RunLayout& layout, uint64_t step) {
   return join_path(layout.evaluation_requests_dir(), name);
 }
 
+// Several requests can come from one process within a millisecond, and process IDs are not unique in
+// containers.
+std::string new_request_id(Clock& clock) {
+  std::random_device random;
+  char digits[20];
+  std::snprintf(digits, sizeof digits, "%08x%08x", random(), random());
+  return to_iso8601(clock.wall()) + "-" + digits;
+}
+
+bool is_request_name(const std::string& name) {
+  return name.starts_with("step-") && name.ends_with(".json");
+}
+
+std::filesystem::file_type type_of(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::symlink_status(path, error).type();
+}
+
 Result<EvaluationRequest> read_request(const std::string& path) {
+  using enum std::filesystem::file_type;
+  if (const auto type = type_of(path); type != regular && type != not_found)
+    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxRequestBytes));
   return parse_json_object<EvaluationRequest>(text, path, [&](const boost::json::object& root) {
     EvaluationRequest request{.step = root.at("step").to_number<uint64_t>(),
@@ -41,9 +62,7 @@ Result<EvaluationRequest> request_evaluation(FileSystem& files, const RunLayout&
   const std::string path = request_path(layout, step);
   if (auto pending = read_request(path); pending.ok() && pending->step == step) return pending;
   STOKER_RETURN_IF_ERROR(make_directories(files, layout.evaluation_requests_dir()));
-  EvaluationRequest request{.step = step,
-                            .id = to_iso8601(clock.wall()) + "-" + std::to_string(::getpid()),
-                            .path = path};
+  EvaluationRequest request{.step = step, .id = new_request_id(clock), .path = path};
   const boost::json::object root{{"step", step}, {"id", request.id}};
   STOKER_RETURN_IF_ERROR(write_file_atomically(files, path, boost::json::serialize(root) + "\n"));
   return request;
@@ -51,11 +70,15 @@ Result<EvaluationRequest> request_evaluation(FileSystem& files, const RunLayout&
 
 Result<EvaluationRequests> read_evaluation_requests(const RunLayout& layout) {
   EvaluationRequests requests;
+  // The evaluator removes files from it.
+  if (type_of(layout.evaluation_requests_dir()) == std::filesystem::file_type::symlink)
+    return Status(StatusCode::kPermission,
+                  layout.evaluation_requests_dir() + ": must be a directory, not a symlink");
   const auto names = list_directory(layout.evaluation_requests_dir());
   if (names.status().code() == StatusCode::kNotFound) return requests;
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
-    if (name.starts_with('.')) continue;  // being written
+    if (!is_request_name(name)) continue;  // being written, or of another program
     const std::string path = join_path(layout.evaluation_requests_dir(), name);
     auto request = read_request(path);
     if (request.ok())

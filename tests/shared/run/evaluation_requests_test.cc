@@ -59,6 +59,30 @@ TEST_F(EvaluationRequestsTest, ReportsFilesThatAreNoRequests) {
   EXPECT_EQ(read().invalid.size(), 2u) << "too large, and not a file";
 }
 
+TEST_F(EvaluationRequestsTest, GivesEachRequestItsOwnId) {
+  EXPECT_NE(request(5).id, request(6).id) << "in the same millisecond";
+}
+
+TEST_F(EvaluationRequestsTest, FollowsNoSymlinks) {
+  const std::string target = request(5).path;
+  const std::string folder = layout_.evaluation_requests_dir();
+  std::filesystem::create_symlink(target, folder + "/step-000000006.json");
+  EXPECT_EQ(read().pending.size(), 1u);
+  ASSERT_EQ(read().invalid.size(), 1u);
+  EXPECT_NE(read().invalid[0].reason.find("not a regular file"), std::string::npos);
+  const test::TemporaryDirectory other;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory_symlink(other.path(), folder);
+  EXPECT_EQ(read_evaluation_requests(layout_).status().code(), StatusCode::kPermission);
+}
+
+TEST_F(EvaluationRequestsTest, IgnoresOtherFiles) {
+  (void)request(5);
+  test::write_whole(layout_.evaluation_requests_dir() + "/notes.txt", "mine");
+  EXPECT_EQ(read().pending.size(), 1u);
+  EXPECT_TRUE(read().invalid.empty());
+}
+
 TEST_F(EvaluationRequestsTest, ReplacesInvalidFileOfSameStep) {
   test::write_whole(request(5).path, "garbage");
   const EvaluationRequest again = request(5);
