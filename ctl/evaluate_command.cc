@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,19 +60,27 @@ Result<run::EvaluationRequest> request_as_owner(const run::RunLayout& layout, ui
   return run::request_evaluation(default_file_system(), layout, step, system_clock());
 }
 
-// The recorded outcome of the request; empty: none yet.
-Result<std::optional<run::EvaluationOutcome>> find_outcome(const run::RunLayout& layout,
-                                                           const std::string& request_id) {
-  const auto text = read_file(layout.evaluation_outcomes_file(), run::kMaxEvaluationOutcomesBytes);
-  if (text.status().code() == StatusCode::kNotFound) return std::optional<run::EvaluationOutcome>();
-  if (!text.ok()) return text.status();
-  std::string_view rest = *text;
-  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    auto outcome = run::parse_outcome_record(rest.substr(0, end));
-    if (outcome && outcome->request_id == request_id) return outcome;
-    rest.remove_prefix(end + 1);
+// Empty: no outcome has been recorded yet.
+Result<std::string> read_outcomes(const run::RunLayout& layout) {
+  auto text = read_file(layout.evaluation_outcomes_file(), run::kMaxEvaluationOutcomesBytes);
+  if (text.status().code() == StatusCode::kNotFound) return std::string();
+  return text;
+}
+
+// The outcome of the request, or of one that replaced it: of the same step, and recorded behind the
+// first `known_bytes`.
+std::optional<run::EvaluationOutcome> find_outcome(const std::string& outcomes, size_t known_bytes,
+                                                   const run::EvaluationRequest& request) {
+  size_t begin = 0;
+  for (size_t end; (end = outcomes.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const auto outcome =
+        run::parse_outcome_record(std::string_view(outcomes).substr(begin, end - begin));
+    if (!outcome || outcome->request_id.empty()) continue;
+    if (outcome->request_id == request.id ||
+        (outcome->step == request.step && begin >= known_bytes))
+      return outcome;
   }
-  return std::optional<run::EvaluationOutcome>();
+  return std::nullopt;
 }
 
 // "step 1 200: val loss 0.53, accuracy 0.81; test loss 0.6"
@@ -118,13 +127,26 @@ ExitCode show_outcome(const run::RunLayout& layout, const run::EvaluationOutcome
 }
 
 ExitCode wait_for_outcome(const run::RunLayout& layout, const run::EvaluationRequest& request,
-                          const CommandLine& command, const Console& console,
+                          size_t known_bytes, const CommandLine& command, const Console& console,
                           std::chrono::milliseconds interval) {
-  while (true) {
-    const auto outcome = find_outcome(layout, request.id);
-    if (!outcome.ok()) return console.fail(outcome.status(), exit_code_for(outcome.status()));
-    if (outcome->has_value()) return show_outcome(layout, **outcome, command, console);
-    std::this_thread::sleep_for(interval);
+  for (bool is_advised = false;; std::this_thread::sleep_for(interval)) {
+    // stoker-eval can end meanwhile, too.
+    if (!is_advised && !has_evaluator(layout)) {
+      console.err << "stokerctl: " << advice(layout) << std::endl;
+      is_advised = true;
+    }
+    // Before the outcome, which is recorded before the request is removed.
+    std::error_code error;
+    const bool is_removed = !std::filesystem::exists(request.path, error) && !error;
+    const auto outcomes = read_outcomes(layout);
+    if (!outcomes.ok()) return console.fail(outcomes.status(), exit_code_for(outcomes.status()));
+    if (const auto outcome = find_outcome(*outcomes, known_bytes, request))
+      return show_outcome(layout, *outcome, command, console);
+    if (is_removed) {
+      const Status removed(StatusCode::kNotFound,
+                           printable(request.path) + ": was removed without an outcome");
+      return console.fail(removed, exit_code_for(removed));
+    }
   }
 }
 
@@ -141,13 +163,13 @@ ExitCode evaluate(const run::RunLayout& layout, const CommandLine& command, cons
       console.out << "evaluation of step " << format_count(entry->step) << " would be requested\n";
     return ExitCode::kSuccess;
   }
+  const auto known = read_outcomes(layout);
+  if (!known.ok()) return console.fail(known.status(), exit_code_for(known.status()));
   const auto request = request_as_owner(layout, entry->step);
   if (!request.ok()) return console.fail(request.status(), exit_code_for(request.status()));
   const bool is_running = has_evaluator(layout);
-  if (command.wait) {
-    if (!is_running) console.err << "stokerctl: " << advice(layout) << "\n";
-    return wait_for_outcome(layout, *request, command, console, interval);
-  }
+  if (command.wait)
+    return wait_for_outcome(layout, *request, known->rfind('\n') + 1, command, console, interval);
   if (command.json) {
     const boost::json::object reply{{"step", request->step},
                                     {"request_id", request->id},

@@ -115,6 +115,28 @@ TEST_F(EvaluateCommandTest, WaitFailsWithReasonOfEvaluator) {
   EXPECT_EQ(wait_for({"evaluate", "200", "--wait"}, run::Outcome::kFailed, "no luck").code, 70);
 }
 
+TEST_F(EvaluateCommandTest, WaitEndsWhenRequestIsRemovedWithoutOutcome) {
+  std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && pending().empty()) std::this_thread::yield();
+    for (const auto& request : pending()) std::filesystem::remove(request.path);
+  });
+  const CommandResult result = ctl({"evaluate", "200", "--wait"});
+  EXPECT_EQ(result.code, 78);
+  EXPECT_THAT(result.err, HasSubstr("was removed without an outcome"));
+}
+
+TEST_F(EvaluateCommandTest, WaitFollowsRequestThatReplacedItsOwn) {
+  write_eval(200, 1.25, "m");
+  std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && pending().empty()) std::this_thread::yield();
+    for (run::EvaluationRequest request : pending()) {
+      request.id = "other";
+      finish(request, run::Outcome::kEvaluated, "");
+    }
+  });
+  EXPECT_EQ(ctl({"evaluate", "200", "--wait"}).code, 0);
+}
+
 TEST_F(EvaluateCommandTest, RetentionKeepsRequestedCheckpoint) {
   write_file(layout().config_file(),
              "data: {train: {format: text, path: x}}\n"
