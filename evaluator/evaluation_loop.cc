@@ -97,8 +97,8 @@ std::vector<checkpoint::CheckpointEntry> EvaluationLoop::pending(
 }
 
 Result<std::vector<EvaluationLoop::Task>> EvaluationLoop::requested(
+    const run::EvaluationRequests& requests,
     const std::vector<checkpoint::CheckpointEntry>& entries) {
-  STOKER_ASSIGN_OR_RETURN(const auto requests, run::read_evaluation_requests(layout_));
   for (const auto& invalid : requests.invalid) {
     if (kept_requests_.contains(invalid.path)) continue;
     log_warn("evaluation request invalid", {{"path", invalid.path}, {"error", invalid.reason}});
@@ -114,8 +114,9 @@ Result<std::vector<EvaluationLoop::Task>> EvaluationLoop::requested(
     if (entry != entries.end()) {
       tasks.push_back({*entry, request});
     } else {
-      STOKER_RETURN_IF_ERROR(reject_request(
-          request, "no checkpoint of step " + std::to_string(request.step) + ", or not any more"));
+      STOKER_RETURN_IF_ERROR(reject_request(request, "no checkpoint of step " +
+                                                         std::to_string(request.step) +
+                                                         "; it was deleted, or never existed"));
     }
   }
   return tasks;
@@ -168,10 +169,10 @@ bool EvaluationLoop::has_reached_step(const std::vector<checkpoint::CheckpointEn
          std::ranges::none_of(due, [&](const auto& entry) { return entry.step <= until; });
 }
 
-Status EvaluationLoop::check_busy(const std::vector<checkpoint::CheckpointEntry>& due) const {
+Status EvaluationLoop::check_busy(const std::vector<Task>& tasks) const {
   if (!last_checkpoint_time_) return {};
-  for (const auto& entry : due) {
-    const auto busy = busy_.find(entry.path);
+  for (const Task& task : tasks) {
+    const auto busy = busy_.find(task.entry.path);
     if (busy == busy_.end() ||
         clock_.monotonic() - std::max(busy->second.since, *last_checkpoint_time_) < kMaxBusyTime)
       continue;
@@ -191,13 +192,15 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), files_);
   int num_considered = 0;
   for (; !stop.stop_requested(); ++num_considered) {
+    // Before the checkpoints, because a request follows its checkpoint.
+    STOKER_ASSIGN_OR_RETURN(const auto requests, run::read_evaluation_requests(layout_));
     STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
     std::vector<uint64_t> steps;
     for (const auto& entry : entries) steps.push_back(entry.step);
     attempt_counts_->retain_only(steps);
     if (!entries.empty() && state_of(entries.back()) != run::EvaluationState::kPending)
       newest_resolved_ = std::max(newest_resolved_, entries.back().step);
-    STOKER_ASSIGN_OR_RETURN(std::vector<Task> tasks, requested(entries));
+    STOKER_ASSIGN_OR_RETURN(std::vector<Task> tasks, requested(requests, entries));
     const auto due = pending(entries, loop_state);
     const bool has_reached = has_reached_step(due, loop_state.until);
     if (has_reached && tasks.empty()) return LoopResult{.num_considered = num_considered};
@@ -215,7 +218,7 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
     }
     soonest.num_considered = num_considered;
     if (!next) {
-      STOKER_RETURN_IF_ERROR(check_busy(due));
+      STOKER_RETURN_IF_ERROR(check_busy(tasks));
       return soonest;
     }
     STOKER_RETURN_IF_ERROR(evaluate_checkpoint(*next, stop));
@@ -368,7 +371,9 @@ Status EvaluationLoop::record_outcome(Outcome outcome, const Task& task,
   if (!task.request.id.empty()) remove_request(task.request.path);
   attempt_counts_->remove(entry.step, manifest_sha256);
   not_before_.erase(entry.path);
-  if (!entry.path.empty()) newest_resolved_ = std::max(newest_resolved_, entry.step);
+  // A requested one says nothing about those before it.
+  if (!entry.path.empty() && task.request.id.empty())
+    newest_resolved_ = std::max(newest_resolved_, entry.step);
   return {};
 }
 

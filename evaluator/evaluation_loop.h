@@ -79,7 +79,8 @@ class EvaluationLoop {
     run::EvaluationRequest request;  // without id: none
   };
   // The requests that are not finished. Removes the others and invalid ones.
-  Result<std::vector<Task>> requested(const std::vector<checkpoint::CheckpointEntry>& entries);
+  Result<std::vector<Task>> requested(const run::EvaluationRequests& requests,
+                                      const std::vector<checkpoint::CheckpointEntry>& entries);
   // Records a request whose checkpoint does not exist as superseded.
   Status reject_request(const run::EvaluationRequest& request, const std::string& reason);
   void remove_request(const std::string& path);
@@ -89,8 +90,8 @@ class EvaluationLoop {
   bool has_reached_step(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
   LoopResult wait_time(const Task& task, const LoopState& loop_state) const;
-  // kBusy: nothing but an entry of `due` has been waited for, for too long.
-  Status check_busy(const std::vector<checkpoint::CheckpointEntry>& due) const;
+  // kBusy: nothing but the checkpoint of a task has been waited for, for too long.
+  Status check_busy(const std::vector<Task>& tasks) const;
   Status evaluate_checkpoint(const Task& task, std::stop_token stop);
   // Returns the recorded result if the checkpoint was evaluated before a crash, else, or on request,
   // evaluates it.

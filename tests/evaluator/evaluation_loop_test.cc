@@ -132,7 +132,7 @@ TEST_F(EvaluationLoopTest, WarnsOnceOfInvalidRequest) {
   const auto loop = open();
   const std::string path = layout_.evaluation_requests_dir() + "/step-000000010.json";
   std::ofstream(path) << "garbage";
-  fs::create_directories(layout_.evaluation_requests_dir() + "/folder/file");
+  fs::create_directories(layout_.evaluation_requests_dir() + "/step-000000011.json/file");
   testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) loop_result(*loop);
   flush_log();
@@ -160,6 +160,35 @@ TEST_F(EvaluationLoopTest, KeepsResultWhenRequestedEvaluationFails) {
   EXPECT_EQ(num_requests(), 0u);
   loop_result(*open());
   EXPECT_EQ(evaluated_.size(), 2u) << "the checkpoint still counts as evaluated";
+}
+
+TEST_F(EvaluationLoopTest, RequestDoesNotCountForRequestedLastStep) {
+  config_.eval.throttle_seconds = 60;
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  request(20);
+  const auto loop = open();
+  const EvaluationLoop::LoopState until_20{.paced = true, .until = 20};
+  ASSERT_TRUE(loop->evaluate_due(until_20, {}).ok());
+  EXPECT_EQ(evaluated_, Steps{20});
+  EXPECT_EQ(loop->newest_resolved(), 0u) << "10 is pending";
+  clock_.advance(60s);
+  ASSERT_TRUE(loop->evaluate_due(until_20, {}).ok());
+  EXPECT_EQ(evaluated_, (Steps{20, 10}));
+}
+
+TEST_F(EvaluationLoopTest, FailsIfRequestedCheckpointStaysLocked) {
+  commit(10);
+  const auto loop = open();
+  loop_result(*loop);
+  request(10);
+  const UniqueFd lock(::open((path_of(10) + "/SHA256SUMS").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  Status status;
+  for (int attempt = 0; status.ok() && attempt < 100; ++attempt) {
+    status = loop->evaluate_due({.run_ended = true}, {}).status();
+    clock_.advance(10s);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kBusy);
 }
 
 TEST_F(EvaluationLoopTest, RemovesRequestWhoseOutcomeWasRecordedBeforeCrash) {
