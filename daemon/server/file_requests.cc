@@ -35,13 +35,23 @@ void FileRequests::post(control::FileRequest request, Done done) {
               std::to_string(capacity_) + " requests about files are waiting; retry later"));
 }
 
+// An exception must not leave this request, and those behind it, without a reply.
+Result<std::string> FileRequests::execute(const control::FileRequest& request) const {
+  std::string reply;
+  STOKER_RETURN_IF_ERROR(catch_exceptions([&]() -> Status {
+    STOKER_ASSIGN_OR_RETURN(reply, execute_(request));
+    return {};
+  }));
+  return reply;
+}
+
 Status FileRequests::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (posted_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    next.done(execute_(next.request));
+    next.done(execute(next.request));
     lock.lock();
     if (stop.stop_requested()) break;
   }

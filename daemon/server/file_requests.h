@@ -38,6 +38,7 @@ class FileRequests {
     control::FileRequest request;
     Done done;
   };
+  Result<std::string> execute(const control::FileRequest& request) const;
   Status run(const std::stop_token& stop);
 
   const Execute execute_;

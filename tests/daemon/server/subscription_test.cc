@@ -244,6 +244,17 @@ TEST_F(FileRequestsTest, AnswersOthersWhileDiskIsSlow) {
   EXPECT_THAT(peer.read_line(), StartsWith(R"({"id":2,"result")"));
 }
 
+TEST_F(FileRequestsTest, AnswersRequestsAfterException) {
+  options_.execute_file_request = [](const control::FileRequest& request) -> Result<std::string> {
+    if (std::holds_alternative<control::Evaluate>(request)) throw std::bad_alloc();
+    return std::string("{}");
+  };
+  start_serving();
+  auto peer = client();
+  EXPECT_THAT(peer.request("evaluate 5"), HasSubstr("\"error\""));
+  EXPECT_EQ(peer.request("logs"), kSubscribed) << "an empty object";
+}
+
 TEST_F(FileRequestsTest, ReadersMayNeitherReadLogsNorReload) {
   options_.peer_of = [](int) { return Result<Peer>(Peer{.uid = 4242}); };
   int reloads = 0;
