@@ -18,6 +18,7 @@ namespace stoker::task {
 namespace {
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+constexpr double kMinTemperature = 1e-6;  // division by less could overflow
 
 // Puts the model into eval mode during its lifetime.
 class EvalModeGuard {
@@ -53,7 +54,7 @@ at::Tensor exclude_beyond_top_p(const at::Tensor& logits, double top_p) {
 // I64 [rows, 1].
 at::Tensor draw_tokens(const at::Tensor& logits, const Sampling& sampling,
                        const at::Generator& generator) {
-  if (sampling.temperature <= 0) return logits.argmax(1, /*keepdim=*/true);
+  if (sampling.temperature < kMinTemperature) return logits.argmax(1, /*keepdim=*/true);
   return at::multinomial(at::softmax(filter_logits(logits, sampling), 1), 1, false, generator);
 }
 

@@ -32,7 +32,7 @@ struct Generation {
   int64_t max_new_tokens = 1;
   std::optional<int64_t> end = {};  // the token that ends a sequence
   uint64_t seed = 0;                // of a separate generator
-  bool use_cache = true;            // of keys and values; the tokens are the same without
+  bool use_cache = true;            // of keys and values; without, equal but for rounding
   // Called before each token; false ends the generation early.
   std::function<bool()> should_continue = {};
 };

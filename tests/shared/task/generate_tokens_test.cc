@@ -107,6 +107,14 @@ TEST(GenerateTokens, TakesTheMostLikelyTokenAtTemperatureZero) {
   EXPECT_TRUE(model.is_training()) << "as before";
 }
 
+TEST(GenerateTokens, TakesTheMostLikelyTokenAtTinyTemperatures) {
+  Chain model(cycle());
+  for (const double temperature : {1e-5, 1e-38, 1e-320})
+    EXPECT_THAT(generate_tokens(model, prompts_of({0}, 1),
+                                {.sampling = {.temperature = temperature}, .max_new_tokens = 3}),
+                ElementsAre(ElementsAre(1, 2, 3)));
+}
+
 TEST(GenerateTokens, TakesTheMostLikelyTokenOfOne) {
   Chain model(cycle());
   for (const Sampling& sampling : {Sampling{.top_k = 1}, Sampling{.top_p = 0.01}})
