@@ -190,7 +190,8 @@ void ControlServer::Impl::send_events(const std::vector<EventFeed::Event>& event
     const NameGlob pattern(subscription->events);
     for (const EventFeed::Event& event : events)
       if (pattern.matches(event.name))
-        session->notify(control::render_notification("event", event.json));
+        session->notify(control::render_notification(
+            "event", session->role() == Role::kOperate ? event.json : event.reader_json));
     if (dropped > 0)
       session->notify(control::render_notification("events_dropped",
                                                    "{\"count\":" + std::to_string(dropped) + "}"));

@@ -5,6 +5,18 @@
 #include <boost/asio/post.hpp>
 
 namespace stoker::server {
+namespace {
+
+// Texts, such as paths and reasons, can contain private data: they are for operators, as the log is.
+std::string format_for_readers(LogLevel level, std::string_view name, Fields fields) {
+  std::string json = format_json_event(level, name, {});
+  json.pop_back();
+  for (const Field& field : fields)
+    if (!field.is_text) json.append(",\"").append(field.key).append("\":").append(field.value);
+  return json + "}";
+}
+
+}  // namespace
 
 void EventFeed::start() {
   if (std::exchange(is_listening_, true)) return;
@@ -35,7 +47,9 @@ void EventFeed::put(LogLevel level, std::string_view name, Fields fields) {
       return;
     }
   }
-  Event event{.name = std::string(name), .json = format_json_event(level, name, fields)};
+  Event event{.name = std::string(name),
+              .json = format_json_event(level, name, fields),
+              .reader_json = format_for_readers(level, name, fields)};
   const std::lock_guard lock(mutex_);
   if (io_ == nullptr) return;
   events_.push_back(std::move(event));

@@ -26,7 +26,8 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   static constexpr size_t kCapacity = 256;
   struct Event {
     std::string name;
-    std::string json;  // as a line of the log in the format json
+    std::string json;         // as a line of the log in the format json
+    std::string reader_json;  // the same without fields that are text
   };
   // `dropped`: events after these that were not kept.
   using Deliver = std::function<void(const std::vector<Event>& events, uint64_t dropped)>;

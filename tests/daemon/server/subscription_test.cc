@@ -59,6 +59,18 @@ TEST_F(SubscriptionTest, SendsEventsThatMatchPatternToEachClient) {
   EXPECT_THAT(none.request("status"), HasSubstr("\"state\"")) << "nothing came before";
 }
 
+TEST_F(SubscriptionTest, SendsNoTextsToReaders) {
+  options_.peer_of = [](int) { return Result<Peer>(Peer{.uid = 4242}); };
+  start_serving();
+  auto reader = client();
+  EXPECT_EQ(reader.request("subscribe"), kSubscribed);
+  log_info("checkpoint saved", {{"step", 7}, {"path", "/secret"}, {"duration_seconds", 0.5}});
+  const std::string line = reader.read_line();
+  EXPECT_THAT(line, HasSubstr(R"("event":"checkpoint saved","step":7,"duration_seconds":0.5}})"));
+  EXPECT_THAT(line, StartsWith(R"({"method":"event","params":{"time":")"));
+  EXPECT_TRUE(control::parse_notification(line).ok());
+}
+
 TEST_F(SubscriptionTest, LaterSubscriptionReplacesEarlierOne) {
   start_serving();
   auto peer = client();
