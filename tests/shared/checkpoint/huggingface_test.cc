@@ -211,12 +211,15 @@ TEST(HuggingFaceNamesTest, AcceptsTheModelWithoutHeadAndIgnoresItsBuffers) {
   EXPECT_EQ(HuggingFaceNames::find("gpt"), nullptr);
 }
 
+std::optional<HuggingFaceNames::Name> to_gpt2(std::string_view name) {
+  return HuggingFaceNames::find("gpt2")->from_stoker(name);
+}
+
 TEST_F(HuggingFaceFolderTest, IsExportedWithItsNamesAndTransposedWeights) {
   OwnedTensor weight = make_tensor("blocks.0.qkv.weight", DType::kF32, {6, 2});
   write_shard("ours.safetensors", {weight, make_tensor("blocks.0.qkv.bias", DType::kF32, {6})});
   const auto ours = SafetensorsFile::open(scratch_ / "ours.safetensors");
-  const std::vector<ExportPart> parts{
-      {.name = "model", .file = ours->get(), .names = HuggingFaceNames::find("gpt2")}};
+  const std::vector<ExportPart> parts{{.name = "model", .file = ours->get(), .rename = to_gpt2}};
   auto out = NewFile::create(default_file_system(), scratch_ / "model.safetensors");
   ASSERT_TRUE(export_safetensors(parts, {}, *out, {}).ok());
   ASSERT_TRUE(out->commit().ok());
@@ -235,8 +238,7 @@ TEST_F(HuggingFaceFolderTest, IsExportedWithItsNamesAndTransposedWeights) {
 TEST_F(HuggingFaceFolderTest, IsNotExportedWithUnknownNames) {
   write_shard("ours.safetensors", {make_tensor("fc.weight", DType::kF32, {6})});
   const auto ours = SafetensorsFile::open(scratch_ / "ours.safetensors");
-  const std::vector<ExportPart> parts{
-      {.name = "model", .file = ours->get(), .names = HuggingFaceNames::find("gpt2")}};
+  const std::vector<ExportPart> parts{{.name = "model", .file = ours->get(), .rename = to_gpt2}};
   auto out = NewFile::create(default_file_system(), scratch_ / "model.safetensors");
   EXPECT_THAT(export_safetensors(parts, {}, *out, {}).message(),
               HasSubstr("tensor 'fc.weight' has no name in this format"));
