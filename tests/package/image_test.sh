@@ -42,6 +42,7 @@ buildah rm "$base" >/dev/null
 mkdir "$work/context"
 cp "$packages"/stoker_*_amd64.deb "$work/context/"
 # LibTorch of this machine, where the image would download it.
+# shellcheck disable=SC2016
 sed 's|stoker-libtorch --install ${TORCH}|stoker-libtorch /opt/libtorch|' "$containerfile" >"$work/Containerfile"
 grep -q 'stoker-libtorch /opt/libtorch' "$work/Containerfile" || fail "the Containerfile does not install LibTorch"
 buildah build --quiet --build-arg BASE=localhost/base --volume "$libtorch:/opt/libtorch:ro" --tag stoker --file "$work/Containerfile" \
