@@ -98,7 +98,8 @@ Result<std::string> continue_text(
   std::ranges::copy(prompt_tokens, tokens.mutable_data_ptr<int64_t>());
   if (maybe_tokenizer) generation.end = maybe_tokenizer->end_token();
   std::string text;
-  for (const int64_t token : task::generate_tokens(model, tokens, generation).front()) {
+  const auto generated = task::generate_tokens(model, tokens, generation);
+  for (const int64_t token : generated.front()) {
     if (maybe_tokenizer)
       text += maybe_tokenizer->bytes_of(static_cast<int32_t>(token));
     else
