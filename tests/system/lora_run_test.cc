@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_directory.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
