@@ -56,6 +56,26 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3)));
 }
 
+// Those of this rank and, on the chief, of ranks that the group no longer has.
+void set_aside_flight_records(const group::LaunchEnvironment& launch,
+                              const run::RunLayout& layout) {
+  const auto set_aside = [&layout](int rank) {
+    group::set_aside_flight_record(default_file_system(),
+                                   layout_of_rank(layout, rank).flight_recorder_file());
+  };
+  set_aside(launch.rank);
+  if (!launch.is_chief()) return;
+  const std::string ranks_dir = std::filesystem::path(layout.rank_dir(0)).parent_path().string();
+  const auto names = list_directory(ranks_dir);
+  if (!names.ok()) return;  // a run that never had several ranks
+  for (const std::string& name : *names) {
+    int rank = 0;
+    const char* const end = name.data() + name.size();
+    const auto [next, error] = std::from_chars(name.data(), end, rank);
+    if (error == std::errc() && next == end && rank >= launch.world_size) set_aside(rank);
+  }
+}
+
 }  // namespace
 
 Status check_group_support(const config::Config& config, const group::LaunchEnvironment& launch) {
@@ -169,14 +189,11 @@ Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
              const auto locked = is_locked(layout_of_rank(layout, rank).lock_file());
              return locked.ok() && !*locked;
            },
-       .on_lost =
-           [maybe_recorder](const std::string& reason) {
-             if (maybe_recorder != nullptr) group::write_flight_record(*maybe_recorder, reason);
-           },
        .ready = ready,
        .on_listening = {}},
       stop);
   if (!opened.ok() || maybe_recorder == nullptr) return opened;
+  set_aside_flight_records(launch, layout);
   return std::unique_ptr<group::ProcessGroup>(
       std::make_unique<group::RecordedGroup>(*std::move(opened), *maybe_recorder));
 }

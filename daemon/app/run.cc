@@ -214,10 +214,15 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
     if (!is_prepared())
       group_->report_failure(Status(StatusCode::kCancelled, "startup cancelled"));
     else
-      (void)group_->text_of_chief("saved",
-                                  stop);  // a launcher may end all when the first one exits
+      end_together(stop);
   }
   return outcome;
+}
+
+// A launcher may end all when the first one exits.
+void Run::end_together(const std::stop_token& stop) {
+  maybe_recorder_->end_training();
+  (void)group_->text_of_chief("saved", stop);
 }
 
 Status Run::compare_with_group() {
@@ -611,9 +616,7 @@ std::optional<uint64_t> Run::group_exchanges() const {
 }
 
 std::string Run::record_flight(const std::string& reason) const {
-  if (!maybe_recorder_) return "";
-  group::write_flight_record(*maybe_recorder_, reason);
-  return group::where_written(*maybe_recorder_);
+  return maybe_recorder_ ? group::write_flight_record(*maybe_recorder_, reason) : "";
 }
 
 void Run::request_stop(bool is_preemption) {

@@ -86,8 +86,8 @@ class Run final : public server::TrainingControl {
   bool is_data_exhausted() const { return is_data_exhausted_; }
   // Exchanges with the other ranks of a group so far; nullopt: none is expected now.
   std::optional<uint64_t> group_exchanges() const;
-  // Writes the last collectives of this rank, which leaves because of `reason`. Returns where they are, to
-  // append to the reason; empty without a group.
+  // Writes the last collectives of this rank, which leaves because of `reason`: as
+  // group::write_flight_record(). Empty without a group.
   std::string record_flight(const std::string& reason) const;
   uint64_t step() const { return channels_.board.step(); }  // completed
   // What the watchdog observes; from one thread. Waits for no lock that another thread can hold while it
@@ -115,6 +115,8 @@ class Run final : public server::TrainingControl {
                                          const std::function<void()>& on_training);
   // The start of a group: settings and threads of all ranks.
   Status compare_with_group();
+  // The end of a group that was stopped.
+  void end_together(const std::stop_token& stop);
   // kStopped or kPreempted if `error` is the effect of request_stop().
   Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.

@@ -3,16 +3,33 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
+#include <memory>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include <boost/json.hpp>
 
 #include "daemon/group/socket_address.h"
+#include "shared/base/log.h"
 
 namespace stoker::group {
 namespace {
 
 namespace json = boost::json;
+
+Status replace_unsynced(FileSystem& files, const std::string& path, const std::string& text) {
+  const std::string temporary = temporary_path(path);
+  const auto write_all = [&]() -> Status {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(temporary, kNewFile));
+    STOKER_RETURN_IF_ERROR(files.write(fd.get(), std::as_bytes(std::span(text)), temporary));
+    return files.rename(temporary, path);
+  };
+  Status status = write_all();
+  if (!status.ok()) (void)files.remove_file(temporary);
+  return status;
+}
 
 double in_ms(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -37,6 +54,16 @@ void FlightRecorder::begin_step(uint64_t step) {
 bool FlightRecorder::has_steps() const {
   const std::lock_guard lock(mutex_);
   return step_ > 0;
+}
+
+void FlightRecorder::end_training() {
+  const std::lock_guard lock(mutex_);
+  has_ended_ = true;
+}
+
+bool FlightRecorder::has_ended() const {
+  const std::lock_guard lock(mutex_);
+  return has_ended_;
 }
 
 uint64_t FlightRecorder::start(const char* operation, const CollectiveSizes& sizes) {
@@ -87,17 +114,33 @@ std::string FlightRecorder::to_jsonl(const std::string& reason) const {
                                           each.sizes.tensors, CollectiveSizes::kMaxListed)))}};
     if (each.is_complete) {
       const auto took = each.completed - each.started;
-      fields["finished_at"] = to_iso8601(
+      fields["completed_at"] = to_iso8601(
           each.started_at + std::chrono::duration_cast<std::chrono::system_clock::duration>(took));
-      fields["ms"] = in_ms(took);
+      fields["duration_ms"] = in_ms(took);
     }
     lines += json::serialize(fields) + '\n';
   }
   return lines;
 }
 
-Status FlightRecorder::write(FileSystem& files, const std::string& reason) const {
-  return write_file_atomically(files, owner_.path, to_jsonl(reason));
+Status FlightRecorder::write(FileSystem& files, const std::string& reason,
+                             std::chrono::milliseconds timeout) const {
+  const auto done = std::make_shared<std::promise<Status>>();
+  auto written = done->get_future();
+  std::thread([done, &files, path = owner_.path, text = to_jsonl(reason)] {
+    done->set_value(replace_unsynced(files, path, text));
+  }).detach();
+  if (written.wait_for(timeout) != std::future_status::ready)
+    return Status(StatusCode::kTimedOut, owner_.path + ": the write does not end");
+  return written.get();
+}
+
+void set_aside_flight_record(FileSystem& files, const std::string& path) {
+  const std::string previous = path + ".previous";
+  Status moved = files.rename(path, previous);
+  if (moved.code() == StatusCode::kNotFound) moved = files.remove_file(previous);
+  if (!moved.ok() && moved.code() != StatusCode::kNotFound)
+    log_warn("file write failed", {{"path", previous}, {"error", moved.to_string()}});
 }
 
 }  // namespace stoker::group

@@ -4,8 +4,9 @@
 // As PyTorch's Flight Recorder, which records collectives of Python programs.
 //
 // Threads:  every method may be called from any thread; none waits for a collective.
+// Blocking: write(), at most for its timeout.
 // Memory:   constant: the last kCapacity collectives.
-// Errors:   write(): those of write_file_atomically(); an earlier file is then unchanged.
+// Errors:   write(): I/O errors; kTimedOut if the storage does not respond.
 // Format:   docs/distributed.md.
 #pragma once
 
@@ -37,6 +38,7 @@ struct CollectiveSizes {
 class FlightRecorder {
  public:
   static constexpr size_t kCapacity = 512;
+  static constexpr std::chrono::milliseconds kWriteTimeout{1000};
 
   struct Owner {
     int rank = 0;
@@ -53,8 +55,15 @@ class FlightRecorder {
   uint64_t start(const char* operation, const CollectiveSizes& sizes = {});
   void complete(uint64_t sequence);  // no effect if it is not recorded any more
 
-  // Replaces the file. `reason`: why this rank leaves.
-  Status write(FileSystem& files, const std::string& reason) const;
+  // From now on the group is expected to end: nothing is written if it loses a rank.
+  void end_training();
+  bool has_ended() const;
+
+  // Replaces the file, without a sync: it need not survive a power cut, and the process must end. A thread
+  // writes it and is left alone after `timeout`, so `files` must live as long as the process.
+  // `reason`: why this rank leaves.
+  Status write(FileSystem& files, const std::string& reason,
+               std::chrono::milliseconds timeout = kWriteTimeout) const;
   const std::string& path() const { return owner_.path; }
   // A line for the rank, and one for each collective, oldest first.
   std::string to_jsonl(const std::string& reason) const;
@@ -81,6 +90,11 @@ class FlightRecorder {
   std::array<Collective, kCapacity> ring_;
   uint64_t recorded_ = 0;
   uint64_t step_ = 0;
+  bool has_ended_ = false;
 };
+
+// At the start of a group: renames the file of the start before to PATH.previous, which replaces that of
+// an earlier start, so that all ranks' files are of the same start. An error is logged.
+void set_aside_flight_record(FileSystem& files, const std::string& path);
 
 }  // namespace stoker::group

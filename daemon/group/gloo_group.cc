@@ -77,7 +77,6 @@ class GlooGroup final : public ProcessGroup {
         timeout_(options.timeout),
         start_timeout_(options.start_timeout),
         has_exited_(options.has_exited),
-        on_lost_(options.on_lost),
         store_(std::move(store)),
         prefix_(prefix),
         keys_(*store_, prefix),
@@ -148,7 +147,6 @@ class GlooGroup final : public ProcessGroup {
   const milliseconds timeout_;
   const milliseconds start_timeout_;
   const HasExited has_exited_;
-  const std::function<void(const std::string&)> on_lost_;
   const std::unique_ptr<TcpStore> store_;
   const std::string prefix_;
   PrefixedStore keys_;
@@ -429,12 +427,10 @@ void GlooGroup::close(Phase& last) {
 
 // The error of a collective that failed because of a peer.
 Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
-  const std::string lost =
-      "rank " + std::to_string(rank()) + " lost " +
+  const std::string noticed =
+      "; rank " + std::to_string(rank()) + " lost " +
       (peer == kUnknownRank ? "another rank" : "rank " + std::to_string(peer)) + " in collective " +
       std::to_string(collectives_) + ": " + reason;
-  if (on_lost_) on_lost_(lost);  // first: a launcher can kill this process any time now
-  const std::string noticed = "; " + lost;
   const Status written =
       write_failure_record(keys_, {.rank = rank(), .lost_rank = peer, .reason = reason});
   close(last);  // so that the other ranks notice

@@ -30,9 +30,6 @@ struct GroupOptions {
   std::chrono::milliseconds start_timeout{600'000};  // until all ranks have joined
   // Whether the process of a rank has ended, while ranks wait for each other at the start. May be empty.
   HasExited has_exited = {};
-  // Called by the collective that has lost a rank, before it waits for the reason of that rank. May be
-  // empty.
-  std::function<void(const std::string& reason)> on_lost = {};
   Status ready;  // why this rank cannot take part, which the others are told; or ok
   // Called on the rank that serves the store, with the numeric address, before it waits for others.
   // Useful with store_port 0, which chooses a free port.

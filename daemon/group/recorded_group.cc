@@ -20,8 +20,7 @@ CollectiveSizes sizes_of(const std::vector<at::Tensor>& tensors) {
 Status RecordedGroup::end(uint64_t sequence, const Status& status) {
   if (status.ok()) recorder_.complete(sequence);
   if (status.code() != StatusCode::kPeerLost || std::exchange(is_lost_, true)) return status;
-  write_flight_record(recorder_, status.message());
-  return Status(status.code(), status.message() + where_written(recorder_));
+  return Status(status.code(), status.message() + write_flight_record(recorder_, status.message()));
 }
 
 Status RecordedGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
@@ -80,18 +79,16 @@ Result<std::vector<std::string>> RecordedGroup::gather(const std::string& text,
 }
 
 void RecordedGroup::report_failure(const Status& reason) {
-  if (!is_lost_ && recorder_.has_steps()) write_flight_record(recorder_, reason.to_string());
   group_->report_failure(reason);
+  if (!is_lost_ && recorder_.has_steps()) (void)write_flight_record(recorder_, reason.to_string());
 }
 
-void write_flight_record(const FlightRecorder& recorder, const std::string& reason) {
+std::string write_flight_record(const FlightRecorder& recorder, const std::string& reason) {
+  if (recorder.has_ended()) return "";
   const Status written = recorder.write(default_file_system(), reason);
-  if (!written.ok())
-    log_warn("file write failed", {{"path", recorder.path()}, {"error", written.to_string()}});
-}
-
-std::string where_written(const FlightRecorder& recorder) {
-  return "; this rank's last collectives: " + recorder.path();
+  if (written.ok()) return "; this rank's last collectives: " + recorder.path();
+  log_warn("file write failed", {{"path", recorder.path()}, {"error", written.to_string()}});
+  return "";
 }
 
 }  // namespace stoker::group

@@ -1,7 +1,9 @@
 // RecordedGroup: a group whose collectives are recorded for a file that this rank writes when it leaves
 // because of an error.
 //
-// Threads, Blocking, Errors: see ProcessGroup. The message of kPeerLost has the path of the file.
+// Threads, Blocking, Errors: see ProcessGroup. The message of kPeerLost has the path of the file, if
+// it could be written.
+// The file is written after the other ranks have been told.
 // Owner: the recorder must outlive this object.
 #pragma once
 
@@ -52,12 +54,11 @@ class RecordedGroup final : public ProcessGroup {
   const std::unique_ptr<ProcessGroup> group_;
   FlightRecorder& recorder_;
   std::vector<uint64_t> started_;  // by start_all_reduce()
-  bool is_lost_ = false;           // the file is written
+  bool is_lost_ = false;           // another rank
 };
 
-// Writes the file of the recorder; an error is logged.
-void write_flight_record(const FlightRecorder& recorder, const std::string& reason);
-// For the end of an error message.
-std::string where_written(const FlightRecorder& recorder);
+// Writes the file of the recorder. Returns the end of an error message, with its path; empty if it could
+// not be written, which is logged, or if training has ended.
+std::string write_flight_record(const FlightRecorder& recorder, const std::string& reason);
 
 }  // namespace stoker::group

@@ -1,5 +1,7 @@
 #include "daemon/group/flight_recorder.h"
 
+#include <semaphore>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::group {
@@ -15,6 +18,28 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace json = boost::json;
+
+// As a network file system whose server does not respond.
+class HungFiles final : public FileSystem {
+ public:
+  Result<UniqueFd> open(const std::string&, int, mode_t) override {
+    std::binary_semaphore never(0);
+    never.acquire();
+    return UniqueFd();
+  }
+  Status write(int, std::span<const std::byte>, const std::string&) override { return {}; }
+  Result<size_t> read_at(int, uint64_t, std::span<std::byte>, const std::string&) override {
+    return size_t{0};
+  }
+  Status sync(int, const std::string&) override { return {}; }
+  Status sync_directory(const std::string&) override { return {}; }
+  Status make_directory(const std::string&) override { return {}; }
+  Status rename(const std::string&, const std::string&) override { return {}; }
+  Status rename_noreplace(const std::string&, const std::string&) override { return {}; }
+  Status remove_file(const std::string&) override { return {}; }
+  Status remove_tree(const std::string&) override { return {}; }
+  Result<uint64_t> free_bytes(const std::string&) override { return uint64_t{0}; }
+};
 
 class FlightRecorderTest : public testing::Test {
  protected:
@@ -59,9 +84,9 @@ TEST_F(FlightRecorderTest, HasEachCollectiveWithSizesStepTimesAndState) {
   EXPECT_EQ(json::serialize(found[2]),
             R"({"sequence":2,"operation":"all_reduce_ordered","step":7,"state":"completed",)"
             R"("started_at":"1970-01-01T00:00:01.000Z","tensors":2,"bytes":64,"sizes":[10,3],)"
-            R"("finished_at":"1970-01-01T00:00:01.001Z","ms":1.5E0})");
+            R"("completed_at":"1970-01-01T00:00:01.001Z","duration_ms":1.5E0})");
   EXPECT_EQ(found[3].at("state"), "started");
-  EXPECT_FALSE(found[3].contains("finished_at"));
+  EXPECT_FALSE(found[3].contains("completed_at"));
 }
 
 TEST_F(FlightRecorderTest, KeepsLastCollectives) {
@@ -106,6 +131,29 @@ TEST_F(FlightRecorderTest, ReplacesFile) {
   const auto text = read_file(recorder_.path(), 1 << 20);
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(*text, recorder_.to_jsonl("second"));
+  EXPECT_EQ(list_directory(directory_.path())->size(), 1u) << "temporary files";
+}
+
+TEST_F(FlightRecorderTest, WaitsOnlySoLongForStorage) {
+  static HungFiles files;  // its thread stays
+  EXPECT_EQ(recorder_.write(files, "hung", 1ms).code(), StatusCode::kTimedOut);
+}
+
+TEST_F(FlightRecorderTest, ReportsStorageThatFails) {
+  const FlightRecorder recorder({.rank = 0, .world_size = 2, .path = directory_ / "none/file"});
+  EXPECT_EQ(recorder.write(default_file_system(), "test").code(), StatusCode::kNotFound);
+}
+
+TEST_F(FlightRecorderTest, KeepsOneFileOfEarlierStarts) {
+  const std::string previous = recorder_.path() + ".previous";
+  ASSERT_TRUE(recorder_.write(default_file_system(), "test").ok());
+  set_aside_flight_record(default_file_system(), recorder_.path());
+  EXPECT_FALSE(read_file(recorder_.path(), 1 << 20).ok());
+  EXPECT_EQ(*read_file(previous, 1 << 20), recorder_.to_jsonl("test"));
+  set_aside_flight_record(default_file_system(), recorder_.path());
+  EXPECT_FALSE(read_file(previous, 1 << 20).ok()) << "of the start before the last one";
+  set_aside_flight_record(default_file_system(), recorder_.path());
+  EXPECT_TRUE(list_directory(directory_.path())->empty());
 }
 
 }  // namespace

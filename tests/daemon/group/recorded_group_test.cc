@@ -1,5 +1,6 @@
 #include "daemon/group/recorded_group.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,11 @@ class FakeGroup final : public ProcessGroup {
   Status check_rank(int) override { return {}; }
   Status check_newest() override { return {}; }
   std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
-  void report_failure(const Status&) override {}
+  void report_failure(const Status&) override { was_written_ = read_file(record_, 1 << 20).ok(); }
 
   Status sum_;
+  std::string record_;        // of the recorder
+  bool was_written_ = false;  // when the failure was reported
 };
 
 class RecordedGroupTest : public testing::Test {
@@ -121,6 +124,29 @@ TEST_F(RecordedGroupTest, WritesFileWhenThisRankFailsInTraining) {
   group_.begin_step(1);
   group_.report_failure(Status(StatusCode::kIoError, "disk"));
   EXPECT_THAT(written(), HasSubstr(R"("reason":"I/O error: disk")"));
+}
+
+// Storage can be slow, and the others would take this rank for lost.
+TEST_F(RecordedGroupTest, TellsTheOthersBeforeItWritesFile) {
+  fake_->record_ = recorder_.path();
+  group_.begin_step(1);
+  group_.report_failure(Status(StatusCode::kIoError, "disk"));
+  EXPECT_FALSE(fake_->was_written_);
+  EXPECT_NE(written(), "");
+}
+
+TEST_F(RecordedGroupTest, NamesNoFileThatCouldNotBeWritten) {
+  std::filesystem::create_directory(recorder_.path());
+  lose();
+  EXPECT_EQ(group_.all_reduce_ordered({tensor_}, {}).message(), "rank 0 exited");
+}
+
+TEST_F(RecordedGroupTest, WritesNoFileAfterTheEndOfTraining) {
+  group_.begin_step(1);
+  recorder_.end_training();
+  lose();
+  EXPECT_EQ(group_.all_reduce_ordered({tensor_}, {}).message(), "rank 0 exited");
+  EXPECT_EQ(written(), "");
 }
 
 TEST_F(RecordedGroupTest, WritesNoFileWhenStopped) {
