@@ -29,8 +29,10 @@
 namespace stoker::feeder {
 namespace {
 
-constexpr auto kStreamGrace =
-    std::chrono::milliseconds(500);  // stokerd kills the process after 900
+// stokerd kills the process after 900 ms, or with producers, which cannot send again what is lost, after
+// 5 s.
+constexpr std::chrono::milliseconds kStreamGrace{500};
+constexpr std::chrono::milliseconds kProducerGrace{4500};
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
@@ -102,17 +104,20 @@ Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
                   const std::optional<feed::StreamState>& from, const config::DatasetConfig& data,
                   const feed::StreamStateTable& states, feed::IndexedRows* maybe_indexed,
                   int num_workers) {
+  const bool has_producers = data.stream->source == "external";
   if (from) STOKER_RETURN_IF_ERROR(stream.restore(*from, {}));
+  states.set_receiving(has_producers);
   Coordinator coordinator;
   stream.start(coordinator);
   if (maybe_indexed != nullptr) maybe_indexed->start(num_workers, coordinator);
   coordinator.start("stream-report", [&](const std::stop_token& stop) {
     return report_activity(stream, data, states, stop);
   });
-  const Status status = coordinator.join(kStreamGrace);
+  const Status status = coordinator.join(has_producers ? kProducerGrace : kStreamGrace);
   if (status.ok() && stream.end_ticket()) states.end_at(*stream.end_ticket());
   if (coordinator.all_joined()) {
     inputs.save_unread();
+    states.set_receiving(false);
     return status;
   }
   // A read hangs; exit without joining its thread.

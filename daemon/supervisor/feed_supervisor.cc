@@ -25,6 +25,7 @@ constexpr std::chrono::nanoseconds kHealthyRunTime =
     60s;  // the restart delay is reset after this run time
 constexpr std::chrono::nanoseconds kKillWarningDelay = 5s;
 constexpr auto kStopGrace = 900ms;
+constexpr auto kProducerStopGrace = 5s;  // to save what they cannot send again
 constexpr int kMaxAutoThreads = 64;
 constexpr ThreadActivity kSupervise{.operation = "supervise workers", .is_waiting = true};
 
@@ -231,8 +232,8 @@ Status FeedSupervisor::check_input() const {
                                           "again, and a producer that begins with a record");
 }
 
-void FeedSupervisor::forget_ends_of_producers() const {
-  if (!states_ || !options_.stream->has_producers) return;
+void FeedSupervisor::forget_unsaved_ends() const {
+  if (!states_ || !options_.stream->has_producers || !states_->is_receiving()) return;
   if (const auto history = states_->maybe_history()) feed::forget_ends_of_producers(*history);
 }
 
@@ -393,8 +394,9 @@ void FeedSupervisor::stop() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopping_, true)) return;
   }
-  const auto deadline = std::chrono::steady_clock::now() + kStopGrace;
-  bool is_clean = true;
+  const bool has_producers = options_.stream && options_.stream->has_producers;
+  const auto deadline =
+      std::chrono::steady_clock::now() + (has_producers ? kProducerStopGrace : kStopGrace);
   while (true) {
     const auto remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
@@ -403,7 +405,6 @@ void FeedSupervisor::stop() {
       for (Worker& worker : workers_) {
         const auto end = worker.maybe_process ? worker.maybe_process->try_reap() : std::nullopt;
         if (!end) continue;
-        is_clean &= end->clean();
         worker.maybe_process.reset();
       }
       if (remaining <= 0ms || !any_process()) break;
@@ -415,9 +416,8 @@ void FeedSupervisor::stop() {
     if (!worker.maybe_process) continue;
     log_warn("worker process killed", {{"pid", worker.maybe_process->pid()}});
     worker.maybe_process.reset();
-    is_clean = false;
   }
-  if (!is_clean) forget_ends_of_producers();
+  forget_unsaved_ends();
   // Logged only: the caller of stop() has already decided how the run ends.
   if (const Status status = count_sample_errors(); !status.ok())
     log_warn("sample error limit reached", {{"error", status.message()}});
@@ -603,6 +603,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       worker.number, cause,
       waited ? Quarantine::CrashAttribution::kNone : Quarantine::CrashAttribution::kPossible);
   const uint64_t num_requeued = ring_.requeue(worker.producer);
+  forget_unsaved_ends();
   if (has_failed(end)) {
     worker.done = true;
     return;
@@ -616,7 +617,6 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       "worker process crashed",
       {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
-  if (!end.clean()) forget_ends_of_producers();
   if (const Status input = check_input(); !input.ok()) {
     worker.done = true;
     return coordinator_.request_stop(input);

@@ -153,9 +153,9 @@ class FeedSupervisor {
   void restore_history();
   Status prepare_stream() const;  // the state from which the next worker continues
   void continue_input(feed::StreamState& state) const;
-  Status check_input() const;             // after the end of a worker
-  void forget_ends_of_producers() const;  // after a worker that has not ended by itself
-  bool end_stream();                      // false: the stream has not ended
+  Status check_input() const;        // after the end of a worker
+  void forget_unsaved_ends() const;  // after a worker that has lost what it received
+  bool end_stream();                 // false: the stream has not ended
   bool has_failed(const feed::WorkerProcess::End& end);
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);

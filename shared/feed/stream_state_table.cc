@@ -16,7 +16,7 @@ namespace {
 
 using data::stream::ByteHistory;
 
-constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0003;  // "REAMST", version 3
+constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0004;  // "REAMST", version 4
 constexpr uint64_t kHistoryHeaderBytes = ByteHistory::kHeaderBytes;
 // For the names of the inputs that are read, and 40,000 files of a spool folder that were read. More
 // are needed if most files have one record or two.
@@ -85,13 +85,14 @@ struct StreamStateTable::Report {
   std::array<uint64_t, kMaxBytes / sizeof(uint64_t)> words;
 };
 
-// Written once, before the worker starts, except `end` and the reports.
+// Written once, before the worker starts, except `end`, `is_receiving` and the reports.
 struct StreamStateTable::Header {
   uint64_t magic;
   uint64_t slots;
   uint64_t entry_bytes;
   uint64_t history_bytes;
-  uint64_t end;  // atomic; ticket + 1, 0: the stream has not ended
+  uint64_t end;           // atomic; ticket + 1, 0: the stream has not ended
+  uint64_t is_receiving;  // atomic
   Report<1024> waits_for;
   Report<1024> failure;  // `code`: StatusCode
   Report<16384> threads;
@@ -233,6 +234,14 @@ std::optional<uint64_t> StreamStateTable::end_ticket() const {
   return end == 0 ? std::nullopt : std::optional(end - 1);
 }
 
+void StreamStateTable::set_receiving(bool is_receiving) const {
+  std::atomic_ref(header().is_receiving).store(is_receiving ? 1 : 0);
+}
+
+bool StreamStateTable::is_receiving() const {
+  return std::atomic_ref(header().is_receiving).load() != 0;
+}
+
 void StreamStateTable::set_waits_for(std::string_view source) const {
   header().waits_for.set(0, source);
 }
@@ -287,6 +296,7 @@ Status StreamStateTable::set_initial(const std::optional<StreamState>& state) co
   set_waits_for("");
   set_threads({});
   set_failure({});
+  set_receiving(false);
   if (state) return write(slots_, 1, *state);
   const EntryHead none{.key = 0, .bytes = 0};
   std::memcpy(entry(slots_).data(), &none, sizeof none);

@@ -7,14 +7,15 @@
 // worker from the state of the last batch that was published.
 //
 // Threads:   set_initial() in stokerd before a worker starts, record() and end_at() in one thread of
-//            the worker; set_waits_for() likewise, set_threads() and set_failure(). read() of a ticket that is
+//            the worker; set_waits_for() likewise, set_threads(), set_failure() and
+//            set_receiving(). read() of a ticket that is
 //            ready or in use; the others any thread.
 // Blocking:  never.
 // Ownership: the kernel frees the memfd after its last user.
 // Errors:    create(): as ring::Segment. attach(): kMismatch. record(), set_initial(): kNoSpace.
 //            read(), initial(): kCorrupt.
 // Trust:     the worker can write to the whole segment at any time. What is read is copied first.
-// Format:    version 3. Only stokerd and its own stoker-feed process share it.
+// Format:    version 4. Only stokerd and its own stoker-feed process share it.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,8 @@ class StreamStateTable {
   static constexpr size_t kMaxThreads = 128;
   // Why the worker ends. Another one would fail in the same way.
   void set_failure(const Status& failure) const;
+  // Whether it may have received what is not in the history. Remains true if it is killed.
+  void set_receiving(bool is_receiving) const;
 
   // ---- stokerd
   Result<StreamState> read(uint64_t ticket) const;
@@ -64,6 +67,7 @@ class StreamStateTable {
   std::string waits_for() const;
   ThreadList threads() const;
   Status failure() const;
+  bool is_receiving() const;
 
   // From which the worker continues; nullopt: from the start of the stream.
   Status set_initial(const std::optional<StreamState>& state) const;

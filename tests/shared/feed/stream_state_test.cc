@@ -203,8 +203,12 @@ TEST(StreamStateTable, PassesReportsOfWorker) {
   // Not a reason to stop without an error.
   table->set_failure(Status(StatusCode::kCancelled, "stopped"));
   EXPECT_EQ(table->failure().code(), StatusCode::kInternal);
+  EXPECT_FALSE(table->is_receiving());
+  table->set_receiving(true);
+  EXPECT_TRUE(table->is_receiving());
   ASSERT_TRUE(table->set_initial(std::nullopt).ok());
   EXPECT_EQ(table->waits_for(), "");
+  EXPECT_FALSE(table->is_receiving());
   EXPECT_TRUE(table->failure().ok());
 }
 
