@@ -1018,6 +1018,7 @@ TEST_F(ExternalProducerTest, LosesNothingThatASocketHasAcceptedOnStop) {
   for (int stop = 0; stop < 2; ++stop) {
     Process trainer = this->trainer(config, run_dir());
     ProducerClient client = connect(hello("live", false));
+    client.set_send_buffer(1 << 16);
     // After the second start, this waits until most of the first part was used.
     ASSERT_EQ(client.read_offset(), sent) << log_of("stokerd");
     ASSERT_TRUE(wait_until(60s, [&] {

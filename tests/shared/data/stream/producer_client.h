@@ -65,6 +65,10 @@ class ProducerClient {
     }
     return true;
   }
+  // Independent of the system's default. Before the first send.
+  void set_send_buffer(int bytes) const {
+    (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  }
   // As many as the socket takes without waiting.
   size_t send_available(std::string_view bytes) {
     const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
