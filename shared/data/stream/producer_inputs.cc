@@ -266,7 +266,10 @@ class ProducerInputs final : public StreamInputs {
                                              {"record", from.record},
                                              {"offset", from.offset},
                                              {"suppressed", *suppressed}});
-    if (std::exchange(producer.is_continued, false) && !producer.is_whole && !connection.can_replay)
+    const bool cannot_replay =
+        std::exchange(producer.is_continued, false) && !connection.can_replay;
+    if (std::exchange(producer.has_gap, false) && cannot_replay) warn_of_loss(name, from.offset);
+    if (cannot_replay && !producer.is_whole)
       log_warn("stream records possibly lost",
                {{"producer", name},
                 {"after_record", from.record},
@@ -314,6 +317,7 @@ class ProducerInputs final : public StreamInputs {
     bool is_continued = false;  // has no connection since then
     bool can_replay = false;
     bool has_saved = false;  // bytes in the history to be read before a connection
+    bool has_gap = false;    // the history begins behind the next byte
     bool is_whole = false;   // the history has all that it had sent
     bool is_open = false;    // next() has returned it
     std::optional<Connection> connection = {};    // that waits for a reader
@@ -384,7 +388,7 @@ class ProducerInputs final : public StreamInputs {
               {"offset", offset},
               {"reason",
                "what it has sent from there on was replaced in memory before it was used, and is "
-               "lost unless it sends it again; increase stream.save_elements_mib"}});
+               "lost; increase stream.save_elements_mib"}});
   }
 
   void add_saved(const std::string& name) {
@@ -393,10 +397,8 @@ class ProducerInputs final : public StreamInputs {
     Producer& producer = producers_[name];
     const uint64_t next = producer.next.offset;
     producer.is_continued = true;
-    if (parts->second.front().offset > next) {
-      if (!producer.can_replay) warn_of_loss(name, next);
-      return;
-    }
+    producer.has_gap = parts->second.front().offset > next;
+    if (producer.has_gap) return;
     producer.is_whole = parts->second.back().bytes == 0;
     if (parts->second.back().end() <= next) return;
     producer.has_saved = true;

@@ -584,6 +584,17 @@ TEST_F(ContinuedProducersTest, ReadsSavedBytesBeforeConnection) {
   EXPECT_EQ(client.read_offset(), 14u);
 }
 
+TEST_F(ContinuedProducersTest, ReportsNoLossOfWhatIsSentAgain) {
+  save("a", 7, "other");  // its first bytes were discarded
+  ::testing::internal::CaptureStderr();
+  open({}, {}, history_);
+  ProducerClient a(socket(), hello("a", true));
+  EXPECT_EQ(next(), "a");
+  const auto input = open_input("a");
+  EXPECT_EQ(a.read_offset(), 0u);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("history too small")));
+}
+
 TEST_F(ContinuedProducersTest, ReadsElementsAgainBeforeFirstInput) {
   save("a", 0, "one two three");
   open({}, {{.name = "a", .next = {.offset = 13, .record = 3}}}, history_);
