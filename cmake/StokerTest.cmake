@@ -1,5 +1,6 @@
-# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …] [SINGLE_THREADED]): a
-# test program whose cases become ctest tests; with ThreadSanitizer only if threads are involved.
+# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [PROCESSORS number] [ENVIRONMENT …]
+# [SINGLE_THREADED]): a test program whose cases become ctest tests; with ThreadSanitizer only if
+# threads are involved.
 # With DISCOVERY_MODE PRE_TEST the cases are listed when ctest runs, so that a cross build or a
 # sanitizer that cannot run at build time does not break the build. NO_PRETTY_VALUES keeps the
 # names stable: the printed value of a parameter can contain addresses. Test files are compiled with
@@ -8,9 +9,12 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 function(stoker_test name)
-  cmake_parse_arguments(arg "SINGLE_THREADED" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT;FIXTURES" ${ARGN})
+  cmake_parse_arguments(arg "SINGLE_THREADED" "TIMEOUT;PROCESSORS" "SOURCES;LIBS;LABELS;ENVIRONMENT;FIXTURES" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)
   endif()
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
@@ -27,5 +31,5 @@ function(stoker_test name)
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}"
-      FIXTURES_REQUIRED "${arg_FIXTURES}")
+      FIXTURES_REQUIRED "${arg_FIXTURES}" PROCESSORS ${arg_PROCESSORS})
 endfunction()
