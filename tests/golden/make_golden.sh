@@ -8,17 +8,22 @@ here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "${1:?usage: make_golden.sh BIN_DIR [tiny|sharded]}" && pwd)
 name=${2:-tiny}
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+ranks=()
+clean_up() {
+  ((${#ranks[@]} == 0)) || kill "${ranks[@]}" 2>/dev/null || true
+  rm -rf "$scratch"
+}
+trap clean_up EXIT
 
 train=("$bin/stokerd" --config "$here/$name.yaml" --run-dir "$scratch/run")
 if [[ $name == sharded ]]; then
   export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT="${MASTER_PORT:-29511}"
-  ranks=()
   for rank in 0 1 2 3; do
     RANK=$rank LOCAL_RANK=$rank "${train[@]}" &
     ranks+=($!)
   done
   for rank in "${ranks[@]}"; do wait "$rank"; done
+  ranks=()
 else
   "${train[@]}"
 fi
