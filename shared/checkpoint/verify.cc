@@ -96,11 +96,12 @@ struct OpenFile {
   FileIdentity identity;
 };
 
+// The time of the last change of the inode, because that of the content can be set back after a write.
 FileIdentity identity_of(const struct stat& info) {
   return {.device = info.st_dev,
           .inode = info.st_ino,
           .bytes = static_cast<uint64_t>(info.st_size),
-          .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+          .modified_ns = int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
 }
 
 // Opens and share-locks a file: delete_checkpoints() does not delete a checkpoint whose SHA256SUMS
@@ -125,13 +126,22 @@ Result<OpenFile> open_locked(const std::string& directory, const std::string& na
   return OpenFile{std::move(*opened), static_cast<uint64_t>(info.st_size), identity_of(info)};
 }
 
-// The file that was verified.
-Result<UniqueFd> open_again(const std::string& path, const FileIdentity& verified) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
-                          default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+// The file that was verified. Verified once more if it looks like another one, because some network and
+// FUSE mounts give a file another inode at each open.
+Result<UniqueFd> open_again(const std::string& path, const FileIdentity& verified,
+                            const WrittenFile& file) {
+  auto opened = default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (opened.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound, path + ": was deleted after it was verified");
+  if (!opened.ok()) return opened.status();
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (identity_of(info) == verified) return fd;
+  if (::fstat(opened->get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (identity_of(info) == verified) return opened;
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
+  const Status same =
+      verify_file(opened->get(), static_cast<uint64_t>(info.st_size), file, path, "committed");
+  if (same.ok()) return opened;
+  if (same.code() != StatusCode::kCorrupt) return same;
   return Status(StatusCode::kCorrupt, path + ": was replaced or changed after it was verified");
 }
 
@@ -225,7 +235,10 @@ Result<std::unique_ptr<ShardedTensors>> VerifiedCheckpoint::open_optimizer() con
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   for (const auto& [name, identity] : shards_) {
     const std::string path = join_path(path_, name);
-    const auto open = [path, identity] { return open_again(path, identity); };
+    const auto file_of = std::ranges::find(manifest_.files, name, &WrittenFile::name);
+    const auto open = [path, identity, written = *file_of] {
+      return open_again(path, identity, written);
+    };
     STOKER_ASSIGN_OR_RETURN(auto file, SafetensorsFile::open_for_each_read(open, path));
     files.push_back(std::move(file));
   }

@@ -325,16 +325,30 @@ TEST_F(ShardedCheckpointTest, ReportsShardThatIsReplacedAfterItWasVerified) {
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   const auto optimizer = opened->open_optimizer();
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  std::vector<std::byte> bytes(40);
   const std::string copy = second_file() + ".copy";
   std::filesystem::copy_file(second_file(), copy);
   std::filesystem::rename(copy, second_file());
-  std::vector<std::byte> bytes(40);
+  EXPECT_TRUE((*optimizer)->read("exp_avg.w", bytes).ok()) << "another inode with the same bytes";
+
+  // Another byte, with the time and size of before.
+  const auto time = std::filesystem::last_write_time(second_file());
+  std::filesystem::permissions(second_file(), std::filesystem::perms::owner_all);
+  std::fstream changed(second_file(), std::ios::in | std::ios::out | std::ios::binary);
+  changed.seekp(-1, std::ios::end).put('\x55');
+  changed.close();
+  ASSERT_TRUE(changed.good());
+  std::filesystem::last_write_time(second_file(), time);
   for (const Status& status :
        {(*optimizer)->read("exp_avg.w", bytes), opened->open_optimizer().status()}) {
     EXPECT_EQ(status.code(), StatusCode::kCorrupt);
     EXPECT_THAT(status.message(), HasSubstr("optimizer-00002-of-00002.safetensors: was replaced or "
                                             "changed after it was verified"));
   }
+  std::filesystem::remove(second_file());
+  const Status deleted = (*optimizer)->read("exp_avg.w", bytes);
+  EXPECT_EQ(deleted.code(), StatusCode::kNotFound);
+  EXPECT_THAT(deleted.message(), HasSubstr("was deleted after it was verified"));
 }
 
 TEST_F(ShardedCheckpointTest, DeletesAllParts) {
