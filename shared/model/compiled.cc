@@ -428,7 +428,7 @@ Status verify_file(const std::string& folder, const char* name, const std::strin
 }
 
 // The path of the manifest without symlinks, and what it says.
-Result<std::pair<std::string, CompiledManifest>> read_manifest(
+Result<std::pair<std::string, CompiledManifest>> read_compiled_manifest(
     const config::CompiledConfig& config) {
   std::error_code error;
   if (std::filesystem::is_directory(config.path, error))
@@ -440,7 +440,7 @@ Result<std::pair<std::string, CompiledManifest>> read_manifest(
 }
 
 Result<ModelPtr> make(const config::CompiledConfig& config, const Samples& sample) {
-  STOKER_ASSIGN_OR_RETURN(const auto read, read_manifest(config));
+  STOKER_ASSIGN_OR_RETURN(const auto read, read_compiled_manifest(config));
   const auto& [path, manifest] = read;
   STOKER_ASSIGN_OR_RETURN(const auto flags, cpu_flags());
   STOKER_RETURN_IF_ERROR(validate_platform(manifest, TORCH_VERSION, flags));
@@ -471,7 +471,7 @@ Result<ModelPtr> make_compiled(const config::CompiledConfig& config, const Sampl
 Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval) {
   const auto* const compiled = std::get_if<config::CompiledConfig>(&model.arch);
   if (compiled == nullptr || eval.datasets.empty()) return {};
-  const auto read = read_manifest(*compiled);
+  const auto read = read_compiled_manifest(*compiled);
   return with_model_path(read.ok()
                              ? validate_batch_size(read->second, "eval.batch_size", eval.batch_size)
                              : read.status(),
