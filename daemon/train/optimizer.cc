@@ -618,14 +618,19 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
     else
       kernel([](auto&&... each) { at::_fused_adam_(each...); });
   });
+  for (const at::Tensor& parameter : group.parameters) weight_copies_.convert(parameter);
 }
 
 namespace {
 
-// Whether elements of the same index are at the same offset of each tensor's memory.
+// Whether elements of the same index are at the same offset of each tensor's memory. The stride of a
+// dimension of one element is arbitrary.
 bool has_layout_of(const at::Tensor& tensor, const at::Tensor& parameter) {
-  return tensor.scalar_type() == at::kFloat && tensor.sizes() == parameter.sizes() &&
-         tensor.strides() == parameter.strides() && tensor.is_non_overlapping_and_dense();
+  if (tensor.scalar_type() != at::kFloat || tensor.sizes() != parameter.sizes()) return false;
+  if (tensor.is_contiguous() && parameter.is_contiguous()) return true;
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) > 1 && tensor.stride(i) != parameter.stride(i)) return false;
+  return tensor.is_non_overlapping_and_dense();
 }
 
 const float* maybe_floats(const std::optional<at::Tensor>& maybe_scalar) {
@@ -636,12 +641,13 @@ const float* maybe_floats(const std::optional<at::Tensor>& maybe_scalar) {
 
 bool Optimizer::apply_fused_adamw(Group& group, const model::KernelTable& kernels,
                                   const std::optional<at::Tensor>& found_inf) {
+  for (size_t i = 0; i < group.parameters.size(); ++i)
+    for (const at::Tensor& tensor :
+         {group.parameters[i], group.gradients[i], group.exp_avgs[i], group.exp_avg_sqs[i]})
+      if (!has_layout_of(tensor, group.parameters[i])) return false;
   std::vector<model::AdamwTensor> tensors;
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const at::Tensor& parameter = group.parameters[i];
-    for (const at::Tensor& tensor :
-         {parameter, group.gradients[i], group.exp_avgs[i], group.exp_avg_sqs[i]})
-      if (!has_layout_of(tensor, parameter)) return false;
     tensors.push_back({.parameter = parameter.mutable_data_ptr<float>(),
                        .gradient = group.gradients[i].const_data_ptr<float>(),
                        .exp_avg = group.exp_avgs[i].mutable_data_ptr<float>(),
@@ -685,11 +691,13 @@ Status Optimizer::gather_parameters(const AllGather& all_gather) {
   for (size_t i = 0; i < flat_gradients_.size(); ++i)
     STOKER_RETURN_IF_ERROR(all_gather(flat_gradients_[i], shard_ends_[i]));
   at::_foreach_copy_(parameters_, gradients_);
+  weight_copies_.convert_all();
   zero_grad();
   return {};
 }
 
 Status Optimizer::load(const checkpoint::TensorRangeSource& saved) {
+  weight_copies_.convert_all();  // of the weights, which are loaded first
   return model::load_tensor_ranges(state_, ranges_, complete_state_, saved, "the optimizer");
 }
 

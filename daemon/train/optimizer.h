@@ -1,6 +1,6 @@
-// Optimizer: updates the parameters with the arithmetic of PyTorch's optimizers. sgd, adam and
-// adamw use LibTorch's fused kernels, or adamw stoker's (fused_kernels.h); the others are made of elementwise operations (muon: muon.h). Clips
-// the gradient by value and by global norm.
+// Optimizer: updates the parameters with the arithmetic of PyTorch's optimizers. sgd, adam and adamw use
+// LibTorch's fused kernels, or adamw stoker's (fused_kernels.h); the others are made of elementwise
+// operations (muon: muon.h). Clips the gradient by value and by global norm.
 //
 // Weight decay applies to every parameter, as in PyTorch by default. It is decoupled from the
 // gradient in adamw, lion and muon, and added to the gradient in the others. config.param_groups

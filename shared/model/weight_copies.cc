@@ -1,5 +1,7 @@
 #include "shared/model/weight_copies.h"
 
+#include <utility>
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
@@ -37,32 +39,49 @@ at::Tensor WeightCopies::or_weight(const at::Tensor& weight) {
                        at::autocast::is_autocast_enabled(device) &&
                        at::autocast::get_autocast_dtype(device) == at::kBFloat16;
   if (!has_use) return weight;
-  return UseCopy::apply(weight, maybe_current_copies->copy_of(weight));
+  const at::Tensor* const maybe_copy = maybe_current_copies->maybe_copy_of(weight);
+  return maybe_copy != nullptr ? UseCopy::apply(weight, *maybe_copy) : weight;
 }
 
-const at::Tensor& WeightCopies::copy_of(const at::Tensor& weight) {
-  const at::NoGradGuard no_grad;
+const at::Tensor* WeightCopies::maybe_copy_of(const at::Tensor& weight) {
   Copy& entry = copies_[weight.unsafeGetTensorImpl()];
-  const auto version = static_cast<int64_t>(weight._version());
-  const bool is_new = !entry.copy.defined();
-  if (is_new) {
-    entry.weight = weight;
-    entry.copy = at::empty_like(weight, weight.options().dtype(at::kBFloat16));
-  }
-  if (is_new || entry.version != version) entry.copy.copy_(weight);
-  entry.version = version;
-  return entry.copy;
+  entry.weight = weight;
+  const bool is_current =
+      entry.copy.defined() && entry.version == static_cast<int64_t>(weight._version());
+  return is_current ? &entry.copy : nullptr;
 }
 
 Bf16* WeightCopies::maybe_target(const at::Tensor& weight) {
-  const auto found = copies_.find(weight.unsafeGetTensorImpl());
-  if (found == copies_.end()) return nullptr;
-  return reinterpret_cast<Bf16*>(found->second.copy.data_ptr());
+  Copy& entry = copies_[weight.unsafeGetTensorImpl()];
+  if (!std::exchange(entry.is_decided, true) && entry.weight.defined()) {
+    entry.copy = at::empty_like(weight, weight.options().dtype(at::kBFloat16));
+    convert(entry);  // the kernel writes nothing if it skips the update
+  }
+  if (entry.version != static_cast<int64_t>(weight._version())) entry.version = kOutdated;
+  return entry.copy.defined() ? reinterpret_cast<Bf16*>(entry.copy.data_ptr()) : nullptr;
 }
 
 void WeightCopies::set_written(const at::Tensor& weight) {
   const auto found = copies_.find(weight.unsafeGetTensorImpl());
-  if (found != copies_.end()) found->second.version = static_cast<int64_t>(weight._version());
+  // Else nothing has been written, if the kernel skipped the update.
+  if (found != copies_.end() && found->second.version != kOutdated)
+    found->second.version = static_cast<int64_t>(weight._version());
+}
+
+void WeightCopies::convert(Copy& entry) {
+  if (!entry.copy.defined()) return;
+  const at::NoGradGuard no_grad;
+  entry.copy.copy_(entry.weight);
+  entry.version = static_cast<int64_t>(entry.weight._version());
+}
+
+void WeightCopies::convert(const at::Tensor& weight) {
+  const auto found = copies_.find(weight.unsafeGetTensorImpl());
+  if (found != copies_.end()) convert(found->second);
+}
+
+void WeightCopies::convert_all() {
+  for (auto& [identity, entry] : copies_) convert(entry);
 }
 
 }  // namespace stoker::model

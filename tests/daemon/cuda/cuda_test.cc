@@ -1,5 +1,8 @@
 // Compares training on a CUDA device with the CPU and with itself. Skipped if there is no device.
 #include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -20,6 +23,7 @@
 #include "daemon/train/numerics.h"
 #include "shared/base/status.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/model/fused_kernels.h"
 #include "shared/task/task.h"
 #include "tests/daemon/train/image_config.h"
 #include "tests/daemon/train/trainer_session.h"
@@ -85,6 +89,54 @@ TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCaptured) {
     EXPECT_EQ(captured->model_sha256(), plain->model_sha256()) << static_cast<int>(precision);
     expect_near(*captured, *plain, 0);
   }
+}
+
+// Weights and their bf16 copies, which replays change without the host.
+TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedWithFusedKernels) {
+  config::Config config = repeatable(20);
+  const std::string text = root_ + "/text";
+  {
+    std::ofstream file(text);
+    for (int i = 0; i < 4000; ++i) file << static_cast<char>('a' + i * i % 23);
+  }
+  config.data.at("train").source = config::TextDataset{.path = text};
+  config.task.task = config::LanguageModelingTask{};
+  config.train.precision = config::Precision::kBf16;
+  config.train.fused_kernels = true;
+  config.train.device = {.type = config::DeviceConfig::Type::kCuda, .index = {}};
+  select_fused_kernels(config.train, *device_);
+  const bool has_kernels = model::maybe_fused_kernels(*device_) != nullptr;
+  const std::vector<config::ModelVariant> models{config::Gpt2Config{.num_layers = 2,
+                                                                    .num_heads = 2,
+                                                                    .embed_dim = 32,
+                                                                    .context_length = 16,
+                                                                    .vocab_size = 256,
+                                                                    .dropout = 0},
+                                                 config::LlamaConfig{.num_layers = 2,
+                                                                     .num_heads = 2,
+                                                                     .embed_dim = 32,
+                                                                     .context_length = 16,
+                                                                     .vocab_size = 256}};
+  for (size_t i = 0; has_kernels && i < models.size(); ++i) {
+    for (const int64_t micro_batches : {1, 2}) {
+      for (const bool is_adamw : {true, false}) {
+        config.model.arch = models[i];
+        config.train.gradient_accumulation_steps = micro_batches;
+        if (is_adamw)
+          config.optimizer.method = config::AdamWConfig{.lr = 0.01};
+        else
+          config.optimizer.method = config::SgdConfig{.lr = 0.1};
+        config.train.cuda_graphs = config::CudaGraphs::kAuto;
+        const auto captured = trained(config);
+        config.train.cuda_graphs = config::CudaGraphs::kNever;
+        EXPECT_EQ(captured->model_sha256(), trained(config)->model_sha256())
+            << "model " << i << ", " << micro_batches << " micro-batches, adamw " << is_adamw;
+      }
+    }
+  }
+  config.train.fused_kernels = false;
+  select_fused_kernels(config.train, *device_);
+  if (!has_kernels) GTEST_SKIP() << "the CUDA module has no fused kernels";
 }
 
 TEST_F(CudaTest, SamplesNewDropoutMaskInEachReplay) {

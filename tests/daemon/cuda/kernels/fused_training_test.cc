@@ -1,4 +1,5 @@
 // Training steps with the fused kernels, compiled for the host, compared with LibTorch's.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -23,6 +24,10 @@ namespace {
 
 constexpr int64_t kContext = 12, kVocab = 37;
 
+// The arguments of the last update of AdamW, which a captured step has, too.
+std::vector<model::AdamwTensor> adamw_tensors;
+model::AdamwOptions adamw_options{};
+
 int adamw_calls = 0, cross_entropy_calls = 0, norm_calls = 0, swiglu_calls = 0, rope_calls = 0;
 
 // The host's kernels, of which some count their calls.
@@ -31,6 +36,8 @@ model::KernelTable counting_table() {
   table.adamw = [](const model::AdamwTensor* tensors, int64_t count,
                    const model::AdamwOptions& options) {
     ++adamw_calls;
+    adamw_tensors.assign(tensors, tensors + count);
+    adamw_options = options;
     cuda::host_kernels().adamw(tensors, count, options);
   };
   table.cross_entropy = [](const model::CrossEntropyBatch& batch) {
@@ -74,7 +81,8 @@ struct Training {
   NamedTensors parameters;
   std::vector<double> losses;
 
-  Training(const config::ModelConfig& config, const config::TrainConfig& train) {
+  Training(const config::ModelConfig& config, const config::TrainConfig& train,
+           const config::OptimizerConfig& optimizer_config = {.method = config::AdamWConfig{}}) {
     const std::vector<TensorSpec> sample{{"tokens", DType::kI32, {kContext + 1}}};
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(5);
@@ -82,7 +90,7 @@ struct Training {
     for (const auto& item : model->named_parameters())
       parameters.emplace_back(item.key(), item.value());
     task = *task::make_task({config::LanguageModelingTask{}}, nullptr, sample, kVocab);
-    optimizer = *Optimizer::create({.method = config::AdamWConfig{}}, train, parameters);
+    optimizer = *Optimizer::create(optimizer_config, train, parameters);
     optimizer->scale_in_kernels();
     step = std::make_unique<TrainStep>(*model, *task, *optimizer, train);
   }
@@ -209,6 +217,80 @@ TEST_F(FusedTrainingTest, ReadsWeightsThatWereLoaded) {
   EXPECT_EQ(second.losses.back(), first.losses.back());
 }
 
+void expect_current_copies(Training& training) {
+  for (const auto& [name, parameter] : training.parameters) {
+    const auto* const copy = training.optimizer->weight_copies().maybe_target(parameter);
+    if (copy == nullptr) continue;
+    const at::Tensor wanted = parameter.detach().to(at::kBFloat16);
+    EXPECT_EQ(std::memcmp(copy, wanted.const_data_ptr(), wanted.nbytes()), 0) << name;
+  }
+}
+
+// A replay of a captured step changes weights on the device without their version in LibTorch.
+TEST_F(FusedTrainingTest, ReadsWeightsThatAReplayOfTheUpdateChanged) {
+  select(&kCountingTable);
+  for (const int64_t micro_batches : {1, 2}) {
+    Training replayed(gpt2(false), bf16(micro_batches)), loaded(gpt2(false), bf16(micro_batches));
+    loaded.run(3, micro_batches);
+    replayed.run(3, micro_batches);
+    std::vector<at::Tensor> gradients;
+    std::vector<model::AdamwTensor> arguments = adamw_tensors;
+    for (model::AdamwTensor& each : arguments) {
+      gradients.push_back(at::full({each.size}, 0.5));
+      each.gradient = gradients.back().const_data_ptr<float>();
+    }
+    model::AdamwOptions options = adamw_options;
+    options.maybe_grad_scale = options.maybe_found_inf = nullptr;
+    cuda::host_kernels().adamw(arguments.data(), static_cast<int64_t>(arguments.size()), options);
+    expect_current_copies(replayed);
+    {
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < loaded.parameters.size(); ++i)
+        loaded.parameters[i].second.copy_(replayed.parameters[i].second);
+    }
+    replayed.run(1, micro_batches);
+    loaded.run(1, micro_batches);
+    EXPECT_EQ(replayed.losses.back(), loaded.losses.back());
+  }
+}
+
+TEST_F(FusedTrainingTest, ReadsWeightsThatAnotherOptimizerChangesInAReplay) {
+  select(&kCountingTable);
+  for (const config::OptimizerConfig& config :
+       {config::OptimizerConfig{.method = config::SgdConfig{}},
+        config::OptimizerConfig{.method = config::AdamConfig{}}}) {
+    Training replayed(gpt2(true), bf16(), config), loaded(gpt2(true), bf16(), config);
+    replayed.run(3, 1);
+    loaded.run(3, 1);
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < loaded.parameters.size(); ++i) {
+      const at::Tensor& parameter = replayed.parameters[i].second;
+      EXPECT_EQ(replayed.optimizer->weight_copies().maybe_target(parameter), nullptr);
+      float* const values = parameter.mutable_data_ptr<float>();
+      for (int64_t j = 0; j < parameter.numel(); ++j) values[j] *= 1.5f;
+      loaded.parameters[i].second.copy_(parameter);
+    }
+    const at::AutoGradMode grad(true);
+    replayed.run(1, 1);
+    loaded.run(1, 1);
+    EXPECT_EQ(replayed.losses.back(), loaded.losses.back());
+  }
+  EXPECT_EQ(adamw_calls, 0);
+}
+
+TEST_F(FusedTrainingTest, WritesCopiesInUpdatesByLibTorchsKernel) {
+  select(&kCountingTable);
+  Training fused(gpt2(true), bf16());
+  fused.run(2, 1);
+  reset_calls();
+  fused.step->add({at::full({4, kContext + 1}, 1, at::kInt)});
+  for (const auto& [name, parameter] : fused.parameters)
+    if (parameter.dim() == 2) parameter.mutable_grad() = parameter.grad().t().contiguous().t();
+  (void)fused.step->finish_if_finite(/*and_loss=*/true);
+  EXPECT_EQ(adamw_calls, 0);
+  expect_current_copies(fused);
+}
+
 TEST_F(FusedTrainingTest, ChangesNothingOnNonfiniteLoss) {
   select(&kCountingTable);
   Training fused(gpt2(false), bf16());
@@ -235,6 +317,24 @@ TEST_F(FusedTrainingTest, UsesLibTorchsKernelForOtherLayoutOfGradient) {
   (void)optimizer->step(0.1);
   EXPECT_EQ(adamw_calls, 0);
   EXPECT_LT(parameter[0][0].item<float>(), 1);
+}
+
+TEST_F(FusedTrainingTest, AcceptsAnyStrideOfDimensionsOfOneElement) {
+  select(&kCountingTable);
+  for (const auto& [sizes, strides, strides_of_gradient] :
+       std::vector<std::array<std::vector<int64_t>, 3>>{{{{3, 1}, {1, 1}, {1, 7}}},
+                                                        {{{1, 4, 3}, {12, 1, 4}, {99, 1, 4}}}}) {
+    reset_calls();
+    const at::Tensor parameter =
+        at::full({12}, 1.0).as_strided(sizes, strides).detach().requires_grad_();
+    const auto optimizer =
+        *Optimizer::create({.method = config::AdamWConfig{}}, {}, {{"weight", parameter}});
+    optimizer->take_gradients();
+    parameter.mutable_grad() = at::full({12}, 1.0).as_strided(sizes, strides_of_gradient);
+    (void)optimizer->step(0.1);
+    EXPECT_EQ(adamw_calls, 1);
+    EXPECT_LT(parameter.max().item<float>(), 1);
+  }
 }
 
 }  // namespace
