@@ -1,5 +1,5 @@
-// The fused update of AdamW over many tensors: the arithmetic of LibTorch's _fused_adamw_, in F32 where
-// that uses F64 for the scalars. Each parameter and its state are read and written once, and the copy of
+// The fused update of AdamW over many tensors: the arithmetic of LibTorch's _fused_adamw_, with scalars
+// in F32 instead of F64. Each parameter and its state are read and written once, and the copy of
 // the parameter in BF16, which the next forward pass reads, is written in the same pass.
 #pragma once
 
@@ -31,7 +31,7 @@ static_assert(sizeof(AdamwLaunch) <= 4096);
 
 // What is equal for all elements of a tensor.
 struct AdamwScalars {
-  float decay;  // factor of the parameter
+  float lr_decay;  // not 1 - lr_decay, which F32 rounds too coarsely
   float step_size, root_bias_correction2;
   float grad_scale;
 };
@@ -39,7 +39,7 @@ struct AdamwScalars {
 STOKER_KERNEL AdamwScalars adamw_scalars(const AdamwLaunch& launch, const AdamwTensor& tensor) {
   const float lr = launch.maybe_lr != nullptr ? *launch.maybe_lr : launch.lr;
   const float step = *tensor.step;
-  return {1.0f - lr * launch.weight_decay, lr / -expm1f(step * launch.log_beta1),
+  return {lr * launch.weight_decay, lr / -expm1f(step * launch.log_beta1),
           sqrtf(-expm1f(step * launch.log_beta2)),
           launch.maybe_grad_scale != nullptr ? *launch.maybe_grad_scale : 1.0f};
 }
@@ -51,7 +51,7 @@ STOKER_KERNEL float adamw_update(const AdamwLaunch& launch, const AdamwScalars& 
   exp_avg = launch.beta1 * exp_avg + launch.one_minus_beta1 * gradient;
   exp_avg_sq = launch.beta2 * exp_avg_sq + launch.one_minus_beta2 * gradient * gradient;
   const float divisor = sqrtf(exp_avg_sq) / scalars.root_bias_correction2 + launch.eps;
-  return parameter * scalars.decay - scalars.step_size * (exp_avg / divisor);
+  return parameter - (scalars.lr_decay * parameter + scalars.step_size * (exp_avg / divisor));
 }
 
 STOKER_KERNEL void adamw_element(const AdamwLaunch& launch, const AdamwScalars& scalars,
@@ -143,7 +143,7 @@ void launch_adamw(const AdamwTensor* tensors, int64_t count, const model::AdamwO
       int& n = arguments.num_tensors;
       arguments.tensors[n] = tensors[i];
       arguments.first_block[n + 1] =
-          arguments.first_block[n] + (tensors[i].size - 1) / AdamwLaunch::kChunk + 1;
+          arguments.first_block[n] + ceil_divide(tensors[i].size, AdamwLaunch::kChunk);
       ++n;
     }
     const bool is_full = arguments.num_tensors == AdamwLaunch::kMaxTensors;

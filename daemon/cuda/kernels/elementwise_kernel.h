@@ -17,9 +17,9 @@ inline constexpr int kElementwiseBlockSize = 256;
 
 // Blocks for `steps` steps, one for each thread.
 inline int64_t elementwise_blocks(int64_t steps) {
-  return (steps + kElementwiseBlockSize - 1) / kElementwiseBlockSize;
+  return ceil_divide(steps, kElementwiseBlockSize);
 }
-inline int64_t steps_of(int64_t size) { return (size + kStepSize - 1) / kStepSize; }
+inline int64_t steps_of(int64_t size) { return ceil_divide(size, kStepSize); }
 
 STOKER_KERNEL float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -76,7 +76,7 @@ STOKER_KERNEL bool has_vectors(const RopeRotation& of) {
 
 // Rotates the values at a step of one head.
 STOKER_KERNEL void rotate_step(const RopeRotation& of, int64_t step, bool is_vector) {
-  const int64_t steps_of_head = (of.half + kStepSize - 1) / kStepSize;
+  const int64_t steps_of_head = ceil_divide(of.half, kStepSize);
   const int64_t at = step % steps_of_head * kStepSize, rest = of.half - at;
   const int count = static_cast<int>(rest < kStepSize ? rest : kStepSize);
   int64_t index = step / steps_of_head;

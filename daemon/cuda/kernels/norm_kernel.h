@@ -14,20 +14,18 @@ namespace stoker::cuda {
 using model::NormGradients;
 using model::NormRows;
 
-// Elements that a thread handles together: 16 bytes of BF16, 32 of F32.
-inline constexpr int kVectorStep = 8;
 inline constexpr int kNormWeightBlockSize = 128;
 
 // A thread for two steps of a row, in whole warps.
 inline int norm_block_size(int64_t width) {
   constexpr int64_t kMostThreads = 512;
-  const int64_t warps = (width / (2 * kVectorStep) + kWarpSize - 1) / kWarpSize;
+  const int64_t warps = ceil_divide(width / (2 * kStepSize), kWarpSize);
   const int64_t threads = (warps < 1 ? 1 : warps) * kWarpSize;
   return static_cast<int>(threads < kMostThreads ? threads : kMostThreads);
 }
 
 // Rows start at multiples of 16 bytes only if the width is a multiple of a step.
-STOKER_KERNEL bool has_vectors(int64_t width) { return width % kVectorStep == 0; }
+STOKER_KERNEL bool has_vectors(int64_t width) { return width % kStepSize == 0; }
 
 // Writes x + delta. Returns the sum of the row.
 template <typename Block>
@@ -40,10 +38,10 @@ STOKER_KERNEL float add_delta(const Block& block, const NormRows& rows, int64_t 
           VectorStep x = load_step(rows.x + row + at, is_vector, count);
           if (rows.maybe_delta != nullptr) {
             const VectorStep delta = load_step(rows.maybe_delta + row + at, is_vector, count);
-            for (int i = 0; i < kVectorStep; ++i) x.values[i] += delta.values[i];
+            for (int i = 0; i < kStepSize; ++i) x.values[i] += delta.values[i];
             store_step(rows.maybe_sum + row + at, x, is_vector, count);
           }
-          for (int i = 0; i < kVectorStep; ++i) sum.value += x.values[i];
+          for (int i = 0; i < kStepSize; ++i) sum.value += x.values[i];
         });
         return sum;
       })
@@ -83,7 +81,7 @@ STOKER_KERNEL void norm_kernel(const Block& block, const NormRows& rows) {
       const VectorStep weight = load_step(rows.weight + at, is_vector, count);
       VectorStep bias{};
       if (rows.maybe_bias != nullptr) bias = load_step(rows.maybe_bias + at, is_vector, count);
-      for (int i = 0; i < kVectorStep; ++i)
+      for (int i = 0; i < kStepSize; ++i)
         values.values[i] = (values.values[i] - mean) * rstd * weight.values[i] + bias.values[i];
       store_step(rows.output + row + at, values, is_vector, count);
     });
@@ -124,7 +122,7 @@ STOKER_KERNEL void norm_gradient_kernel(const Block& block, const NormGradients&
       VectorStep other{};
       if (of.maybe_sum_gradient != nullptr)
         other = load_step(of.maybe_sum_gradient + row + at, is_vector, count);
-      for (int i = 0; i < kVectorStep; ++i) {
+      for (int i = 0; i < kStepSize; ++i) {
         const float g = gradient.values[i] * weight.values[i];
         const float y = (x.values[i] - mean) * rstd;
         x.values[i] = rstd * (g - mean_g - y * mean_gy) + other.values[i];
@@ -136,11 +134,9 @@ STOKER_KERNEL void norm_gradient_kernel(const Block& block, const NormGradients&
   });
 }
 
-STOKER_KERNEL int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // The blocks of norm_weight_gradient_kernel: for each part those for all columns.
 inline int64_t norm_weight_blocks(const NormGradients& of) {
-  return of.parts * ((of.width + kNormWeightBlockSize - 1) / kNormWeightBlockSize);
+  return of.parts * ceil_divide(of.width, kNormWeightBlockSize);
 }
 
 // The gradients of weight and bias, summed over the rows of a part: a thread has a column, so that a warp

@@ -17,8 +17,10 @@
 
 #ifdef __CUDACC__
 #define STOKER_KERNEL __device__ __forceinline__
+#define STOKER_HOST_KERNEL __host__ __device__
 #else
 #define STOKER_KERNEL inline
+#define STOKER_HOST_KERNEL
 #endif
 
 namespace stoker::cuda {
@@ -29,6 +31,9 @@ inline constexpr int kWarpSize = 32;
 inline constexpr int kMaxBlockSize = 1024;
 
 // ---- Numbers
+
+// Rounds up.
+STOKER_HOST_KERNEL constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 STOKER_KERNEL uint32_t bits_of(float value) {
 #ifdef __CUDA_ARCH__

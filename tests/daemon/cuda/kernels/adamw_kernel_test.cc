@@ -141,6 +141,27 @@ TEST_F(AdamwKernelTest, DividesGradientByScaleAndKeepsIt) {
   EXPECT_TRUE(at::equal(state.gradient, gradient));
 }
 
+// 1 - 1e-7 is 1 - 1.19e-7 in F32.
+TEST_F(AdamwKernelTest, DecaysWeightsAtSmallLearningRates) {
+  State state = random_state(100'000, 1);
+  state.gradient.zero_();
+  state.exp_avg.zero_();
+  const at::Tensor before = state.parameter.abs().to(at::kDouble).sum();
+  const std::vector<model::AdamwTensor> tensors = pointers({state});
+  host_kernels().adamw(tensors.data(), 1,
+                       {.beta1 = kBeta1,
+                        .beta2 = kBeta2,
+                        .eps = kEps,
+                        .weight_decay = 0.01,
+                        .lr = 1e-5,
+                        .maybe_lr = nullptr,
+                        .maybe_grad_scale = nullptr,
+                        .maybe_found_inf = nullptr});
+  const at::Tensor after = state.parameter.abs().to(at::kDouble).sum();
+  // Each value is rounded to F32.
+  EXPECT_NEAR(((before - after) / before).item<double>(), 1e-7, 0.08e-7);
+}
+
 TEST_F(AdamwKernelTest, ReadsLearningRateFromMemory) {
   const State state = random_state(10, 3);
   const State wanted = expected(state);
