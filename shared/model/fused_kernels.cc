@@ -35,4 +35,9 @@ bool has_kernel_layout(const at::Tensor& tensor, at::ScalarType dtype) {
          reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
+at::Tensor with_kernel_layout(const at::Tensor& tensor, at::ScalarType dtype) {
+  if (has_kernel_layout(tensor, dtype)) return tensor;
+  return tensor.to(dtype).clone(at::MemoryFormat::Contiguous);
+}
+
 }  // namespace stoker::model

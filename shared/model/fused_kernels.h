@@ -19,6 +19,8 @@ const KernelTable* maybe_bf16_kernels(c10::Device device);
 
 // Whether the tensor has this dtype and is contiguous and aligned as kernels need it.
 bool has_kernel_layout(const at::Tensor& tensor, at::ScalarType dtype);
+// The tensor if it has that layout, else a copy: a gradient can be any view.
+at::Tensor with_kernel_layout(const at::Tensor& tensor, at::ScalarType dtype);
 
 // The memory of a tensor; null if it is undefined. T is Bf16, or the tensor's type.
 template <typename T = float>

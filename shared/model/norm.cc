@@ -71,8 +71,8 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     // Undefined: the loss does not depend on this output.
     if (!of_output.defined())
       of_output = at::zeros(sum.sizes(), sum.options().dtype(at::kBFloat16));
-    of_output = of_output.contiguous();
-    if (of_sum.defined()) of_sum = of_sum.contiguous();
+    of_output = with_kernel_layout(of_output, at::kBFloat16);
+    if (of_sum.defined()) of_sum = with_kernel_layout(of_sum, at::kFloat);
     const int64_t width = sum.size(-1), rows = sum.numel() / width;
     const int64_t parts = (rows + kRowsOfPart - 1) / kRowsOfPart;
     const at::Tensor of_x = at::empty_like(sum);

@@ -33,7 +33,7 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &gate = saved[0], &up = saved[1];
-    const at::Tensor of_output = gradients[0].contiguous();
+    const at::Tensor of_output = with_kernel_layout(gradients[0], at::kBFloat16);
     const at::Tensor of_gate = at::empty_like(gate), of_up = at::empty_like(up);
     maybe_fused_kernels(gate.device())
         ->swiglu_backward({.gate = kernel_pointer<Bf16>(gate),

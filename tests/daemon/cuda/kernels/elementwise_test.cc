@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include <ATen/Context.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
@@ -51,6 +53,26 @@ TEST_F(FusedElementwiseTest, SwigluMatchesLibTorchForAnySize) {
     expect_rounded(gate.grad(), gate64.grad());
     expect_rounded(up.grad(), up64.grad());
   }
+}
+
+TEST_F(FusedElementwiseTest, SwigluCopiesGradientThatVectorsCannotRead) {
+  static int calls = 0;
+  calls = 0;
+  KernelTable table = cuda::host_kernels();
+  table.swiglu_backward = [](const SwigluGradients& gradients) {
+    ++calls;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(gradients.output_gradient) % 16, 0u);
+    cuda::host_kernels().swiglu_backward(gradients);
+  };
+  use_fused_kernels(c10::DeviceType::CPU, &table);
+  const at::Tensor gate = bf16(at::randn({64})), up = bf16(at::randn({64}));
+  const at::Tensor gate64 = f64(gate), up64 = f64(up);
+  const at::Tensor factor = bf16(at::randn({65})).detach().narrow(0, 1, 64);
+  (at::silu(gate64) * up64 * factor.to(at::kDouble)).sum().backward();
+  swiglu(gate, up).backward(factor);
+  EXPECT_EQ(calls, 1);
+  expect_rounded(gate.grad(), gate64.grad());
+  use_fused_kernels(c10::DeviceType::CPU, &cuda::host_kernels());
 }
 
 TEST_F(FusedElementwiseTest, SwigluSaturatesForLargeValues) {

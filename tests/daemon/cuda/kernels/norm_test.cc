@@ -1,5 +1,7 @@
 #include "shared/model/norm.h"
 
+#include <cstdint>
+
 #include <ATen/Context.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/layer_norm.h>
@@ -7,6 +9,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "shared/model/autocast.h"
@@ -120,6 +123,40 @@ TEST_F(FusedNormTest, SupportsLossThatDependsOnOneOutput) {
       .sum()
       .backward();
   expect_gradients(other, expected);
+}
+
+bool is_vector_address(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
+TEST_F(FusedNormTest, CopiesGradientsThatVectorsCannotRead) {
+  static int calls = 0;
+  calls = 0;
+  KernelTable table = cuda::host_kernels();
+  table.norm_backward = [](const NormGradients& gradients) {
+    ++calls;
+    EXPECT_TRUE(is_vector_address(gradients.output_gradient));
+    EXPECT_TRUE(is_vector_address(gradients.maybe_sum_gradient));
+    cuda::host_kernels().norm_backward(gradients);
+  };
+  use_fused_kernels(c10::DeviceType::CPU, &table);
+  const Inputs inputs(3, 16, true), expected = inputs.in_f64();
+  const auto at_odd_offset = [](const at::Tensor& values, at::ScalarType dtype) {
+    const at::Tensor memory = at::ones({values.numel() + 1}, dtype);
+    return memory.narrow(0, 1, values.numel()).view(values.sizes()).copy_(values);
+  };
+  {
+    const at::Tensor sum = expected.x + expected.delta, wanted = norm_in_f64(sum, expected);
+    (wanted * expected.output_factor + sum * expected.sum_factor).sum().backward();
+  }
+  const Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
+  const AddedNorm added = add_norm(inputs.x, inputs.delta, {inputs.weight, inputs.bias, kEps});
+  torch::autograd::backward({added.output, added.sum},
+                            {at_odd_offset(inputs.output_factor, at::kBFloat16),
+                             at_odd_offset(inputs.sum_factor, at::kFloat)});
+  EXPECT_EQ(calls, 1);
+  expect_gradients(inputs, expected);
+  use_fused_kernels(c10::DeviceType::CPU, &cuda::host_kernels());
 }
 
 TEST_F(FusedNormTest, UsesLibTorchForOtherInputs) {
