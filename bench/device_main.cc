@@ -1,8 +1,8 @@
 // stoker-bench-device: training steps per second on a device, fed by a ring as in stokerd.
-// STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu; STOKER_BENCH_FUSED_KERNELS=1 the fused
-// kernels. The descriptions that --list
-// prints are the arguments of device_baseline.py, which trains the same in PyTorch; gpu_check.sh runs
-// it afterwards, because the device's memory may not be sufficient for both.
+// STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu. STOKER_BENCH_FUSED_KERNELS=1 selects
+// the fused kernels and fails without them. The descriptions that --list prints are the arguments of
+// device_baseline.py, which trains the same in PyTorch; gpu_check.sh runs it afterwards, because the
+// device's memory may not be sufficient for both.
 #include <cstdio>
 #include <cstdlib>
 #include <optional>

@@ -11,6 +11,7 @@
 #include "daemon/train/numerics.h"
 #include "daemon/train/train_step.h"
 #include "shared/feed/batch_receiver.h"
+#include "shared/model/fused_kernels.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::bench {
@@ -119,6 +120,9 @@ Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(setup.train.device));
   train::configure_numerics({}, setup.train);
   train::select_fused_kernels(setup.train, device);
+  if (setup.train.fused_kernels && model::maybe_fused_kernels(device) == nullptr)
+    return Status(StatusCode::kNotFound,
+                  "STOKER_BENCH_FUSED_KERNELS: there are no fused kernels for " + device.str());
   try {
     STOKER_ASSIGN_OR_RETURN(TrainedModel trained,
                             TrainedModel::create(training, device, setup.train.channels_last));
