@@ -1,7 +1,8 @@
-// stoker-bench-train: training steps per second on the CPU with one and two threads. If
-// STOKER_PYTHON is a Python with PyTorch, eager PyTorch and torch.compile are measured as well,
-// with as many threads.
+// stoker-bench-train: training steps per second on the CPU with one and two threads, and generated
+// tokens per second. If STOKER_PYTHON is a Python with PyTorch, training by eager PyTorch and
+// torch.compile is measured as well, with as many threads.
 #include "bench/benchmark.h"
+#include "bench/generation.h"
 #include "bench/options.h"
 #include "bench/torch_baselines.h"
 #include "bench/training.h"
@@ -60,5 +61,6 @@ int main(int argc, char** argv) {
   std::vector<Benchmark> benchmarks;
   for (const TrainingSetup& setup : training_setups(options->quick))
     benchmarks.push_back(training_benchmark(setup));
+  benchmarks.push_back(generation_benchmark());
   return run_all(benchmarks, *options);
 }
