@@ -265,7 +265,6 @@ TEST_F(FusedTrainingTest, ReadsWeightsThatAnotherOptimizerChangesInAReplay) {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < loaded.parameters.size(); ++i) {
       const at::Tensor& parameter = replayed.parameters[i].second;
-      EXPECT_EQ(replayed.optimizer->weight_copies().maybe_target(parameter), nullptr);
       float* const values = parameter.mutable_data_ptr<float>();
       for (int64_t j = 0; j < parameter.numel(); ++j) values[j] *= 1.5f;
       loaded.parameters[i].second.copy_(parameter);
