@@ -41,11 +41,10 @@ buildah commit --quiet "$base" localhost/base >>"$work/base.log" 2>&1 || fail "t
 buildah rm "$base" >/dev/null
 mkdir "$work/context"
 cp "$packages"/stoker_*_amd64.deb "$work/context/"
-# LibTorch of this machine, where the image would download it.
-# shellcheck disable=SC2016
-sed 's|stoker-libtorch --install ${TORCH}|stoker-libtorch /opt/libtorch|' "$containerfile" >"$work/Containerfile"
-grep -q 'stoker-libtorch /opt/libtorch' "$work/Containerfile" || fail "the Containerfile does not install LibTorch"
-buildah build --quiet --build-arg BASE=localhost/base --volume "$libtorch:/opt/libtorch:ro" --tag stoker --file "$work/Containerfile" \
+# LibTorch of this machine, where the image would download it. The libraries that it needs are in the folder next to it.
+sed "s|stoker-libtorch --install \${TORCH}|stoker-libtorch /opt/libtorch/${libtorch##*/}|" "$containerfile" >"$work/Containerfile"
+grep -q 'stoker-libtorch /opt/libtorch/' "$work/Containerfile" || fail "the Containerfile does not install LibTorch"
+buildah build --quiet --build-arg BASE=localhost/base --volume "${libtorch%/*}:/opt/libtorch:ro" --tag stoker --file "$work/Containerfile" \
   "$work/context" >"$work/build.log" 2>&1 || {
   ! grep -qE 'Temporary failure resolving|Could not resolve|Failed to fetch' "$work/build.log" || skip "no Debian mirror"
   fail "the image cannot be built"
@@ -53,6 +52,6 @@ buildah build --quiet --build-arg BASE=localhost/base --volume "$libtorch:/opt/l
 [[ $(buildah inspect --type image --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}}' stoker) == '[/usr/bin/tini --] stoker' ]] ||
   fail "the image has another entry point or user"
 image=$(buildah from stoker)
-buildah run --volume "$libtorch:/opt/libtorch:ro" "$image" -- /usr/bin/tini -- stokerd --config /etc/stoker/demo.yaml \
+buildah run --volume "${libtorch%/*}:/opt/libtorch:ro" "$image" -- /usr/bin/tini -- stokerd --config /etc/stoker/demo.yaml \
   --run-dir /var/lib/stoker/demo --set train.max_steps=20 >"$work/run.log" 2>&1 || fail "training in the image failed"
 grep -q 'daemon exited state=finished' "$work/run.log" || fail "training in the image did not finish"
