@@ -2,13 +2,13 @@
 // pretrained weights that changed.
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/temporary_directory.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -139,7 +139,7 @@ TEST_F(LoraRunTest, MergesWithTheScaleOfTheCheckpoint) {
   std::string text = text_of(config);
   const size_t at = text.find("lora_alpha: 4");
   ASSERT_NE(at, std::string::npos) << text;
-  write_whole(config, text.replace(at, 13, "lora_alpha: 40"));
+  std::ofstream(config) << text.replace(at, 13, "lora_alpha: 40");
   run_ctl({"export", "latest", "--merge", "--output", path("after.safetensors")});
   EXPECT_THAT(text_of(path("ctl.out")), HasSubstr("was changed since the checkpoint was saved"));
   EXPECT_EQ(text_of(path("before.safetensors")), text_of(path("after.safetensors")));
