@@ -174,10 +174,9 @@ bool ControlServer::Impl::has_subscription() const {
 
 void ControlServer::Impl::on_subscribe(Session& session) {
   const control::Subscribe* const subscription = session.maybe_subscription();
-  if (subscription == nullptr) return;  // ended by its reply
+  if (subscription == nullptr) return;
   events_->start();
   if (subscription->status_seconds == 0) return;
-  session.notify(control::render_notification("status", handler_.status_json()));
   if (!std::exchange(is_status_timer_running_, true)) wait_for_status_period();
 }
 

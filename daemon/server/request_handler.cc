@@ -214,8 +214,10 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
 void RequestHandler::execute(Session& session, const std::string& id,
                              const control::Subscribe& call) {
   session.subscribe(call);
+  on_subscribe_(session);  // before the reply, after which the client relies on every event
   reply(session, id, std::string("{}"));
-  on_subscribe_(session);
+  if (call.status_seconds > 0)
+    session.notify(control::render_notification("status", status_json()));
 }
 
 void RequestHandler::execute(Session& session, const std::string& id, const control::Reload& call) {

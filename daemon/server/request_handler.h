@@ -27,7 +27,7 @@ namespace stoker::server {
 
 class RequestHandler {
  public:
-  // `files`, `reload`: of ServerOptions; `on_subscribe` is called after each subscription.
+  // `files`, `reload`: of ServerOptions; `on_subscribe` comes before the reply to a subscription.
   RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
                  control::RunIdentity run, std::shared_ptr<ReplyQueue> replies, FileRequests& files,
                  std::function<Status()> reload, std::function<void(Session&)> on_subscribe)

@@ -140,7 +140,8 @@ TEST_F(EvaluateCommandTest, WaitFollowsRequestThatReplacedItsOwn) {
 TEST_F(EvaluateCommandTest, RetentionKeepsRequestedCheckpoint) {
   write_file(layout().config_file(),
              "data: {train: {format: text, path: x}}\n"
-             "checkpoint: {keep_last: 1, keep_unevaluated: 2}\n");
+             "checkpoint: {keep_last: 2, keep_unevaluated: 2}\n");
+  ASSERT_TRUE(store_->commit(checkpoint::TrainerState(2000).content()).ok());
   EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("kept: unevaluated")));
   ASSERT_EQ(ctl({"evaluate", "200"}).code, 0);
   EXPECT_THAT(ctl({"list"}).out, ::testing::ContainsRegex(" 200 .* kept: unevaluated"));

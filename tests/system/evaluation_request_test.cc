@@ -37,7 +37,7 @@ TEST_F(EvaluationRequestTest, FollowerEvaluatesCheckpointAgain) {
   }));
   const std::string step = std::to_string(newest_step(run_dir()));
   ASSERT_EQ(code_of(ctl(run_dir(), {"evaluate", step, "--wait"}, "evaluate")), 0);
-  EXPECT_NE(log_of("evaluate").find(": val accuracy "), std::string::npos) << log_of("evaluate");
+  EXPECT_NE(log_of("evaluate").find(": val loss "), std::string::npos) << log_of("evaluate");
   EXPECT_NE(text_of(run_dir() + "/eval/outcomes.jsonl").find("\"request_id\":"), std::string::npos);
   const std::string records = text_of(run_dir() + "/metrics/eval.jsonl");
   EXPECT_EQ(std::ranges::count(records, '\n'), 2) << "evaluated twice";
