@@ -12,6 +12,7 @@
 #include "shared/base/file.h"
 #include "shared/base/glob.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/checkpoint/torch_file.h"
 
@@ -69,7 +70,7 @@ Status corrupt_folder(const std::string& path, const std::string& what) {
 // A name of a file of the folder itself. Links are followed: the cache of Hugging Face has them.
 bool is_shard_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos && name.ends_with(".safetensors");
+         printable(name) == name && name.ends_with(".safetensors");
 }
 
 Result<WeightMap> read_index(const std::string& path) {
@@ -84,8 +85,9 @@ Result<WeightMap> read_index(const std::string& path) {
   if (weights.empty()) return corrupt_folder(path, "weight_map is empty");
   for (const auto& [name, file] : weights)
     if (!is_shard_name(file))
-      return corrupt_folder(path, "tensor '" + name + "' is in '" + file +
-                                      "', which is not a .safetensors file of this folder");
+      return corrupt_folder(path, "tensor " + quote_for_message(name) + " is in " +
+                                      quote_for_message(file) +
+                                      ", which is not a .safetensors file of this folder");
   return weights;
 }
 
@@ -134,7 +136,7 @@ Result<std::unique_ptr<TensorSource>> open_shards(const std::string& path) {
   }
   for (const auto& [name, file] : weights)
     if (tensors->find(name) == nullptr)
-      return corrupt_folder(index, "tensor '" + name + "' is not in " + file);
+      return corrupt_folder(index, "tensor " + quote_for_message(name) + " is not in " + file);
   return std::unique_ptr<TensorSource>(std::move(tensors));
 }
 

@@ -210,7 +210,7 @@ std::vector<std::string> sampled_datasets(const DatasetConfigs& data, const std:
   const auto found = data.find(name);
   if (found == data.end() || !found->second.combines_datasets()) return {name};
   std::vector<std::string> names = found->second.components();
-  std::ranges::stable_partition(names, [&data](const std::string& component) {
+  std::stable_partition(names.begin(), names.end(), [&data](const std::string& component) {
     const auto dataset = data.find(component);
     return dataset == data.end() || !dataset->second.stream;
   });
