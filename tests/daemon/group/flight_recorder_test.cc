@@ -135,7 +135,7 @@ TEST_F(FlightRecorderTest, ReplacesFile) {
 }
 
 TEST_F(FlightRecorderTest, WaitsOnlySoLongForStorage) {
-  static HungFiles files;  // its thread stays
+  static auto& files = *new HungFiles;  // not destroyed: its thread stays
   EXPECT_EQ(recorder_.write(files, "hung", 1ms).code(), StatusCode::kTimedOut);
 }
 
