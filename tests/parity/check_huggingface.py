@@ -12,11 +12,8 @@ from transformers.utils import logging
 TOLERANCE = 1e-5  # relative to the largest logit
 
 
-def check(case):
+def check_logits(model, case):
     expected = load_file(case / "expected.safetensors")
-    model, report = AutoModelForCausalLM.from_pretrained(case / "exported", output_loading_info=True)
-    different = {what: names for what, names in report.items() if names}
-    assert not different, f"{case.name}: {different}"
     with torch.no_grad():
         logits = model.eval()(expected["tokens0"][:, :-1]).logits
     error = (logits - expected["logits"]).abs().max() / expected["logits"].abs().max()
@@ -24,14 +21,21 @@ def check(case):
     return error.item()
 
 
-def main():
+def check_all(check, what):
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     cases = sorted(path.parent for path in Path(sys.argv[1]).glob("*/exported"))
     assert cases, f"{sys.argv[1]}: nothing was exported"
-    print(f"{len(cases)} exported folders loaded; largest difference of logits {max(map(check, cases)):.1e}")
+    print(f"{len(cases)} {what} loaded; largest difference of logits {max(map(check, cases)):.1e}")
+
+
+def check(case):
+    model, report = AutoModelForCausalLM.from_pretrained(case / "exported", output_loading_info=True)
+    different = {what: names for what, names in report.items() if names}
+    assert not different, f"{case.name}: {different}"
+    return check_logits(model, case)
 
 
 if __name__ == "__main__":
-    main()
+    check_all(check, "exported folders")

@@ -117,18 +117,12 @@ def loss_of(logits, tokens):
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def write_case(folder, config, seed, dtype):
-    torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype).train()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():  # with biases of 0 and norms of 1 errors would not show
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-    model.save_pretrained(folder)
+def record_training(folder, model, parameters, seed):
+    """Writes expected.safetensors of ten steps of AdamW; `parameters`: those that are trained, by name."""
     # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
     samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
-    batches = [torch.randint(config.vocab_size, (samples, length + 1)) for _ in range(2)]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
+    batches = [torch.randint(model.config.vocab_size, (samples, length + 1)) for _ in range(2)]
+    optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
     expected, losses = {"tokens0": batches[0], "tokens1": batches[1]}, []
     for step in range(STEPS):
         tokens = batches[step % 2]
@@ -138,11 +132,22 @@ def write_case(folder, config, seed, dtype):
         loss.backward()
         if step == 0:
             expected["logits"] = logits.detach().clone()
-            expected |= {f"gradient/{name}": p.grad.clone() for name, p in model.named_parameters()}
+            expected |= {f"gradient/{name}": p.grad.clone() for name, p in parameters.items()}
         losses.append(loss.detach())
         optimizer.step()
-    expected |= {f"final/{name}": p.detach() for name, p in model.named_parameters()}
+    expected |= {f"final/{name}": p.detach() for name, p in parameters.items()}
     save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+
+
+def write_case(folder, config, seed, dtype):
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype).train()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # with biases of 0 and norms of 1 errors would not show
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(folder)
+    record_training(folder, model, dict(model.named_parameters()), seed)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 

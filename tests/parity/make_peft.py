@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import torch
-from make_huggingface import BETAS, EPS, LR, MAKERS, STEPS, WEIGHT_DECAY, loss_of
+from make_huggingface import MAKERS, record_training
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -58,23 +57,7 @@ def write_case(folder, rng, make, model_type, seed):
     model.peft_config["default"].base_model_name_or_path = "base"
     model.save_pretrained(folder / "adapter", save_embedding_layers=False)
     (folder / "adapter" / "README.md").unlink()
-    samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
-    batches = [torch.randint(config.vocab_size, (samples, length + 1)) for _ in range(2)]
-    optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
-    expected, losses = {"tokens0": batches[0], "tokens1": batches[1]}, []
-    for step in range(STEPS):
-        tokens = batches[step % 2]
-        optimizer.zero_grad()
-        logits = model(tokens[:, :-1], use_cache=False).logits
-        loss = loss_of(logits, tokens)
-        loss.backward()
-        if step == 0:
-            expected["logits"] = logits.detach().clone()
-            expected |= {f"gradient/{name}": p.grad.clone() for name, p in parameters.items()}
-        losses.append(loss.detach())
-        optimizer.step()
-    expected |= {f"final/{name}": p.detach() for name, p in parameters.items()}
-    save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+    record_training(folder, model, parameters, seed)
 
 
 def main():

@@ -1,0 +1,157 @@
+// SavedModelParityTest: compares a model that was loaded from a folder of a Python library with what the
+// library computed, in expected.safetensors: the logits and gradients of the first step, and the losses
+// and parameters of ten steps of AdamW.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/optimizer.h"
+#include "shared/base/file.h"
+#include "shared/checkpoint/huggingface.h"
+#include "shared/checkpoint/safetensors.h"
+#include "shared/config/huggingface_config.h"
+#include "shared/model/model.h"
+#include "shared/model/torch_dtype.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
+
+namespace stoker::parity {
+
+// As in make_huggingface.py.
+inline constexpr int64_t kAdamwSteps = 10;
+inline const config::AdamWConfig kAdamw{
+    .lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-3, .weight_decay = 0.1};
+inline constexpr double kTolerance = 1e-5;  // of single precision
+
+// The folders of one library: those of the environment variable, or else the golden ones.
+struct ParityCases {
+  const char* variable;
+  const char* golden;
+
+  bool is_generated() const { return std::getenv(variable) != nullptr; }
+  std::string folder() const { return is_generated() ? std::getenv(variable) : golden; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder()))
+      if (entry.is_directory()) names.push_back(entry.path().filename());
+    std::ranges::sort(names);
+    return names;
+  }
+};
+
+class SavedModelParityTest : public testing::TestWithParam<std::string> {
+ protected:
+  // Opens expected.safetensors and reads config.json into config_.
+  void open(const std::string& folder) {
+    at::set_num_threads(1);
+    auto expected = checkpoint::SafetensorsFile::open(folder + "/expected.safetensors");
+    ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+    expected_ = *std::move(expected);
+    const auto json = read_file(folder + "/config.json", config::kMaxHuggingFaceConfigBytes);
+    ASSERT_TRUE(json.ok()) << json.status().to_string();
+    const auto config = config::parse_huggingface_config(*json, "config.json");
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+    config_ = {.arch = config->arch, .pretrained = config::PretrainedConfig{.path = folder}};
+  }
+
+  // The library's name of a tensor of model_.
+  virtual std::optional<checkpoint::HuggingFaceNames::Name> name_of(
+      std::string_view tensor) const = 0;
+  virtual double tolerance() const { return kTolerance; }
+
+  std::vector<TensorSpec> samples() const {
+    return {{"tokens", DType::kI64, {expected_->find("tokens0")->shape[1]}}};
+  }
+
+  // The tensors of model_, with the names of a checkpoint.
+  std::unique_ptr<checkpoint::SafetensorsFile> save(const std::string& folder) const {
+    checkpoint::TensorViews views;
+    for (const auto& [name, tensor] : model::named_tensors(*model_))
+      views.push_back({model::to_tensor_spec(name, tensor),
+                       {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+    const auto written = checkpoint::write_safetensors(default_file_system(), folder,
+                                                       "model.safetensors", views, {});
+    EXPECT_TRUE(written.ok()) << written.status().to_string();
+    auto file = checkpoint::SafetensorsFile::open(folder + "/model.safetensors");
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file.ok() ? *std::move(file) : nullptr;
+  }
+
+  at::Tensor expected(const std::string& what) const {
+    const TensorSpec* const spec = expected_->find(what);
+    if (spec == nullptr) {
+      ADD_FAILURE() << what << " is not in the file";
+      return at::empty({0});
+    }
+    const at::Tensor tensor =
+        at::empty(spec->shape, at::TensorOptions().dtype(model::to_scalar_type(spec->dtype)));
+    const Status status =
+        expected_->read(what, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return tensor;
+  }
+  // The largest difference, relative to the largest element.
+  void expect_close(const std::string& what, const at::Tensor& actual) const {
+    const at::Tensor values = expected(what);
+    ASSERT_EQ(actual.sizes(), values.sizes()) << what;
+    const double scale = values.abs().max().item<double>();
+    const double error = (actual - values).abs().max().item<double>();
+    EXPECT_LE(error, tolerance() * scale) << what;
+  }
+  // By the names of the library.
+  void expect_close(const std::string& what, const model::NamedTensors& tensors) const {
+    for (const auto& [name, tensor] : tensors) {
+      const auto theirs = name_of(name);
+      ASSERT_TRUE(theirs) << name;
+      expect_close(what + theirs->name, theirs->is_transposed ? tensor.t() : tensor);
+    }
+  }
+
+  void expect_same_training(const model::NamedTensors& parameters) const {
+    const auto optimizer =
+        train::Optimizer::create({.method = kAdamw}, {.max_grad_norm = std::nullopt}, parameters);
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+    std::vector<at::Tensor> losses;
+    model_->train();
+    for (int64_t step = 0; step < kAdamwSteps; ++step) {
+      const at::Tensor tokens = expected("tokens" + std::to_string(step % 2));
+      const int64_t time = tokens.size(1) - 1;
+      const at::Tensor logits = model_->forward(tokens.narrow(1, 0, time));
+      losses.push_back(
+          at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, time).flatten()));
+      losses.back().backward();
+      if (step == 0) {
+        expect_close("logits", logits.detach());
+        model::NamedTensors gradients;
+        for (const auto& [name, parameter] : parameters)
+          gradients.emplace_back(name, parameter.grad().clone());
+        expect_close("gradient/", gradients);
+      }
+      (*optimizer)->step(kAdamw.lr);
+      (*optimizer)->zero_grad();
+    }
+    expect_close("losses", at::stack(losses).detach());
+    model::NamedTensors trained;
+    for (const auto& [name, parameter] : parameters) trained.emplace_back(name, parameter.detach());
+    expect_close("final/", trained);
+  }
+
+  std::unique_ptr<checkpoint::SafetensorsFile> expected_;
+  config::ModelConfig config_;
+  model::ModelPtr model_;
+};
+
+}  // namespace stoker::parity
