@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <iostream>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -18,7 +16,9 @@
 #include "daemon/app/version.h"
 #include "daemon/group/failure_record.h"
 #include "daemon/service/stack_traces.h"
+#include "shared/base/deadline.h"
 #include "shared/base/log.h"
+#include "shared/base/run_program.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/load_config.h"
 #include "shared/control/hello_reply.h"
@@ -341,11 +341,9 @@ void DaemonApp::start_watchdog() {
   watchdog_.start("watchdog", [this](const std::stop_token& stop) -> Status {
     const ScopedActivity activity(kWatchTraining);
     service::Watchdog watchdog(config_.watchdog, clock_, [this] { return run_->watched(); });
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    for (std::unique_lock lock(mutex); !stop.stop_requested();
-         stopped.wait_for(lock, stop, kTick, [] { return false; }))
+    do {
       if (const auto expired = watchdog.check()) end_hung_run(*expired);
+    } while (sleep_until(stop, std::chrono::steady_clock::now() + kTick));
     return {};
   });
 }
@@ -369,7 +367,7 @@ void DaemonApp::end_hung_run(const service::Watchdog::Expired& expired) {
 }
 
 void DaemonApp::save_stacks(const std::string& path) {
-  const auto program = service::find_stacks_program();
+  const auto program = find_installed_program("stoker-stacks");
   auto traces = program.ok() ? service::collect_stack_traces(*program, kStacksTimeout)
                              : Result<service::StackTraces>(program.status());
   if (!traces.ok())

@@ -3,15 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <future>
-#include <memory>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include <boost/json.hpp>
 
 #include "daemon/group/socket_address.h"
+#include "shared/base/deadline.h"
 #include "shared/base/log.h"
 
 namespace stoker::group {
@@ -125,14 +123,9 @@ std::string FlightRecorder::to_jsonl(const std::string& reason) const {
 
 Status FlightRecorder::write(FileSystem& files, const std::string& reason,
                              std::chrono::milliseconds timeout) const {
-  const auto done = std::make_shared<std::promise<Status>>();
-  auto written = done->get_future();
-  std::thread([done, &files, path = owner_.path, text = to_jsonl(reason)] {
-    done->set_value(replace_unsynced(files, path, text));
-  }).detach();
-  if (written.wait_for(timeout) != std::future_status::ready)
-    return Status(StatusCode::kTimedOut, owner_.path + ": the write does not end");
-  return written.get();
+  return write_within(timeout, owner_.path, [&files, path = owner_.path, text = to_jsonl(reason)] {
+    return replace_unsynced(files, path, text);
+  });
 }
 
 void set_aside_flight_record(FileSystem& files, const std::string& path) {

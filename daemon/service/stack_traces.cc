@@ -1,7 +1,6 @@
 #include "daemon/service/stack_traces.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -11,11 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <future>
-#include <memory>
 #include <sstream>
-#include <thread>
 
+#include "shared/base/deadline.h"
 #include "shared/base/file.h"
 
 extern char** environ;
@@ -84,18 +81,6 @@ std::string read_until(int fd, SteadyClock::time_point end, bool& is_complete) {
 
 }  // namespace
 
-Result<std::string> find_stacks_program() {
-  char self[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof(self));
-  if (length <= 0) return Status::from_errno(errno, "readlink /proc/self/exe");
-  std::string folder(self, static_cast<size_t>(length));
-  folder.erase(folder.rfind('/'));
-  for (const char* place : {"/stoker-stacks", "/../libexec/stoker/stoker-stacks"})
-    if (::access((folder + place).c_str(), X_OK) == 0) return folder + place;
-  return Status(StatusCode::kNotFound, "stoker-stacks is neither in " + folder + " nor in " +
-                                           folder + "/../libexec/stoker");
-}
-
 Result<StackTraces> collect_stack_traces(const std::string& program,
                                          std::chrono::milliseconds timeout) {
   const auto end = SteadyClock::now() + timeout;
@@ -121,14 +106,9 @@ Result<StackTraces> collect_stack_traces(const std::string& program,
 
 Status save_stack_traces(const std::string& path, std::string text,
                          std::chrono::milliseconds timeout) {
-  const auto done = std::make_shared<std::promise<Status>>();
-  auto written = done->get_future();
-  std::thread([done, path, text = std::move(text)] {
-    done->set_value(write_file_atomically(default_file_system(), path, text));
-  }).detach();
-  if (written.wait_for(timeout) != std::future_status::ready)
-    return Status(StatusCode::kTimedOut, path + ": the write does not end");
-  return written.get();
+  return write_within(timeout, path, [path, text = std::move(text)] {
+    return write_file_atomically(default_file_system(), path, text);
+  });
 }
 
 }  // namespace stoker::service

@@ -18,10 +18,8 @@ struct StackTraces {
   std::vector<std::string> missing;  // what could not be read, and why
 };
 
-// stoker-stacks, next to this program or in libexec/stoker; kNotFound: it is in neither.
-Result<std::string> find_stacks_program();
-// Runs `program` for this process and returns what it has printed until its end, or until `timeout`.
-// kNotFound, kIoError: it cannot be started.
+// Runs `program`, stoker-stacks, for this process and returns what it has printed until its end, or
+// until `timeout`. kNotFound, kIoError: it cannot be started.
 Result<StackTraces> collect_stack_traces(const std::string& program,
                                          std::chrono::milliseconds timeout);
 // kTimedOut: the write continues on a separate thread, which this process cannot stop.

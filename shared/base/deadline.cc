@@ -1,7 +1,11 @@
 #include "shared/base/deadline.h"
 
 #include <condition_variable>
+#include <future>
+#include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 
 namespace stoker {
 
@@ -15,6 +19,16 @@ bool sleep_until(const std::stop_token& stop, Deadline deadline) {
   else
     never_notified.wait_until(lock, stop, deadline, never);
   return !stop.stop_requested();
+}
+
+Status write_within(std::chrono::milliseconds timeout, const std::string& path,
+                    std::function<Status()> write) {
+  const auto done = std::make_shared<std::promise<Status>>();
+  auto written = done->get_future();
+  std::thread([done, write = std::move(write)] { done->set_value(write()); }).detach();
+  if (written.wait_for(timeout) != std::future_status::ready)
+    return Status(StatusCode::kTimedOut, path + ": the write does not end");
+  return written.get();
 }
 
 }  // namespace stoker

@@ -1,5 +1,6 @@
 #include "shared/base/run_program.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -121,6 +122,18 @@ Status run_program(const std::vector<std::string>& command, std::string_view inp
   (void)::waitpid(pid, &raw, 0);
   const Status result = stop_reason.ok() ? to_status(raw) : stop_reason;
   return result.ok() ? result : result.with_context(command.front());
+}
+
+Result<std::string> find_installed_program(const std::string& name) {
+  char self[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof(self));
+  if (length <= 0) return Status::from_errno(errno, "readlink /proc/self/exe");
+  std::string folder(self, static_cast<size_t>(length));
+  folder.erase(folder.rfind('/'));
+  for (const char* place : {"/", "/../libexec/stoker/", "/../libexec/"})
+    if (::access((folder + place + name).c_str(), X_OK) == 0) return folder + place + name;
+  return Status(StatusCode::kNotFound,
+                name + " is neither in " + folder + " nor in " + folder + "/../libexec/stoker");
 }
 
 }  // namespace stoker

@@ -23,4 +23,8 @@ namespace stoker {
 Status run_program(const std::vector<std::string>& command, std::string_view input,
                    std::chrono::milliseconds timeout, const std::stop_token& stop);
 
+// The path of a program that is installed with this one: next to it, or in ../libexec/stoker or
+// ../libexec. kNotFound: it is in none of them.
+Result<std::string> find_installed_program(const std::string& name);
+
 }  // namespace stoker

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/base/run_program.h"
 
 extern char** environ;
 
@@ -227,17 +227,10 @@ bool WorkerProcess::kill_and_reap(std::chrono::milliseconds timeout) {
 }
 
 Result<std::string> find_feed_program() {
-  char self[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof(self));
-  if (length <= 0) return Status::from_errno(errno, "readlink /proc/self/exe");
-  std::string folder(self, static_cast<size_t>(length));
-  folder.erase(folder.rfind('/'));
-  for (const char* location :
-       {"/stoker-feed", "/../libexec/stoker/stoker-feed", "/../libexec/stoker-feed"})
-    if (::access((folder + location).c_str(), X_OK) == 0) return folder + location;
+  auto found = find_installed_program("stoker-feed");
+  if (found.status().code() != StatusCode::kNotFound) return found;
   return Status(StatusCode::kNotFound,
-                "stoker-feed is neither in " + folder + " nor in " + folder +
-                    "/../libexec/stoker; install it there, or set feed.num_processes: 0");
+                found.status().message() + "; install it there, or set feed.num_processes: 0");
 }
 
 Status sandbox_refused() {
