@@ -278,13 +278,12 @@ std::optional<feed::StreamHistory> FeedSupervisor::history_of(
   const std::lock_guard lock(mutex_);
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
   if (!history) return std::nullopt;
-  std::optional<feed::StreamHistory> copy;
   const bool is_last = !any_process() && !history->is_reading();
-  if (options_.stream->has_producers)
-    copy = feed::copy_producer_history(state, *history, is_last);
-  else if (const auto first = feed::first_needed(state))
-    copy = feed::copy_history(*history, *first);
-  if (copy) copy->is_last = is_last;
+  if (options_.stream->has_producers) return feed::copy_producer_history(state, *history, is_last);
+  const auto first = feed::first_needed(state);
+  if (!first) return std::nullopt;
+  feed::StreamHistory copy = feed::copy_history(*history, *first);
+  copy.is_last = is_last;
   return copy;
 }
 
@@ -402,11 +401,8 @@ void FeedSupervisor::stop() {
         deadline - std::chrono::steady_clock::now());
     {
       const std::lock_guard lock(mutex_);
-      for (Worker& worker : workers_) {
-        const auto end = worker.maybe_process ? worker.maybe_process->try_reap() : std::nullopt;
-        if (!end) continue;
-        worker.maybe_process.reset();
-      }
+      for (Worker& worker : workers_)
+        if (worker.maybe_process && worker.maybe_process->try_reap()) worker.maybe_process.reset();
       if (remaining <= 0ms || !any_process()) break;
     }
     wait_for_exits(std::min(remaining, kMaxWait));

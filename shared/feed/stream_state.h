@@ -81,7 +81,7 @@ StreamHistory copy_history(const data::stream::ByteHistory& history, uint64_t fi
 // The same of external producers (data::stream::ProducerHistory). `is_last`: no worker receives more.
 std::optional<StreamHistory> copy_producer_history(const StreamState& state,
                                                    const data::stream::ByteHistory& history,
-                                                   bool is_last = false);
+                                                   bool is_last);
 
 std::vector<std::byte> encode_state(const StreamState& state);
 Result<StreamState> decode_state(std::span<const std::byte> bytes);

@@ -1293,7 +1293,7 @@ TEST_P(ProducerResumeTest, IsBitForBitTheSameWithOneProducer) {
       ASSERT_THAT(one.bytes, SizeIs(1));
       whole.bytes.push_back(one.bytes.front());
       const std::lock_guard lock(mutex_);
-      histories[ticket] = *copy_producer_history(states_.at(ticket), history());
+      histories[ticket] = *copy_producer_history(states_.at(ticket), history(), /*is_last=*/false);
     }
     stop_and_join();
     whole.states = states_;
