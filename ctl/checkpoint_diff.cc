@@ -20,11 +20,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
 
-// bfloat16 is the upper half of a binary32.
-double of_bfloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
 template <typename T, typename Convert>
 std::vector<double> convert(std::span<const std::byte> bytes, Convert&& convert_one) {
   std::vector<double> values(bytes.size() / sizeof(T));
@@ -61,7 +56,7 @@ std::vector<double> to_doubles(DType dtype, std::span<const std::byte> bytes) {
     case DType::kF16:
       return convert<uint16_t>(bytes, half_to_float);
     case DType::kBF16:
-      return convert<uint16_t>(bytes, of_bfloat16);
+      return convert<uint16_t>(bytes, bfloat16_to_float);
     case DType::kF32:
       return convert<float>(bytes);
     case DType::kF64:

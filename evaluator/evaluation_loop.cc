@@ -152,7 +152,7 @@ EvaluationLoop::LoopResult EvaluationLoop::wait_time(const Task& task,
   };
   if (const auto retry = not_before_.find(entry.path); retry != not_before_.end())
     delay_until(retry->second, "the next attempt at step " + std::to_string(entry.step));
-  if (!loop_state.paced || loop_state.run_ended || !task.request.id.empty()) return wait;
+  if (!loop_state.paced || loop_state.run_ended || task.is_requested()) return wait;
   if (config_.eval.start_delay_seconds > 0)
     delay_until(start_time_ + to_nanoseconds(config_.eval.start_delay_seconds),
                 "eval.start_delay_seconds");
@@ -251,16 +251,15 @@ Status EvaluationLoop::evaluate_checkpoint(const Task& task, std::stop_token sto
   }
   handle_result(evaluated->result, entry.path, stop);
   // A request to evaluate an earlier checkpoint does not end the run.
-  if (task.request.id.empty()) request_early_stop(entry.step);
+  if (!task.is_requested()) request_early_stop(entry.step);
   return handle_failure(task, manifest, {});
 }
 
 Result<Evaluation> EvaluationLoop::evaluate_or_reuse(
     const Task& task, const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {
   const uint64_t step = task.entry.step;
-  auto result = task.request.id.empty()
-                    ? results_->find_recorded(step, checkpoint.manifest_sha256())
-                    : std::nullopt;
+  auto result = !task.is_requested() ? results_->find_recorded(step, checkpoint.manifest_sha256())
+                                     : std::nullopt;
   if (result) {
     auto artifacts = std::vector<Artifact>();
     for (const run::DatasetResult& dataset : result->datasets)
@@ -268,7 +267,7 @@ Result<Evaluation> EvaluationLoop::evaluate_or_reuse(
         artifacts.push_back(std::move(view));
     return Evaluation{*std::move(result), std::move(artifacts)};
   }
-  if (task.request.id.empty())
+  if (!task.is_requested())
     log_info("evaluation started", {{"step", step}});
   else
     log_info("evaluation started", {{"step", step}, {"request_id", task.request.id}});
@@ -326,7 +325,7 @@ Status EvaluationLoop::handle_failure(const Task& task, const std::string& manif
     log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->remove(entry.step, manifest_sha256);
     // No longer listed, so only a request needs an outcome.
-    if (manifest_sha256.empty() && task.request.id.empty()) return {};
+    if (manifest_sha256.empty() && !task.is_requested()) return {};
     return record_outcome(Outcome::kSuperseded, task, manifest_sha256, error.message());
   }
   // Another program has locked the checkpoint, or no process can be started now. Retention locks a
@@ -368,11 +367,11 @@ Status EvaluationLoop::record_outcome(Outcome outcome, const Task& task,
   STOKER_RETURN_IF_ERROR(outcome_log_->append(
       {entry.step, manifest_sha256, outcome, attempts, reason, task.request.id},
       to_iso8601(clock_.wall())));
-  if (!task.request.id.empty()) remove_request(task.request.path);
+  if (task.is_requested()) remove_request(task.request.path);
   attempt_counts_->remove(entry.step, manifest_sha256);
   not_before_.erase(entry.path);
   // A requested one says nothing about those before it.
-  if (!entry.path.empty() && task.request.id.empty())
+  if (!entry.path.empty() && !task.is_requested())
     newest_resolved_ = std::max(newest_resolved_, entry.step);
   return {};
 }

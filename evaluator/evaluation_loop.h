@@ -77,6 +77,7 @@ class EvaluationLoop {
   struct Task {
     checkpoint::CheckpointEntry entry;
     run::EvaluationRequest request;  // without id: none
+    bool is_requested() const { return !request.id.empty(); }
   };
   // The requests that are not finished. Removes the others and invalid ones.
   Result<std::vector<Task>> requested(const run::EvaluationRequests& requests,

@@ -54,5 +54,7 @@ inline float half_to_float(uint16_t half) {
       rest >= 0x7c00u ? 0x7f800000u | (rest & 0x3ffu) << 13 : std::bit_cast<uint32_t>(scaled);
   return std::bit_cast<float>(sign | bits);
 }
+// bfloat16 is the upper half of a binary32.
+inline float bfloat16_to_float(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 }  // namespace stoker

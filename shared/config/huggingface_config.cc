@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <initializer_list>
 #include <span>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/config/foreign_field.h"
 
 namespace stoker::config {
 namespace {
@@ -105,22 +105,6 @@ LlamaConfig with_sizes(LlamaConfig llama) {
 }
 
 // ---- Reading
-
-// An error in a field; converted to a status by parse_huggingface_config().
-struct FieldError {
-  StatusCode code;
-  std::string message;
-};
-
-[[noreturn]] void reject_field(std::string_view field, const std::string& what,
-                               StatusCode code = StatusCode::kInvalidArgument) {
-  throw FieldError{code, "'" + std::string(field) + "' " + what};
-}
-
-std::string setting_text(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
 
 std::string text_of(const json::value& value) {
   constexpr size_t kMaxText = 80;
@@ -388,6 +372,7 @@ HuggingFaceConfig read_object(const json::object& object) {
 
 // ---- Differences
 
+using config::setting_text;
 std::string setting_text(int64_t value) { return std::to_string(value); }
 std::string setting_text(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "null";

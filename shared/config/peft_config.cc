@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -11,6 +10,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/config/foreign_field.h"
 
 namespace stoker::config {
 namespace {
@@ -25,22 +25,6 @@ constexpr auto kIgnoredFields = std::to_array<std::string_view>(
     {"task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode",
      "peft_version", "fan_in_fan_out", "runtime_config", "loftq_config", "eva_config",
      "corda_config", "lora_ga_config", "layers_pattern", "megatron_core", "qalora_group_size"});
-
-// An error in a field; converted to a status by parse_peft_config().
-struct PeftFieldError {
-  StatusCode code;
-  std::string message;
-};
-
-[[noreturn]] void reject(std::string_view field, const std::string& what,
-                         StatusCode code = StatusCode::kCorrupt) {
-  throw PeftFieldError{code, "'" + std::string(field) + "' " + what};
-}
-
-std::string peft_number(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
 
 bool has_effect(const json::value& value) {
   switch (value.kind()) {
@@ -61,8 +45,10 @@ double read_number(std::string_view field, const json::value& value, double min,
   boost::system::error_code error;
   const double number = value.is_number() ? value.to_number<double>(error) : min - 1;
   if (error || number < min || number > max)
-    reject(field, "must be a number from " + peft_number(min) + " to " + peft_number(max) +
-                      ", got " + one_line(json::serialize(value), 80));
+    reject_field(field,
+                 "must be a number from " + setting_text(min) + " to " + setting_text(max) +
+                     ", got " + one_line(json::serialize(value), 80),
+                 StatusCode::kCorrupt);
   return number;
 }
 
@@ -71,9 +57,9 @@ std::vector<std::string> read_names(std::string_view field, const json::value& v
   if (value.is_null()) return {};
   if (value.is_string()) return {std::string(value.as_string())};
   std::set<std::string> names;
-  if (!value.is_array()) reject(field, "must be a list of names");
+  if (!value.is_array()) reject_field(field, "must be a list of names", StatusCode::kCorrupt);
   for (const json::value& name : value.as_array()) {
-    if (!name.is_string()) reject(field, "must be a list of names");
+    if (!name.is_string()) reject_field(field, "must be a list of names", StatusCode::kCorrupt);
     names.emplace(name.as_string());
   }
   return {names.begin(), names.end()};
@@ -85,21 +71,20 @@ void check_init(const json::value& value) {
   const std::string_view method = value.as_string();
   for (const std::string_view changing : {"pissa", "olora", "corda", "loftq", "lora_ga"})
     if (method.starts_with(changing))
-      reject("init_lora_weights",
-             quoted(method) +
-                 " is not supported, because it changes the pretrained weights; "
-                 "convert the adapter as PEFT's save_pretrained() does",
-             StatusCode::kInvalidArgument);
+      reject_field("init_lora_weights",
+                   quoted(method) +
+                       " is not supported, because it changes the pretrained weights; "
+                       "convert the adapter as PEFT's save_pretrained() does");
 }
 
 void read_field(std::string_view field, const json::value& value, LoraConfig& lora) {
   if (field == "r") {
     lora.r = static_cast<int64_t>(read_number(field, value, 1, kMaxRank));
     if (static_cast<double>(lora.r) != value.to_number<double>())
-      reject(field, "must be an integer");
+      reject_field(field, "must be an integer", StatusCode::kCorrupt);
   } else if (field == "lora_alpha") {
     lora.lora_alpha = read_number(field, value, 0, kMaxRank);
-    if (lora.lora_alpha == 0) reject(field, "must be above 0");
+    if (lora.lora_alpha == 0) reject_field(field, "must be above 0", StatusCode::kCorrupt);
   } else if (field == "lora_dropout") {
     lora.lora_dropout = read_number(field, value, 0, 0.99);
   } else if (field == "target_modules") {
@@ -110,14 +95,12 @@ void read_field(std::string_view field, const json::value& value, LoraConfig& lo
     check_init(value);
   } else if (field == "peft_type") {
     if (!value.is_string() || value.as_string() != "LORA")
-      reject(field, "must be LORA, got " + one_line(json::serialize(value), 80),
-             StatusCode::kInvalidArgument);
+      reject_field(field, "must be LORA, got " + one_line(json::serialize(value), 80));
   } else if (field == "bias") {
     if (!value.is_string() || value.as_string() != "none")
-      reject(field, "must be none; trained biases are not supported", StatusCode::kInvalidArgument);
+      reject_field(field, "must be none; trained biases are not supported");
   } else if (std::ranges::count(kIgnoredFields, field) == 0 && has_effect(value)) {
-    reject(field, "is not supported, got " + one_line(json::serialize(value), 80),
-           StatusCode::kInvalidArgument);
+    reject_field(field, "is not supported, got " + one_line(json::serialize(value), 80));
   }
 }
 
@@ -171,11 +154,13 @@ Result<LoraConfig> parse_peft_config(std::string_view text, const std::string& p
         LoraConfig lora;
         try {
           for (const char* const required : {"peft_type", "r", "lora_alpha", "target_modules"})
-            if (!object.contains(required)) reject(required, "is missing");
+            if (!object.contains(required))
+              reject_field(required, "is missing", StatusCode::kCorrupt);
           for (const auto& [field, value] : object) read_field(field, value, lora);
-          if (lora.target_modules.empty()) reject("target_modules", "is empty");
+          if (lora.target_modules.empty())
+            reject_field("target_modules", "is empty", StatusCode::kCorrupt);
           return lora;
-        } catch (const PeftFieldError& wrong) {
+        } catch (const FieldError& wrong) {
           return Status(wrong.code, path + ": " + wrong.message);
         }
       });
@@ -214,7 +199,7 @@ void apply_peft_config(const ExplicitKeys& keys, Config& config, ConfigErrors& e
   const auto theirs = parse_peft_config(*text, file);
   if (!theirs.ok()) return add_error(theirs.status().message());
   std::string differences;
-  const auto number = [](auto value) { return peft_number(static_cast<double>(value)); };
+  const auto number = [](auto value) { return setting_text(static_cast<double>(value)); };
   apply(keys, "r", theirs->r, ours.r, number, differences);
   apply(keys, "lora_alpha", theirs->lora_alpha, ours.lora_alpha, number, differences);
   apply_names(keys, "target_modules", theirs->target_modules, ours.target_modules, differences);

@@ -1,7 +1,6 @@
 #include "shared/pretrained/merged_tensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string_view>
 
@@ -29,10 +28,8 @@ Status read_as_float(const checkpoint::TensorSource& file, const TensorSpec& spe
     return Status(StatusCode::kMismatch, to_string(spec) + ": must be F32, F16 or BF16");
   std::vector<uint16_t> halves(values.size());
   STOKER_RETURN_IF_ERROR(file.read(spec.name, std::as_writable_bytes(std::span(halves))));
-  const bool is_half = spec.dtype == DType::kF16;
-  std::ranges::transform(halves, values.begin(), [&](uint16_t half) {
-    return is_half ? half_to_float(half) : std::bit_cast<float>(uint32_t{half} << 16);
-  });
+  std::ranges::transform(halves, values.begin(),
+                         spec.dtype == DType::kF16 ? half_to_float : bfloat16_to_float);
   return {};
 }
 

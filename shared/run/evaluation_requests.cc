@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/run/eval_result.h"
 
 namespace stoker::run {
 namespace {
@@ -16,10 +17,9 @@ namespace {
 constexpr uint64_t kMaxRequestBytes = 4096;
 constexpr size_t kMaxRequestIdBytes = 256;
 
+// Named as the result of the step.
 std::string request_path(const RunLayout& layout, uint64_t step) {
-  char name[40];
-  std::snprintf(name, sizeof name, "step-%09llu.json", static_cast<unsigned long long>(step));
-  return join_path(layout.evaluation_requests_dir(), name);
+  return eval_result_path(layout.evaluation_requests_dir(), step);
 }
 
 // Several requests can come from one process within a millisecond, and process IDs are not unique in

@@ -137,6 +137,20 @@ class GroupTest : public ::testing::Test {
     return exit->code;
   }
 
+  // The others end because rank `killed` exited, hangs or cannot be reached. `noticed`: what follows, a
+  // regular expression.
+  static void expect_lost(const std::vector<test::Process*>& ranks, size_t killed,
+                          const std::string& noticed = "") {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (rank == killed) continue;
+      EXPECT_EQ(exit_code_of(*ranks[rank]), 73);
+      EXPECT_THAT(output_of(*ranks[rank]),
+                  ContainsRegex("error peer lost: rank " + std::to_string(killed) +
+                                " \\([^ ]+, pid " + std::to_string(ranks[killed]->pid()) +
+                                "\\) exited, hangs or cannot be reached" + noticed));
+    }
+  }
+
   int port_ = 0;  // of the store
 
  private:
@@ -222,14 +236,7 @@ TEST_F(GroupTest, NamesKilledOrStoppedRankInSumOfBackend) {
     ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
     EXPECT_THAT(output_of(*ranks[2]), HasSubstr("all-reduced 600000 36\n"));
     ranks[2]->signal(signal);
-    for (const size_t survivor : {0, 1}) {
-      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
-      EXPECT_THAT(
-          output_of(*ranks[survivor]),
-          ContainsRegex("error peer lost: rank 2 \\([^ ]+, pid " + std::to_string(ranks[2]->pid()) +
-                        "\\) exited, hangs or cannot be reached; rank [01] lost another "
-                        "rank in collective [0-9]+: "));
-    }
+    expect_lost(ranks, 2, "; rank [01] lost another rank in collective [0-9]+: ");
   }
 }
 
@@ -313,13 +320,7 @@ TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
   const auto ranks = start_all(3, {.scenario = "half-sum"});
   ASSERT_TRUE(wait_for_output(*ranks[2], "broadcasts 1\n")) << output_of(*ranks[2]);
   ASSERT_TRUE(ranks[1]->kill());
-  for (const size_t survivor : {0, 2}) {
-    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
-    EXPECT_THAT(
-        output_of(*ranks[survivor]),
-        ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
-                      "\\) exited, hangs or cannot be reached; rank [02] lost rank [01] in "));
-  }
+  expect_lost(ranks, 1, "; rank [02] lost rank [01] in ");
 }
 
 TEST_F(GroupTest, NamesKilledChief) {
@@ -393,13 +394,7 @@ TEST_F(GroupTest, NamesStoppedRankAfterTimeout) {
   const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(10'000)});
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
   ranks[1]->signal(SIGSTOP);
-  for (const size_t survivor : {0, 2}) {
-    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
-    EXPECT_THAT(
-        output_of(*ranks[survivor]),
-        ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
-                      "\\) exited, hangs or cannot be reached"));
-  }
+  expect_lost(ranks, 1);
 }
 
 TEST_F(GroupTest, NamesStoppedChiefAfterTimeout) {
