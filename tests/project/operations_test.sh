@@ -25,7 +25,7 @@ model: {name: mlp, hidden_sizes: [32]}
 task: {name: classification}
 scheduler: {name: constant}
 train: {max_steps: 1000000000, micro_batch_size: 16, device: cpu, num_threads: 1}
-checkpoint: {save_every_steps: 50, keep_last: 2}
+checkpoint: {save_every_steps: 500, keep_last: 10}
 YAML
 
 sudo() { "$@"; }
