@@ -30,9 +30,10 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from . import ExportError
 
-FORMAT = 1
+FORMAT = 2  # packages of format 1 did not update the statistics of batch norm
 # Compilation takes about a minute per 3,000 operations; an LSTM has 76 per step and layer, with its gradients.
 MAX_OPERATIONS = 10_000
+MAX_SENSITIVITY = 0.05  # of gradients to rounding
 FILES = ("model.pt2", "model.safetensors", "self_test.safetensors")
 DTYPES = {
     torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -62,8 +63,7 @@ class Traced:
         self.parameters = [p.detach().clone(memory_format=torch.contiguous_format) for p in module.parameters()]
         self.buffers = [b.detach().clone(memory_format=torch.contiguous_format) for b in module.buffers()]
         self.trainable = [p.requires_grad for p in module.parameters()]
-        self.updated = []  # indices of the buffers that training changes
-        self.changed = []  # those that the last step() changed
+        self.updated = []  # indices of the buffers that training changes; known when the step has been traced
 
     def named(self, parameters, buffers):
         return dict(zip(self.parameter_names, parameters)) | dict(zip(self.buffer_names, buffers))
@@ -82,8 +82,6 @@ class Traced:
         gradients = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, wanted)]
         # A buffer can be written to or replaced; `named` then has the replacement.
         after = [named[name].detach() for name in self.buffer_names]
-        self.changed = [i for i, (name, clone) in enumerate(zip(self.buffer_names, clones))
-                        if named[name] is not clone or clone._version > 0]
         return loss.detach().to(torch.float32), gradients, after
 
     def predict(self, parameters, buffers, inputs):
@@ -167,7 +165,7 @@ def check_batch(inputs, targets):
 
 
 def run_once(traced):
-    """Runs a step and a prediction in Python; finds the buffers that training updates, and most errors."""
+    """Runs a step and a prediction in Python; finds most errors."""
     traced.module.train()
     try:
         loss, _, _ = traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)
@@ -183,12 +181,6 @@ def run_once(traced):
                           ".mean()")
     if not torch.isfinite(loss):
         raise ExportError(f"the loss of the example batch is {loss.item()}; export with a batch that has a finite loss")
-    traced.updated = traced.changed
-    persistent = traced.module.state_dict().keys()
-    for i in traced.updated:
-        if traced.buffer_names[i] not in persistent:
-            raise ExportError(f"training changes the buffer {traced.buffer_names[i]}, which is not in the state_dict: "
-                              "register it with persistent=True")
     traced.module.eval()
     with torch.no_grad():
         returned = traced.predict(traced.parameters, traced.buffers, traced.inputs)
@@ -241,8 +233,32 @@ def replace_bernoulli(graph_module):
         graph_module.graph.erase_node(node)
 
 
+def keep_updated_buffers(traced, graph):
+    """Finds the buffers whose results are not themselves, and removes the results of the others. Versions of tensors do
+    not tell: batch norm does not count its updates."""
+    aten = torch.ops.aten
+
+    def source(node):
+        while node.target in (aten.alias.default, aten.clone.default, aten.detach.default):
+            node = node.args[0]
+        return node
+
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"][len(traced.parameters):]
+    first = len(output.args[0]) - len(traced.buffers)
+    results, after = output.args[0][:first], output.args[0][first:]
+    traced.updated = [i for i, (result, buffer) in enumerate(zip(after, placeholders)) if source(result) is not buffer]
+    output.args = ([*results, *(after[i] for i in traced.updated)],)
+    persistent = traced.module.state_dict().keys()
+    for i in traced.updated:
+        if traced.buffer_names[i] not in persistent:
+            raise ExportError(f"training changes the buffer {traced.buffer_names[i]}, which is not in the state_dict: "
+                              "register it with persistent=True")
+
+
 def trace_step(traced):
-    """The step as a graph over (*parameters, *buffers, *inputs, *targets, seeds), and the number of seeds."""
+    """The step as a graph over (*parameters, *buffers, *inputs, *targets, seeds), and the number of seeds. Its results
+    are the loss, the gradients, and the buffers that it updates."""
     counts = [len(traced.parameters), len(traced.buffers), len(traced.inputs), len(traced.targets)]
 
     def split(flat):
@@ -254,7 +270,7 @@ def trace_step(traced):
 
     def flat_step(*flat):
         loss, gradients, after = traced.step(*split(flat))
-        return [loss, *gradients, *[after[i] for i in traced.updated]]
+        return [loss, *gradients, *after]
 
     arguments = [*traced.parameters, *traced.buffers, *traced.inputs, *traced.targets]
     with without_onednn():
@@ -263,6 +279,7 @@ def trace_step(traced):
         graph = make_fx(torch.func.functionalize(graph, remove="mutations"),
                         decomposition_table=select_decomp_table(), tracing_mode="symbolic")(*arguments)
     replace_bernoulli(graph)
+    keep_updated_buffers(traced, graph)
     graph.graph.eliminate_dead_code()
     graph.recompile()
     fake_mode = next(n.meta["val"].fake_mode for n in graph.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor))
@@ -391,6 +408,31 @@ def worst_difference(gradients, expected):
                for a, b in zip(gradients, expected))
 
 
+def rounding_sensitivity(traced):
+    """The largest change of Python's gradients if each parameter changes by up to a millionth, which is what rounding in
+    a deep network amounts to: it decides about inputs of ReLU near 0."""
+    def gradients(parameters):
+        torch.manual_seed(0)
+        return traced.step(parameters, traced.buffers, traced.inputs, traced.targets)[1]
+
+    with torch.random.fork_rng(devices=[]):
+        expected = gradients(traced.parameters)
+        generator = torch.Generator().manual_seed(0)
+        changed = ([p * (1 + 1e-6 * (2 * torch.rand(p.shape, generator=generator) - 1)) for p in traced.parameters]
+                   for _ in range(4))
+        return max(worst_difference(gradients(parameters), expected) for parameters in changed)
+
+
+def check_step(traced, step, expected, description, tolerance):
+    """Compares the loss and the gradients; those of a sensitive network may differ by more than the tolerance."""
+    loss, gradients = relative(step[0].item(), expected[0].item()), worst_difference(step[1:], expected[1:])
+    if loss <= tolerance and gradients <= tolerance:
+        return
+    if not (loss <= tolerance and gradients <= min(2 * rounding_sensitivity(traced), MAX_SENSITIVITY)):
+        raise ExportError(f"the compiled step differs {description} ({max(loss, gradients):.1e}): a defect of the compiler; "
+                          "please report the module")
+
+
 def check_package(package, traced, seeds, eval_loss, tolerance):
     """Runs the package with one thread and with several, and against Python. Returns what stokerd must get."""
     threads = torch.get_num_threads()
@@ -403,18 +445,15 @@ def check_package(package, traced, seeds, eval_loss, tolerance):
     finally:
         torch.set_num_threads(threads)
     single, several = results
-    worst = max(relative(single[0].item(), several[0].item()), worst_difference(several[1:], single[1:]))
-    if not worst <= tolerance:
-        raise ExportError(f"the compiled step differs between one thread and several ({worst:.1e}): a defect of the "
-                          "compiler; please report the module")
+    check_step(traced, several, single, "between one thread and several", tolerance)
+    loss, gradients, after = traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)
     if has_random(traced):
         check_directional(package, traced, single, seeds)
+        for name, before, a, b in zip(traced.buffer_names, traced.buffers, after, buffers):
+            if torch.equal(before, b) and not torch.equal(before, a):
+                raise ExportError(f"the compiled step does not update the buffer {name}, as Python does")
     else:
-        loss, gradients, after = traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)
-        worst = max(relative(single[0].item(), loss.item()), worst_difference(single[1:], gradients))
-        if not worst <= tolerance:
-            raise ExportError(f"the compiled step differs from Python's ({worst:.1e}): a defect of the compiler; please "
-                              "report the module")
+        check_step(traced, single, [loss, *gradients], "from Python's", tolerance)
         for name, a, b in zip(traced.buffer_names, after, buffers):
             if not torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance):
                 raise ExportError(f"the compiled step updates the buffer {name} to other values than Python does")

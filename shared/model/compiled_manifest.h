@@ -15,7 +15,7 @@
 
 namespace stoker::model {
 
-inline constexpr int64_t kCompiledFormat = 1;
+inline constexpr int64_t kCompiledFormat = 2;
 inline constexpr const char* kCompiledPackage = "model.pt2";
 inline constexpr const char* kCompiledWeights = "model.safetensors";
 inline constexpr const char* kCompiledSelfTest = "self_test.safetensors";

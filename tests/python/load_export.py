@@ -1,5 +1,6 @@
 """load_export.py FILE FACTORY FIRST SECOND: the exported parameters of a run load into the module of export_models.FACTORY,
-with no name missing or left over, and both names of its tied weight are one tensor."""
+with no name missing or left over, both names of its tied weight are one tensor, and training has updated the
+statistics of batch norm."""
 import os
 import sys
 
@@ -16,3 +17,4 @@ state = torch.load(path, weights_only=True)
 module.load_state_dict(state, strict=True)
 assert module.get_parameter(first) is module.get_parameter(second)
 assert torch.equal(state[first], state[second])
+assert not any((value == 1).all() for name, value in state.items() if name.endswith("running_var"))

@@ -110,9 +110,33 @@ class ErrorsTest(unittest.TestCase):
         _, loss, batch = mlp()
         self.assertIn("persistent=True", self.error(Counter(), loss, batch))
 
+    def test_updated_buffers(self):
+        module, loss, (inputs, targets) = mlp()
+        traced = compiler.Traced(module, loss, [inputs], [targets], None)
+        compiler.trace_step(traced)
+        self.assertEqual([traced.buffer_names[i] for i in traced.updated],
+                         ["average", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"])
+
     def test_step_that_would_compile_for_hours(self):
         module, loss, batch = mlp()
         self.assertIn("recurrent layers and loops are unrolled", self.error(module, loss, batch, max_operations=20))
+
+    def test_gradients_that_rounding_decides(self):
+        """Those of a ReLU at 0; all others must be equal."""
+        for weights, is_sensitive in (([1.0, -1.0], True), ([1.0, -0.5], False)):
+            module = nn.Sequential(nn.Linear(2, 64, bias=False), nn.ReLU(), nn.Linear(64, 1))
+            module[0].weight.data[:] = torch.tensor(weights)
+            traced = compiler.Traced(module, F.mse_loss, [torch.ones(4, 2)], [torch.ones(4, 1)], None)
+            loss, gradients, _ = traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)
+            compiled = [loss, *(1.005 * g for g in gradients)]
+            with self.subTest(is_sensitive):
+                if is_sensitive:
+                    compiler.check_step(traced, compiled, [loss, *gradients], "from Python's", 1e-3)
+                    with self.assertRaisesRegex(ExportError, "differs from Python's"):
+                        compiler.check_step(traced, [1.1 * loss, *compiled[1:]], [loss, *gradients], "from Python's", 1e-3)
+                else:
+                    with self.assertRaisesRegex(ExportError, "differs from Python's"):
+                        compiler.check_step(traced, compiled, [loss, *gradients], "from Python's", 1e-3)
 
     def test_operations_of_a_recurrent_layer(self):
         class Recurrent(nn.Module):

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 json::object good() {
   const std::string sum(64, 'a');
   return json::parse(
-             R"({"format": 1, "torch": "2.11.0", "device": "cpu", "cpu_flags": ["avx2", "fma"],
+             R"({"format": 2, "torch": "2.11.0", "device": "cpu", "cpu_flags": ["avx2", "fma"],
     "precision": "fp32", "batch": {"min": 1, "max": 64}, "seeds": 2,
     "tied_parameters": {"head.weight": "fc.weight"},
     "parameters": [{"name": "fc.weight", "dtype": "F32", "shape": [4, 8], "requires_grad": true},
@@ -91,7 +91,7 @@ TEST(CompiledManifestTest, RejectsImpossibleValues) {
   const auto first = [](json::object& root, const char* list) -> json::object& {
     return root.at(list).as_array().at(0).as_object();
   };
-  EXPECT_THAT(message_of([](auto& root) { root["format"] = 2; }), HasSubstr("has format 2"));
+  EXPECT_THAT(message_of([](auto& root) { root["format"] = 1; }), HasSubstr("has format 1"));
   EXPECT_THAT(message_of([](auto& root) { root["device"] = "cuda"; }),
               HasSubstr("run on the CPU only"));
   EXPECT_THAT(message_of([](auto& root) {
