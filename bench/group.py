@@ -1,6 +1,6 @@
 """Runs of several stokerd processes on this machine: time per step, and from the kill of a rank to the next step.
 
-  group.py BIN [--repetitions N] [--steps N] [--kills N] [--text FILE]
+  group.py BIN [--repetitions N] [--steps N] [--kills N] [--text FILE] [--rows N…]
 
 BIN is the folder of stokerd. Trains the GPT of config/cpp-gpt.yaml's size on bytes, one thread per rank. The rows
 alternate, and the medians over the repetitions are printed; all of them need an idle machine with a core per rank.
@@ -117,6 +117,7 @@ def main():
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--text", default="/usr/include/c++")
+    parser.add_argument("--rows", type=int, nargs="*", help="only these rows, counted from 0")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(args, work)
@@ -129,6 +130,8 @@ def main():
             "PyTorch DDP, 1 rank": lambda: bench.ddp_step_ms(1),
             "PyTorch DDP, 2 ranks": lambda: bench.ddp_step_ms(2),
         }
+        if args.rows is not None:
+            rows = {name: row for i, (name, row) in enumerate(rows.items()) if i in args.rows}
         times = {name: [] for name in rows}
         for _ in range(args.repetitions):
             for name, measure in rows.items():

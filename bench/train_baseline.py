@@ -1,4 +1,5 @@
-"""The baseline of stoker-bench-train: the same model, batch and optimizer in idiomatic PyTorch.
+"""The baseline of stoker-bench-train: the same model, batch and optimizer in idiomatic PyTorch; gpt2 and llama are
+those of the package transformers.
 
 Prints the number of elements in the model's parameters and buffers. Then, for each line on standard input, which is a
 number of seconds, trains for that long and prints steps per second. Exits at the end of standard input.
@@ -17,12 +18,36 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parit
 from models import Blstm, Gpt, Lenet, Mlp, Resnet  # noqa: E402
 
 
+class Logits(torch.nn.Module):
+    """A causal language model of transformers, from tokens to logits."""
+
+    def __init__(self, setup):
+        super().__init__()
+        import transformers
+        common = {"vocab_size": setup["classes"], "use_cache": False}
+        if setup["model"] == "gpt2":
+            config = transformers.GPT2Config(
+                n_layer=setup["layers"], n_head=setup["heads"], n_embd=setup["width"], n_positions=setup["context"],
+                resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0, **common)
+        else:
+            config = transformers.LlamaConfig(
+                num_hidden_layers=setup["layers"], num_attention_heads=setup["heads"], hidden_size=setup["width"],
+                num_key_value_heads=setup["key_value_heads"], intermediate_size=setup["mlp"],
+                max_position_embeddings=setup["context"], rms_norm_eps=1e-6, tie_word_embeddings=False, **common)
+        self.model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+
+    def forward(self, tokens):
+        return self.model(tokens).logits
+
+
 def model_of(setup):
     channels = setup["input"][0]
     return {
         "mlp": lambda: Mlp(channels, setup["hidden"], 1),
         "mlp-small": lambda: Mlp(channels, setup["hidden"], 1),
         "gpt": lambda: Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"]),
+        "gpt2": lambda: Logits(setup),
+        "llama": lambda: Logits(setup),
         "lenet": lambda: Lenet(channels, 28, setup["classes"]),
         "blstm": lambda: Blstm(setup["input"][1], setup["width"], setup["classes"]),
         "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),
@@ -32,8 +57,8 @@ def model_of(setup):
 def loss_of(setup, model):
     """The complete forward pass, starting from a batch in host memory."""
     batch, shape, classes = setup["batch"], setup["input"], setup["classes"]
-    if setup["model"] == "gpt":
-        tokens = torch.randint(classes, (batch, *shape), dtype=torch.uint8)
+    if setup["model"] in ("gpt", "gpt2", "llama"):
+        tokens = torch.randint(min(classes, 256), (batch, *shape), dtype=torch.uint8)
         return lambda: F.cross_entropy(model(tokens[:, :-1].long()).flatten(0, 1), tokens[:, 1:].long().flatten())
     if classes == 0:
         inputs, targets = torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
@@ -64,7 +89,8 @@ def main():
     torch.set_num_threads(args.setup["threads"])
     torch.set_flush_denormal(True)  # constant batches soon give denormals
     model = model_of(args.setup)
-    size = sum(t.numel() for t in [*model.parameters(), *model.buffers()])
+    saved = model.state_dict().keys()
+    size = sum(t.numel() for name, t in [*model.named_parameters(), *model.named_buffers()] if name in saved)
     loss = loss_of(args.setup, torch.compile(model) if args.how == "compiled" else model)
     # Fused: the fastest implementation in PyTorch, with the same arithmetic as stoker.
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)

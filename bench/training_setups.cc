@@ -8,6 +8,7 @@
 namespace stoker::bench {
 namespace {
 
+constexpr int64_t kVocabulary = 4096;  // of gpt2 and llama
 const config::Normalize kToPlusMinusOne{.mean = {0.5}, .std = {0.5}};
 
 std::vector<TensorSpec> labeled(DType dtype, std::vector<int64_t> shape) {
@@ -40,12 +41,45 @@ TrainingSetup gpt(bool tiny) {
           .batch = tiny ? 2u : 16u};
 }
 
+TrainingSetup language_model(std::string name, config::ModelVariant arch, int64_t context,
+                             bool tiny) {
+  return {.name = std::move(name),
+          .model = {.arch = std::move(arch)},
+          .task = {config::LanguageModelingTask{}},
+          .sample = {{.name = "tokens", .dtype = DType::kU16, .shape = {context + 1}}},
+          .classes = kVocabulary,
+          .batch = tiny ? 2u : 8u};
+}
+
+// Smaller than published ones, so that a step on the CPU takes less than a second.
+TrainingSetup gpt2(bool tiny) {
+  config::Gpt2Config model{.num_layers = tiny ? 2 : 4,
+                           .num_heads = tiny ? 2 : 4,
+                           .embed_dim = tiny ? 32 : 256,
+                           .context_length = tiny ? 16 : 128,
+                           .vocab_size = kVocabulary,
+                           .dropout = 0};
+  return language_model("gpt2", model, model.context_length, tiny);
+}
+
+TrainingSetup llama(bool tiny) {
+  config::LlamaConfig model{.num_layers = tiny ? 2 : 4,
+                            .num_heads = tiny ? 2 : 4,
+                            .num_key_value_heads = tiny ? 1 : 2,
+                            .embed_dim = tiny ? 32 : 256,
+                            .context_length = tiny ? 16 : 128,
+                            .vocab_size = kVocabulary};
+  return language_model("llama", model, model.context_length, tiny);
+}
+
 }  // namespace
 
 std::vector<TrainingSetup> training_setups(bool tiny) {
   return {tiny ? regression("mlp", 16, 16, 4) : regression("mlp", 1024, 1024, 128),
           regression("mlp-small", 64, 64, 32),  // small enough that overhead dominates
           gpt(tiny),
+          gpt2(tiny),
+          llama(tiny),
           {.name = "lenet",
            .model = {.arch = config::Lenet5Config{}},
            .task = {config::ClassificationTask{}},
@@ -77,6 +111,20 @@ boost::json::object to_object(const TrainingSetup& setup) {
     to["heads"] = gpt->num_heads;
     to["width"] = gpt->embed_dim;
     to["context"] = gpt->context_length;
+  }
+  if (const auto* const gpt2 = std::get_if<config::Gpt2Config>(&arch)) {
+    to["layers"] = gpt2->num_layers;
+    to["heads"] = gpt2->num_heads;
+    to["width"] = gpt2->embed_dim;
+    to["context"] = gpt2->context_length;
+  }
+  if (const auto* const llama = std::get_if<config::LlamaConfig>(&arch)) {
+    to["layers"] = llama->num_layers;
+    to["heads"] = llama->num_heads;
+    to["key_value_heads"] = llama->effective_num_key_value_heads();
+    to["width"] = llama->embed_dim;
+    to["mlp"] = llama->effective_mlp_dim();
+    to["context"] = llama->context_length;
   }
   if (const auto* const mlp = std::get_if<config::MlpConfig>(&arch))
     to["hidden"] = boost::json::value_from(mlp->hidden_sizes);
