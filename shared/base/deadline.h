@@ -21,7 +21,7 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 bool sleep_until(const std::stop_token& stop, Deadline deadline);
 
 // Returns what `write` does, which writes `path`. kTimedOut: the storage does not respond; `write`
-// continues on a thread of its own, so what it uses must live as long as the process.
+// continues on a separate thread, so what it uses must live as long as the process.
 Status write_within(std::chrono::milliseconds timeout, const std::string& path,
                     std::function<Status()> write);
 
