@@ -1,5 +1,6 @@
 #include "daemon/cuda/nccl_collectives.h"
 
+#include <atomic>
 #include <cctype>
 #include <cstdlib>
 #include <exception>
@@ -47,8 +48,15 @@ class NcclCollectives final : public group::DeviceCollectives {
                                                          options.world_size, std::move(nccl));
     group_->eagerConnectSingleDevice(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
   }
-  // Not its shutdown, which waits for the other ranks.
-  ~NcclCollectives() override { abort(); }
+  // An abort would end collectives of other ranks that still read from this one.
+  ~NcclCollectives() override {
+    if (is_aborted_) return;
+    try {
+      group_->shutdown();
+    } catch (const std::exception&) {
+      abort();
+    }
+  }
 
   void start_all_reduce(const at::Tensor& tensor) override {
     std::vector<at::Tensor> tensors{tensor};
@@ -81,8 +89,14 @@ class NcclCollectives final : public group::DeviceCollectives {
     in_order(group_->_allgather_base(output, input));
   }
 
-  bool is_complete() override { return !last_ || last_->isCompleted(); }
+  bool is_complete() override {
+    if (!last_) return true;
+    if (!last_->isCompleted()) return false;
+    if (const std::exception_ptr failure = last_->exception()) std::rethrow_exception(failure);
+    return true;
+  }
   void abort() noexcept override {
+    if (is_aborted_.exchange(true)) return;
     try {
       group_->abort();
     } catch (const std::exception&) {  // it has ended already
@@ -102,6 +116,7 @@ class NcclCollectives final : public group::DeviceCollectives {
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
   std::vector<Work> started_;
   Work last_;
+  std::atomic<bool> is_aborted_{false};
 };
 
 }  // namespace

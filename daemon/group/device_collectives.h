@@ -6,11 +6,11 @@
 // work until finish_sums(). The host does not wait for any of them.
 //
 // Threads:  one at a time, except abort(). All ranks must call the same collectives in the same order.
-// Blocking: opening them until all ranks have done so.
+// Blocking: opening them until all ranks have done so, and destroying them until those of this rank are
+//           complete, unless abort() was called.
 // Errors:   LibTorch's exceptions. A rank that is lost, or hangs, is not one: its collectives never
 //           complete, so the group must notice it and call abort().
-// Owner:    the store must outlive this object. Destroy it before the process group, with no work of a
-//           device that waits for it.
+// Owner:    the store must outlive this object.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ class DeviceCollectives {
   // `from` of rank r becomes part r of `to` on all ranks.
   virtual void all_gather(const at::Tensor& to, const at::Tensor& from) = 0;
 
-  // Whether all collectives so far are complete.
+  // Whether all collectives so far are complete. Throws if the last one failed.
   virtual bool is_complete() = 0;
   // Ends all collectives of this rank, so that the device does not wait for other ranks any more. Their
   // results are undefined. From any thread.

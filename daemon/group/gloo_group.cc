@@ -551,6 +551,7 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
 
 void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
+  if (maybe_devices_) maybe_devices_->abort();
   announce_failure(keys_, environment_, reason);
   backend_.reset();  // so that the other ranks notice
   leave_store(keys_, environment_, rank(), has_exited_);
