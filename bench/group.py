@@ -1,10 +1,19 @@
-"""Runs of several stokerd processes on this machine: time per step, and from the kill of a rank to the next step.
+"""Runs of several stokerd processes on this machine: time per step, overlap of sums with the backward pass, cost of
+the control record, and time from the kill of a rank to the next step.
 
-  group.py BIN [--repetitions N] [--steps N] [--kills N] [--text FILE] [--rows N…]
+  group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--text FILE]
 
-BIN is the folder of stokerd. Trains the GPT of config/cpp-gpt.yaml's size on bytes, one thread per rank. The rows
-alternate, and the medians over the repetitions are printed; all of them need an idle machine with a core per rank.
-PyTorch, for torchrun and the rows of DistributedDataParallel, is that of the Python that runs this.
+BIN is the folder of stokerd. Parts, all by default:
+
+  steps    the GPT of config/cpp-gpt.yaml's size on bytes, one thread per rank, next to PyTorch's DistributedDataParallel
+  overlap  a GPT of 25 million parameters, reduction allreduce: sums in buckets during the backward pass, and in one
+           bucket after it; the same micro-batches in two processes together, without sums
+  record   sums of as many gradients as those of `steps`, with and without the control record, and the record alone;
+           needs the target group_test_program
+  kills    from kill -9 of a rank under torchrun to the next step
+
+The rows alternate, and the medians over the repetitions are printed; all of them need an idle machine with a core per
+rank. PyTorch, for torchrun and the rows of DistributedDataParallel, is that of the Python that runs this.
 """
 import argparse
 import json
@@ -19,20 +28,23 @@ import time
 from pathlib import Path
 
 SETUP = {"layers": 4, "width": 128, "heads": 4, "context": 128, "micro_batches": 4, "micro_batch_size": 4}
+# About as long in computation as in sums.
+LARGE = {"layers": 8, "width": 512, "heads": 8, "context": 64, "micro_batches": 4, "micro_batch_size": 1}
+PARTS = ("steps", "overlap", "record", "kills")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
 
 
-def configuration(text, steps, reduction):
+def configuration(text, steps, reduction, setup, bucket_mib):
     return f"""
-data: {{train: {{format: text, path: {text}, sequence: {{block_size: {SETUP["context"]}}}}}}}
+data: {{train: {{format: text, path: {text}, sequence: {{block_size: {setup["context"]}}}}}}}
 feed: {{num_workers: 1}}
-model: {{name: gpt, num_layers: {SETUP["layers"]}, num_heads: {SETUP["heads"]}, embed_dim: {SETUP["width"]},
-        context_length: {SETUP["context"]}, vocab_size: 256, dropout: 0.0}}
+model: {{name: gpt, num_layers: {setup["layers"]}, num_heads: {setup["heads"]}, embed_dim: {setup["width"]},
+        context_length: {setup["context"]}, vocab_size: 256, dropout: 0.0}}
 task: {{name: language_modeling}}
-train: {{max_steps: {steps}, micro_batch_size: {SETUP["micro_batch_size"]}, max_grad_norm: 1.0, device: cpu,
-         gradient_accumulation_steps: {SETUP["micro_batches"]}, num_threads: 1}}
-distributed: {{reduction: {reduction}}}
-checkpoint: {{save_every_steps: 50, keep_last: 2}}
+train: {{max_steps: {steps}, micro_batch_size: {setup["micro_batch_size"]}, max_grad_norm: 1.0, device: cpu,
+         gradient_accumulation_steps: {setup["micro_batches"]}, num_threads: 1}}
+distributed: {{reduction: {reduction}, bucket_mib: {bucket_mib}}}
+checkpoint: {{save_every_steps: {50 if setup is SETUP else "null"}, keep_last: 2}}
 metrics: {{log_every_steps: 1, tensorboard: false}}
 control: {{socket: null}}
 """
@@ -55,29 +67,61 @@ class Bench:
     def __init__(self, args, work):
         self.args, self.work, self.runs = args, work, 0
 
-    def command(self, steps, reduction):
+    def command(self, steps, reduction, setup=SETUP, bucket_mib=25):
         self.runs += 1
         config = Path(self.work, f"config-{self.runs}.yaml")
-        config.write_text(configuration(self.args.text, steps, reduction))
+        config.write_text(configuration(self.args.text, steps, reduction, setup, bucket_mib))
         run = str(Path(self.work, f"run-{self.runs}"))
         return run, [str(Path(self.args.bin, "stokerd")), "--config", str(config), "--run-dir", run]
 
-    def step_ms(self, reduction, world):
-        """The median time of a step; world 0: without the variables of a launcher."""
-        run, command = self.command(self.args.steps, reduction)
+    @staticmethod
+    def start_ranks(command, world):
+        """World 0: one process without the variables of a launcher."""
         port, ranks = free_port(), []
         for rank in range(max(1, world)):
             variables = {} if world == 0 else {
                 "RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world,
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
-            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
-                                          stderr=subprocess.DEVNULL))
-        codes = [rank.wait() for rank in ranks]
+            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                          stderr=subprocess.DEVNULL, text=True))
+        return ranks
+
+    @staticmethod
+    def median_ms(run, ranks):
+        outputs = [rank.communicate()[0] for rank in ranks]
+        codes = [rank.returncode for rank in ranks]
         if any(codes):
-            sys.exit(f"stokerd ended with {codes}; see {run}/logs/stokerd.log")
+            sys.exit(f"{ranks[0].args[0]} ended with {codes}; see {run}/logs/stokerd.log\n{outputs[0]}")
         times = [record["step_time_ms"] for record in records(run)]
         return statistics.median(times[len(times) // 4:])
+
+    def step_ms(self, reduction, world):
+        """The median time of a step."""
+        run, command = self.command(self.args.steps, reduction)
+        return self.median_ms(run, self.start_ranks(command, world))
+
+    def large_step_ms(self, bucket_mib):
+        run, command = self.command(self.args.steps // 4, "allreduce", LARGE, bucket_mib)
+        return self.median_ms(run, self.start_ranks(command, 2))
+
+    def large_step_without_sums_ms(self):
+        """Two processes together, each with the micro-batches of one of two ranks."""
+        setup = {**LARGE, "micro_batches": LARGE["micro_batches"] // 2}
+        started = [(run, self.start_ranks(command, 0)) for run, command in
+                   (self.command(self.args.steps // 4, "null", setup) for _ in range(2))]
+        return statistics.mean([self.median_ms(run, ranks) for run, ranks in started])
+
+    def record_us(self):
+        """Of two ranks, by what is summed."""
+        program = Path(self.args.bin).resolve().parent / "tests" / "group_test_program"
+        command = [str(program), "record", "60000", "60000", "bench", "auto"]
+        ranks = self.start_ranks(command, 2)
+        output = ranks[0].communicate()[0]
+        if ranks[1].wait() or ranks[0].returncode:
+            sys.exit(f"{program} failed: {output}")
+        return {name: float(us) for name, us in
+                (line.removeprefix("us ").rsplit(" ", 1) for line in output.splitlines() if line.startswith("us "))}
 
     def ddp_step_ms(self, world):
         setup = json.dumps({**SETUP, "steps": self.args.steps})
@@ -113,15 +157,19 @@ class Bench:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin")
+    parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--text", default="/usr/include/c++")
-    parser.add_argument("--rows", type=int, nargs="*", help="only these rows, counted from 0")
     args = parser.parse_args()
+    parts = args.only.split(",")
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"--only: unknown part: {', '.join(unknown)}")
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(args, work)
-        rows = {
+        rows = {}
+        steps = {
             "1 process": lambda: bench.step_ms("ordered", 0),
             "world of 1": lambda: bench.step_ms("ordered", 1),
             "1 process, reduction null": lambda: bench.step_ms("null", 0),
@@ -130,8 +178,15 @@ def main():
             "PyTorch DDP, 1 rank": lambda: bench.ddp_step_ms(1),
             "PyTorch DDP, 2 ranks": lambda: bench.ddp_step_ms(2),
         }
-        if args.rows is not None:
-            rows = {name: row for i, (name, row) in enumerate(rows.items()) if i in args.rows}
+        overlap = {
+            "2 ranks, in buckets": lambda: bench.large_step_ms(25),
+            "2 ranks, in one bucket": lambda: bench.large_step_ms(100_000),
+            "2 processes, without sums": bench.large_step_without_sums_ms,
+        }
+        if "steps" in parts:
+            rows |= steps
+        if "overlap" in parts:
+            rows |= overlap
         times = {name: [] for name in rows}
         for _ in range(args.repetitions):
             for name, measure in rows.items():
@@ -139,7 +194,15 @@ def main():
         for name, row in times.items():
             if row:
                 print(f"{name:26} {statistics.median(row):8.2f} ms/step   {min(row):.2f} to {max(row):.2f}")
-        kills = [bench.seconds_from_kill_to_step() for _ in range(args.kills)]
+        if "overlap" in parts:
+            in_buckets, in_one, without = (statistics.median(times[name]) for name in overlap)
+            print(f"overlap                    {100 * (in_one - in_buckets) / (in_one - without):8.0f} % of the sums")
+        if "record" in parts:
+            costs = [bench.record_us() for _ in range(args.repetitions)]
+            for name in costs[0]:
+                row = [cost[name] for cost in costs]
+                print(f"{name:26} {statistics.median(row):8.1f} us        {min(row):.1f} to {max(row):.1f}")
+        kills = [bench.seconds_from_kill_to_step() for _ in range(args.kills if "kills" in parts else 0)]
         if kills:
             print(f"kill -9 to next step       {statistics.median(kills):8.2f} s         {min(kills):.2f} to {max(kills):.2f}")
 

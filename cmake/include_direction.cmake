@@ -39,10 +39,10 @@ set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue 
 shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_feeder "shared/base shared/tokenizer shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
-set(ALLOW_daemon/cuda "shared/model daemon/cuda/kernels")
+set(ALLOW_daemon/group "shared/base")
+set(ALLOW_daemon/cuda "shared/model daemon/cuda/kernels daemon/group")
 set(ALLOW_daemon/cuda/kernels "shared/model")
 set(ALLOW_daemon/fake_device "daemon/cuda")
-set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/config shared/control shared/run")

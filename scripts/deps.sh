@@ -11,7 +11,8 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
 
   --cuda       also LibTorch's CUDA part, with NVIDIA's libraries (about 2 GB more to
                download); the default if a GPU is found
-  --cuda-link  only what is needed to compile and link the CUDA module; no additional download
+  --cuda-link  only what is needed to compile and link the CUDA module: of additional downloads, NCCL
+               (about 200 MB), for its header
   --nvcc       also nvcc, which compiles the fused kernels of the CUDA module (about 100 MB more to
                download); an installed toolkit is used only with cmake -DSTOKER_NVCC=PATH
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
@@ -122,7 +123,7 @@ unpack_libtorch() {
 # The source of a part; its stamp changes with the pins.
 pin_file() {
   case $1 in
-    cuda) echo "$root/scripts/libtorch-cuda.txt" ;;
+    cuda | nccl) echo "$root/scripts/libtorch-cuda.txt" ;;
     nvcc) echo "$root/scripts/nvcc.txt" ;;
     *) echo "$root/scripts/libtorch-cpu.txt" ;;
   esac
@@ -137,6 +138,7 @@ has_all_parts() {
 install_libtorch() {
   local parts=(cpu) files=("$root/scripts/libtorch-cpu.txt")
   if [[ $torch != cpu ]]; then parts+=(cuda-link); fi
+  if [[ $torch == cuda-link ]]; then parts+=(nccl); fi
   if [[ $torch == cuda ]]; then
     parts+=(cuda)
     files+=("$root/scripts/libtorch-cuda.txt")
@@ -156,6 +158,10 @@ install_libtorch() {
   [[ $(uname -m) == x86_64 ]] || die "the pinned LibTorch is for x86_64; set LIBTORCH_DIR to another one"
   work=$(mktemp -d "$root/.deps/.work.XXXXXX")
   trap 'rm -rf "$work" "$libtorch.new"' EXIT
+  if [[ $torch == cuda-link ]]; then
+    grep -A 1 '^nvidia-nccl-' "$root/scripts/libtorch-cuda.txt" >"$work/nccl.txt"
+    files+=("$work/nccl.txt")
+  fi
   step "Fetch LibTorch ($torch) or reuse the cached wheels" libtorch-fetch fetch_wheels "${files[@]}"
   step "Unpack LibTorch into .deps/libtorch" libtorch-unpack unpack_libtorch
 }

@@ -44,9 +44,10 @@ unpack_cuda_link() {
   unzip -q -o "$1" 'torch/lib/*cuda*.so' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch_nvshmem.so' \
     'torch/lib/libtorch.so' -d "$2"
 }
+unpack_nccl_header() { unzip -q -o "$1" 'nvidia/nccl/include/nccl.h' -d "$2"; }
 unpack_nvidia() { unzip -q -o "$1" 'nvidia/*' '*.dist-info/*' -d "$2"; }
 
-# unpack_wheels PART FILE FOLDER: the wheels of FILE, or the part of them that PART (cpu, cuda-link,
+# unpack_wheels PART FILE FOLDER: the wheels of FILE, or the part of them that PART (cpu, cuda-link, nccl,
 # cuda) needs.
 unpack_wheels() {
   local name sha
@@ -55,6 +56,8 @@ unpack_wheels() {
       cpu:torch==*) unpack_cpu "$(wheel_of "$sha")" "$3" ;;
       cuda-link:torch==*) unpack_cuda_link "$(wheel_of "$sha")" "$3" ;;
       cuda-link:*) ;;
+      nccl:nvidia-nccl-*) unpack_nccl_header "$(wheel_of "$sha")" "$3" ;;
+      nccl:*) ;;
       *) unpack_nvidia "$(wheel_of "$sha")" "$3" ;;
     esac
   done < <(pins "$2")

@@ -111,14 +111,12 @@ Status reload_config(const config::Config& now, const CommandLine& command, bool
 config::Config config_of_rank(const config::Config& config,
                               const group::LaunchEnvironment& environment) {
   if (environment.world_size == 1) return config;
-  config::Config adapted = with_group_defaults(config);
-  return environment.is_chief() ? adapted : without_duties_of_chief(std::move(adapted));
+  return environment.is_chief() ? config : without_duties_of_chief(config);
 }
 
 GroupLaunch make_launch(group::LaunchEnvironment environment, const config::Config& config) {
   GroupLaunch launch{.environment = std::move(environment), .settings = {}};
-  if (launch.environment.world_size > 1)
-    launch.settings = shared_settings(with_group_defaults(config));
+  if (launch.environment.world_size > 1) launch.settings = shared_settings(config);
   return launch;
 }
 

@@ -11,8 +11,10 @@
 
 #include "daemon/app/version.h"
 #include "daemon/group/core_share.h"
+#include "daemon/group/device_share.h"
 #include "daemon/group/gloo_group.h"
 #include "daemon/group/recorded_group.h"
+#include "daemon/train/device.h"
 #include "shared/base/cgroup.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -37,6 +39,15 @@ std::string share_error(const config::TrainConfig& train, const group::LaunchEnv
          std::to_string(steps) + " micro-batch" + (steps == 1 ? "" : "es") +
          " per step; set it to a multiple of " + std::to_string(launch.world_size) +
          ", with a smaller train.micro_batch_size for the same samples per step";
+}
+
+Result<group::DeviceChoice> choose_for_all(const std::vector<std::string>& texts, bool needs_gpus,
+                                           group::ProcessGroup& group) {
+  std::vector<group::RankDevice> devices;
+  for (const std::string& text : texts) {
+    STOKER_ASSIGN_OR_RETURN(devices.emplace_back(), group::parse_rank_device(text));
+  }
+  return group::choose_devices(devices, needs_gpus, [&](int rank) { return group.name_of(rank); });
 }
 
 constexpr int kMaxNumThreads = 4096;
@@ -86,14 +97,19 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
   const std::string in_group = " in a group of " + ranks(launch);
   require(config.distributed.reduction.has_value(),
           "distributed.reduction: must be ordered or allreduce" + in_group);
-  require(config.distributed.backend != config::GroupBackend::kNccl,
-          "distributed.backend: must be auto or gloo" + in_group);
+  const auto device = config.train.device.type;
+  require(device != config::DeviceConfig::Type::kCpu ||
+              config.distributed.backend != config::GroupBackend::kNccl,
+          "distributed.backend: nccl is for train.device: cuda; set it to auto or gloo");
+  require(device != config::DeviceConfig::Type::kCuda ||
+              config.distributed.backend != config::GroupBackend::kGloo,
+          "distributed.backend: gloo is for train.device: cpu; set it to auto or nccl");
   require(config.train.gradient_accumulation_steps % launch.world_size == 0,
           share_error(config.train, launch));
   require(config.run.rng == config::Rng::kPerTicket, "run.rng: must be per_ticket" + in_group);
-  require(config.train.device.type == config::DeviceConfig::Type::kAuto ||
-              config.train.device.type == config::DeviceConfig::Type::kCpu,
-          "train.device: must be cpu" + in_group);
+  require(device != config::DeviceConfig::Type::kFake && !config.train.device.index,
+          "train.device: must be auto, cpu or cuda" + in_group +
+              ", of which each rank has its own GPU");
   require(config.train.on_nonfinite != config::OnNonfinite::kRollback,
           "train.on_nonfinite: rollback is not supported" + in_group);
   require(config::training_stream(config) == nullptr,
@@ -149,9 +165,33 @@ Result<int> choose_num_threads(const config::TrainConfig& config, group::Process
   return num_threads;
 }
 
-config::Config with_group_defaults(config::Config config) {
-  config.train.device = {.type = config::DeviceConfig::Type::kCpu, .index = std::nullopt};
-  return config;
+Result<config::DeviceConfig> choose_device(const config::Config& config,
+                                           const group::LaunchEnvironment& launch,
+                                           group::ProcessGroup& group,
+                                           const std::stop_token& stop) {
+  using Type = config::DeviceConfig::Type;
+  const config::DeviceConfig cpu{.type = Type::kCpu, .index = std::nullopt};
+  const Type type = config.train.device.type;
+  const bool uses_gloo = config.distributed.backend == config::GroupBackend::kGloo;
+  if (type == Type::kCpu || (type == Type::kAuto && uses_gloo)) return cpu;
+  const bool needs_gpus =
+      type == Type::kCuda || config.distributed.backend == config::GroupBackend::kNccl;
+  const group::RankDevice own = train::find_rank_device(launch.local_rank, launch.local_world_size);
+  STOKER_ASSIGN_OR_RETURN(const auto texts, group.gather(group::to_text(own), stop));
+  const std::string of_chief =
+      group.is_chief() ? group::to_text(choose_for_all(texts, needs_gpus, group)) : "";
+  STOKER_ASSIGN_OR_RETURN(const std::string text, group.text_of_chief(of_chief, stop));
+  STOKER_ASSIGN_OR_RETURN(const group::DeviceChoice choice, group::parse_device_choice(text));
+  if (!choice.uses_gpus) {
+    log_info("device fallback", {{"device", "cpu"}, {"reason", choice.reason}});
+    return cpu;
+  }
+  STOKER_ASSIGN_OR_RETURN(const auto collectives, train::find_collectives(own.index));
+  STOKER_RETURN_IF_ERROR(group.add_devices(collectives));
+  if (!config.run.deterministic)
+    log_warn("results depend on the number of ranks",
+             {{"reason", "run.deterministic is false, and the ranks train on GPUs"}});
+  return config::DeviceConfig{.type = Type::kCuda, .index = own.index};
 }
 
 config::Config without_duties_of_chief(config::Config config) {

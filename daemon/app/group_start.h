@@ -33,9 +33,14 @@ std::vector<std::string> world_size_effects(const model::Model& model);
 Result<int> choose_num_threads(const config::TrainConfig& config, group::ProcessGroup& group,
                                const std::stop_token& stop);
 
-// The configuration with the defaults of a rank.
-config::Config with_group_defaults(config::Config config);
-// Without what only the chief does.
+// The device of this rank: a GPU that no other rank has, or the CPU. With train.device: auto, GPUs if all
+// ranks have one, and distributed.backend is not gloo. All ranks must call this; an error is the same on
+// all. Adds the GPUs to the group. Logs why there are none.
+Result<config::DeviceConfig> choose_device(const config::Config& config,
+                                           const group::LaunchEnvironment& launch,
+                                           group::ProcessGroup& group, const std::stop_token& stop);
+
+// The configuration without what only the chief does.
 config::Config without_duties_of_chief(config::Config config);
 
 // The settings that must be the same on all ranks.

@@ -174,6 +174,7 @@ Run::Run(const config::Config& config, const CommandLine& command, const run::Ru
       maybe_recorder_(maybe_launch ? std::make_unique<group::FlightRecorder>(
                                          recorder_of(maybe_launch->environment, layout), clock)
                                    : nullptr),
+      device_(config.train.device),
       maybe_refresher_(feed::is_refreshable(config)
                            ? std::make_unique<DatasetRefresher>(config, layout)
                            : nullptr) {}
@@ -229,6 +230,9 @@ Status Run::compare_with_group() {
   const std::stop_token stop = preparation_stop_.get_token();
   STOKER_RETURN_IF_ERROR(group_->check_same(maybe_launch_->settings, stop));
   STOKER_ASSIGN_OR_RETURN(num_threads_, choose_num_threads(config_.train, *group_, stop));
+  train::prepare_environment(config_.run);
+  STOKER_ASSIGN_OR_RETURN(device_,
+                          choose_device(config_, maybe_launch_->environment, *group_, stop));
   return {};
 }
 
@@ -308,7 +312,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_RETURN_IF_ERROR(check_stop());
   channels_.board.record_progress();
   train::prepare_environment(config_.run);
-  STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
+  STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(device_));
   config::TrainConfig numerics = config_.train;
   if (num_threads_) numerics.num_threads = num_threads_;
   train::configure_numerics(config_.run, numerics);

@@ -173,6 +173,7 @@ class Run final : public server::TrainingControl {
   // Only for the trainer thread.
   std::unique_ptr<group::ProcessGroup> group_;               // null: this process trains alone
   std::optional<int> num_threads_;                           // in a group, for train.num_threads
+  config::DeviceConfig device_;                              // in a group that of this rank
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
   bool is_blocked_by_lock_ = false;
   bool is_data_exhausted_ = false;

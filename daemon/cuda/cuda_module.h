@@ -13,11 +13,12 @@
 #include <string>
 
 #include "daemon/cuda/device_streams.h"
+#include "daemon/group/device_collectives.h"
 #include "shared/model/kernel_table.h"
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 7;
+inline constexpr int kModuleVersion = 8;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 
@@ -40,6 +41,13 @@ struct CudaModule {
   std::unique_ptr<DeviceStreams> (*open_streams)(int device) = nullptr;
   // Null: none for this kind of device.
   FusedKernels (*fused_kernels)(int device) = nullptr;
+  // Opens the GPU, or a part of it (MIG) that is a separate device: "GPU-2f0c…". Empty if it cannot be
+  // opened.
+  std::string (*device_uuid)(int device) = nullptr;
+  // The collectives of a group for this device, which becomes the current one of the thread; throws
+  // c10::Error. Null: this kind of device, or the build, has none.
+  std::unique_ptr<group::DeviceCollectives> (*open_collectives)(
+      int device, const group::CollectivesOptions& options) = nullptr;
   // Null, or called with memory that a snapshot reuses: makes late reads of it visible.
   void (*poison_host_memory)(void* bytes, size_t size) = nullptr;
 };

@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
+#include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "daemon/group/device_sums.h"
 #include "daemon/group/failure_record.h"
+#include "daemon/group/ordered_sum.h"
 #include "daemon/group/rendezvous.h"
 #include "daemon/group/socket_address.h"
 #include "daemon/group/start_checks.h"
@@ -28,6 +32,7 @@ constexpr milliseconds kMaxReplyTimeout{10'000};
 // before they exit; otherwise torchrun reports one of them as the cause.
 constexpr milliseconds kRecordGrace{3'000};
 constexpr milliseconds kStopCheckInterval{100};
+constexpr milliseconds kDevicePollInterval{1};
 constexpr milliseconds kMinPollInterval{20};  // longer with more ranks, which load the store
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
@@ -57,16 +62,6 @@ bool is_sigpipe_ignored() {
 // Tags repeat long after their transfers have ended.
 int to_tag(uint64_t number) { return static_cast<int>(number & 0x3fffffff); }
 
-// Sum of parts[begin] … parts[end - 1], in parts[begin].
-const at::Tensor& sum_tree(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
-  const at::Tensor& left = parts[begin];
-  if (end - begin == 1) return left;
-  const size_t middle = begin + (end - begin) / 2;
-  (void)sum_tree(parts, begin, middle);
-  left.add_(sum_tree(parts, middle, end));
-  return left;
-}
-
 class GlooGroup final : public ProcessGroup {
  public:
   // `prefix` is that of the group's keys.
@@ -74,6 +69,7 @@ class GlooGroup final : public ProcessGroup {
             const std::string& prefix, c10::intrusive_ptr<c10d::Backend> backend,
             const GroupOptions& options)
       : environment_(environment),
+        interface_(options.interface),
         timeout_(options.timeout),
         start_timeout_(options.start_timeout),
         has_exited_(options.has_exited),
@@ -90,7 +86,9 @@ class GlooGroup final : public ProcessGroup {
   Status all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
                     const std::stop_token& stop) override;
   Status start_all_reduce(const at::Tensor& tensor) override;
-  Status finish_all_reduce(const std::stop_token& stop) override;
+  Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) override;
+  Status finish_sums(const std::stop_token& stop) override;
+  Status add_devices(const OpenCollectives& open) override;
   Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token& stop) override;
   Result<std::vector<std::string>> gather(const std::string& text,
@@ -121,6 +119,11 @@ class GlooGroup final : public ProcessGroup {
     at::Tensor own;                 // the part that this rank sums
     std::vector<at::Tensor> parts;  // that part of all ranks, of which the own is `own`
   };
+  // A sum that has been started.
+  struct Scattered {
+    Phase exchange;
+    Summand summand;
+  };
 
   static std::string text_key(const std::string& name, int rank) {
     return "named/" + name + "/" + std::to_string(rank);
@@ -129,6 +132,8 @@ class GlooGroup final : public ProcessGroup {
     return {.deadline = after(start_timeout_), .has_exited = has_exited_};
   }
   Status begin_collective();
+  Status call_device(const std::function<void()>& collective);
+  Status wait_for_device(const std::stop_token& stop);
   Phase phase(size_t tensors, Deadline deadline);
   // `index`: of the tensors of the phase.
   Status send(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
@@ -137,13 +142,15 @@ class GlooGroup final : public ProcessGroup {
   Status wait_for(Phase& all, const std::stop_token& stop);
   void close(Phase& last);
   at::Tensor part_of(const at::Tensor& flat, int of_rank) const;
-  Summand make_summand(const at::Tensor& tensor, size_t index);
-  at::Tensor scratch(size_t index, const at::Tensor& like, int64_t elements);
+  Summand make_summand(const at::Tensor& tensor, const at::Tensor& own, at::Tensor& scratch) const;
+  static void sum(const Summand& of);
+  Status finish_all_reduces(const std::stop_token& stop);
   std::string describe(const FailedRank& failed);
   Status lose(Phase& last, int peer, const std::string& reason);
 
   // Constant after construction.
   const LaunchEnvironment environment_;
+  const std::string interface_;
   const milliseconds timeout_;
   const milliseconds start_timeout_;
   const HasExited has_exited_;
@@ -152,11 +159,14 @@ class GlooGroup final : public ProcessGroup {
   PrefixedStore keys_;
   // Of the thread that uses the group.
   c10::intrusive_ptr<c10d::Backend> backend_;            // null after a failure
-  std::vector<at::Tensor> scratch_;                      // by tensor of a sum
+  std::vector<at::Tensor> scratch_;                      // by tensor of all_reduce_ordered()
+  std::vector<at::Tensor> scattered_scratch_;            // by sum that is started
   std::vector<c10::intrusive_ptr<c10d::Work>> started_;  // by start_all_reduce()
+  std::vector<Scattered> scattered_;                     // by start_reduce_scatter()
   uint64_t collectives_ = 0;
   uint64_t tags_ = 0;      // used so far
   uint64_t meetings_ = 0;  // in the store
+  std::unique_ptr<DeviceSums> maybe_devices_;
 };
 
 Status GlooGroup::begin_collective() {
@@ -223,21 +233,16 @@ Status GlooGroup::wait_for(Phase& all, const std::stop_token& stop) {
   return completed;
 }
 
-at::Tensor GlooGroup::scratch(size_t index, const at::Tensor& like, int64_t elements) {
-  if (scratch_.size() <= index) scratch_.resize(index + 1);
-  at::Tensor& scratch = scratch_[index];
-  if (!scratch.defined() || scratch.scalar_type() != like.scalar_type() ||
-      scratch.numel() < elements)
-    scratch = at::empty({elements}, like.options());
-  return scratch;
-}
-
 // ---- collectives ---------------------------------------------------------------------------------
 
 // Binomial tree: in round k, the 2^k ranks that have the tensor send it to as many others.
 Status GlooGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
-  assert(tensor.is_cpu() && tensor.is_contiguous() && root >= 0 && root < world_size());
+  assert(tensor.is_contiguous() && root >= 0 && root < world_size());
   STOKER_RETURN_IF_ERROR(begin_collective());
+  if (!tensor.is_cpu()) {
+    STOKER_RETURN_IF_ERROR(call_device([&] { maybe_devices_->broadcast(tensor.detach(), root); }));
+    return wait_for_device(stop);
+  }
   const at::Tensor flat = tensor.detach().view({-1});
   const int world = world_size();
   const int position = (rank() - root + world) % world;
@@ -261,24 +266,38 @@ at::Tensor GlooGroup::part_of(const at::Tensor& flat, int of_rank) const {
   return flat.narrow(0, begin, flat.numel() * (of_rank + 1) / world_size() - begin);
 }
 
-GlooGroup::Summand GlooGroup::make_summand(const at::Tensor& tensor, size_t index) {
-  assert(tensor.is_cpu() && tensor.is_contiguous());
-  Summand made{.flat = tensor.detach().view({-1}), .own = {}, .parts = {}};
-  made.own = part_of(made.flat, rank());
-  const int64_t size = made.own.numel();
-  const at::Tensor received = scratch(index, made.flat, size * world_size());
+// `scratch`: reused in each step, and allocated when it is too small.
+GlooGroup::Summand GlooGroup::make_summand(const at::Tensor& flat, const at::Tensor& own,
+                                           at::Tensor& scratch) const {
+  Summand made{.flat = flat, .own = own, .parts = {}};
+  const int64_t size = own.numel();
+  const int64_t elements = size * world_size();
+  if (!scratch.defined() || scratch.scalar_type() != flat.scalar_type() ||
+      scratch.numel() < elements)
+    scratch = at::empty({elements}, flat.options());
   for (int peer = 0; peer < world_size(); ++peer)
-    made.parts.push_back(peer == rank() ? made.own : received.narrow(0, size * peer, size));
+    made.parts.push_back(peer == rank() ? own : scratch.narrow(0, size * peer, size));
   return made;
+}
+
+void GlooGroup::sum(const Summand& of) {
+  const at::Tensor& sum = sum_ordered(of.parts);
+  if (!sum.is_same(of.own)) of.own.copy_(sum);
 }
 
 // Each rank sums one part of each tensor, and sends the sum to all.
 Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                                      const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
+  if (!tensors.empty() && !tensors.front().is_cpu())
+    return call_device([&] { maybe_devices_->all_reduce_ordered(tensors); });
+  if (scratch_.size() < tensors.size()) scratch_.resize(tensors.size());
   std::vector<Summand> summands;
-  for (const at::Tensor& tensor : tensors)
-    summands.push_back(make_summand(tensor, summands.size()));
+  for (const at::Tensor& tensor : tensors) {
+    assert(tensor.is_cpu() && tensor.is_contiguous());
+    const at::Tensor flat = tensor.detach().view({-1});
+    summands.push_back(make_summand(flat, part_of(flat, rank()), scratch_[summands.size()]));
+  }
 
   const Deadline deadline = after(timeout_);
   Phase exchange = phase(tensors.size(), deadline);
@@ -292,10 +311,7 @@ Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
   }
   STOKER_RETURN_IF_ERROR(wait_for(exchange, stop));
 
-  for (Summand& each : summands) {
-    const at::Tensor& sum = sum_tree(each.parts, 0, each.parts.size());
-    if (!sum.is_same(each.own)) each.own.copy_(sum);
-  }
+  for (const Summand& each : summands) sum(each);
 
   Phase distribution = phase(tensors.size(), deadline);
   for (int i = 1; i < world_size(); ++i) {
@@ -310,26 +326,24 @@ Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
 
 Status GlooGroup::all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
                              const std::stop_token& stop) {
-  assert(flat.is_cpu() && flat.is_contiguous() && flat.dim() == 1 && ends.back() == flat.numel());
+  assert(flat.is_contiguous() && flat.dim() == 1 && ends.back() == flat.numel());
   STOKER_RETURN_IF_ERROR(begin_collective());
-  const auto part_of_rank = [&](int of_rank) {
-    const auto at = static_cast<size_t>(of_rank);
-    const int64_t begin = at == 0 ? 0 : ends[at - 1];
-    return flat.narrow(0, begin, ends[at] - begin);
-  };
-  const at::Tensor own = part_of_rank(rank());
+  if (!flat.is_cpu()) return call_device([&] { maybe_devices_->all_gather(flat, ends); });
+  const at::Tensor own = part_of_rank(flat, ends, rank());
   Phase exchange = phase(1, after(timeout_));
   for (int i = 1; i < world_size(); ++i) {
     const int peer = (rank() + i) % world_size();
-    STOKER_RETURN_IF_ERROR(receive(exchange, part_of_rank(peer), peer));
+    STOKER_RETURN_IF_ERROR(receive(exchange, part_of_rank(flat, ends, peer), peer));
     STOKER_RETURN_IF_ERROR(send(exchange, own, peer));
   }
   return wait_for(exchange, stop);
 }
 
 Status GlooGroup::start_all_reduce(const at::Tensor& tensor) {
-  assert(tensor.is_cpu() && tensor.is_contiguous());
+  assert(tensor.is_contiguous());
   STOKER_RETURN_IF_ERROR(begin_collective());
+  if (!tensor.is_cpu())
+    return call_device([&] { maybe_devices_->start_all_reduce(tensor.detach()); });
   try {
     std::vector<at::Tensor> tensors{tensor.detach()};
     c10d::AllreduceOptions options;
@@ -342,8 +356,45 @@ Status GlooGroup::start_all_reduce(const at::Tensor& tensor) {
   }
 }
 
+// The first half of all_reduce_ordered(): Gloo's own reduce-scatter has parts of one size only, and was
+// slower than its all-reduce. Gloo's threads exchange the parts during the computation that follows.
+Status GlooGroup::start_reduce_scatter(const at::Tensor& tensor, const std::vector<int64_t>& ends) {
+  assert(tensor.is_contiguous() && tensor.dim() == 1 && ends.back() == tensor.numel());
+  STOKER_RETURN_IF_ERROR(begin_collective());
+  const at::Tensor flat = tensor.detach();
+  if (!flat.is_cpu()) return call_device([&] { maybe_devices_->start_reduce_scatter(flat, ends); });
+  const size_t index = scattered_.size();
+  if (scattered_scratch_.size() <= index) scattered_scratch_.resize(index + 1);
+  scattered_.push_back(
+      {.exchange = phase(1, after(timeout_)),
+       .summand = make_summand(flat, part_of_rank(flat, ends, rank()), scattered_scratch_[index])});
+  auto& [exchange, summand] = scattered_.back();
+  for (int i = 1; i < world_size(); ++i) {
+    const int peer = (rank() + i) % world_size();
+    STOKER_RETURN_IF_ERROR(receive(exchange, summand.parts[static_cast<size_t>(peer)], peer));
+    STOKER_RETURN_IF_ERROR(send(exchange, part_of_rank(flat, ends, peer), peer));
+  }
+  return {};
+}
+
+// Until an error they stay in scattered_, so that lose() closes all of them.
+Status GlooGroup::finish_sums(const std::stop_token& stop) {
+  if (maybe_devices_ && backend_)
+    STOKER_RETURN_IF_ERROR(call_device([&] { maybe_devices_->finish_sums(); }));
+  STOKER_RETURN_IF_ERROR(finish_all_reduces(stop));
+  if (!backend_ && !scattered_.empty()) return begin_collective();
+  const Deadline deadline = after(timeout_);
+  for (auto& [exchange, summand] : scattered_) {
+    exchange.deadline = deadline;
+    STOKER_RETURN_IF_ERROR(wait_for(exchange, stop));
+    sum(summand);
+  }
+  scattered_.clear();
+  return {};
+}
+
 // Waits in parts, so that a stop is noticed. wait() also throws when its own timeout has passed.
-Status GlooGroup::finish_all_reduce(const std::stop_token& stop) {
+Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
   const Deadline deadline = after(timeout_);
   Phase none = phase(0, deadline);
   const auto works = std::exchange(started_, {});
@@ -362,6 +413,7 @@ Status GlooGroup::finish_all_reduce(const std::stop_token& stop) {
       if (stop.stop_requested()) {
         // Not destroyed: that would wait for the threads of Gloo, which wait for the other ranks.
         (void)backend_.release();
+        if (maybe_devices_) maybe_devices_->abort();
         return Status(StatusCode::kCancelled, "stopped in a collective");
       }
       if (std::chrono::steady_clock::now() >= deadline)
@@ -369,6 +421,50 @@ Status GlooGroup::finish_all_reduce(const std::stop_token& stop) {
     }
   }
   return {};
+}
+
+// ---- devices -------------------------------------------------------------------------------------
+
+Status GlooGroup::add_devices(const OpenCollectives& open) {
+  STOKER_RETURN_IF_ERROR(begin_collective());
+  const CollectivesOptions options{.store = &store_->c10d_store(),
+                                   .prefix = prefix_,
+                                   .rank = rank(),
+                                   .world_size = world_size(),
+                                   .timeout = timeout_,
+                                   .is_single_node = environment_.is_single_node(),
+                                   .interface = interface_};
+  return call_device(
+      [&] { maybe_devices_ = std::make_unique<DeviceSums>(open(options), rank(), world_size()); });
+}
+
+Status GlooGroup::call_device(const std::function<void()>& collective) {
+  try {
+    collective();
+    return {};
+  } catch (const std::exception& error) {
+    Phase none = phase(0, after(timeout_));
+    return lose(none, kUnknownRank, short_message(error));
+  }
+}
+
+// Before the first step, whose exchange of records finds ranks that are lost.
+Status GlooGroup::wait_for_device(const std::stop_token& stop) {
+  const Deadline deadline = after(start_timeout_);
+  Phase none = phase(0, deadline);
+  bool is_complete = false;
+  while (true) {
+    STOKER_RETURN_IF_ERROR(call_device([&] { is_complete = maybe_devices_->is_complete(); }));
+    if (is_complete) return {};
+    if (stop.stop_requested()) {
+      close(none);
+      return Status(StatusCode::kCancelled, "stopped in a collective");
+    }
+    if (std::chrono::steady_clock::now() >= deadline)
+      return lose(none, kUnknownRank,
+                  "no broadcast between GPUs within " + seconds_text(start_timeout_));
+    std::this_thread::sleep_for(kDevicePollInterval);
+  }
 }
 
 // ---- meetings in the store -----------------------------------------------------------------------
@@ -418,10 +514,13 @@ std::string GlooGroup::describe(const FailedRank& failed) {
   return name + " exited, hangs or cannot be reached";
 }
 
-// Closes the connections. Transfers would keep them open.
+// Closes the connections. Transfers would keep them open. The device would wait for the other ranks
+// forever, and this process for the device.
 void GlooGroup::close(Phase& last) {
+  if (maybe_devices_) maybe_devices_->abort();
   started_.clear();
   last.transfers.clear();
+  for (Scattered& each : scattered_) each.exchange.transfers.clear();
   backend_.reset();
 }
 
@@ -452,6 +551,7 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
 
 void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
+  if (maybe_devices_) maybe_devices_->abort();
   announce_failure(keys_, environment_, reason);
   backend_.reset();  // so that the other ranks notice
   leave_store(keys_, environment_, rank(), has_exited_);

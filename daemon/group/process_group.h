@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/group/device_collectives.h"
 #include "shared/base/status.h"
 
 namespace at {
@@ -37,11 +38,18 @@ class ProcessGroup {
   // The step of the collectives that follow, for records of them.
   virtual void begin_step(uint64_t) {}
 
+  // The collectives accept tensors in host memory and, after this, also of GPUs, of which each rank has one.
+  // The host does not wait for those, except in broadcast(): a rank that is lost is noticed in the next
+  // collective of host memory, at the latest. All ranks must call it.
+  virtual Status add_devices(const OpenCollectives&) {
+    return Status(StatusCode::kInternal, "this group has no GPUs");
+  }
+
   // Overwrites the tensor by that of rank `root`.
   virtual Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) = 0;
   // Overwrites each tensor by its sum over all ranks, added in a fixed tree: the first half of the
   // ranks plus the second half, recursively. The bytes of the result depend only on the tensors, and
-  // are equal on all ranks.
+  // are equal on all ranks. All tensors are in host memory, or none.
   virtual Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                                     const std::stop_token& stop) = 0;
 
@@ -50,12 +58,17 @@ class ProcessGroup {
   virtual Status all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
                             const std::stop_token& stop) = 0;
 
-  // The sum in two parts, for the computation in between, by the collective of the backend: the order
-  // of the sum, and with it the bytes of the result, depend on the number of ranks; they are equal on
-  // all ranks. The tensor must not be used before finish_all_reduce(), which waits for all sums that
-  // have been started. Between the two there are no other collectives.
+  // Sums in two parts, for the computation in between. The tensor must not be used before
+  // finish_sums(), which waits for all sums that have been started. Between the two there are no other
+  // collectives.
+  //
+  // By the collective of the backend: the order of the sum, and with it the bytes of the result, depend
+  // on the number of ranks; they are equal on all ranks.
   virtual Status start_all_reduce(const at::Tensor& tensor) = 0;
-  virtual Status finish_all_reduce(const std::stop_token& stop) = 0;
+  // Each rank r gets the sum of its elements ends[r - 1] … ends[r] of the flat tensor only, added in the
+  // tree of all_reduce_ordered(); those of other ranks do not change. The last end is the number of elements.
+  virtual Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) = 0;
+  virtual Status finish_sums(const std::stop_token& stop) = 0;
 
   // The next three do not use the connections between the ranks, and wait for the start timeout.
   //
@@ -103,7 +116,10 @@ class SingleProcessGroup final : public ProcessGroup {
     return {};
   }
   Status start_all_reduce(const at::Tensor&) override { return {}; }
-  Status finish_all_reduce(const std::stop_token&) override { return {}; }
+  Status start_reduce_scatter(const at::Tensor&, const std::vector<int64_t>&) override {
+    return {};
+  }
+  Status finish_sums(const std::stop_token&) override { return {}; }
   Status check_same(const SharedSettings&, const std::stop_token&) override { return {}; }
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
     return text;

@@ -23,6 +23,11 @@ Status RecordedGroup::end(uint64_t sequence, const Status& status) {
   return Status(status.code(), status.message() + write_flight_record(recorder_, status.message()));
 }
 
+Status RecordedGroup::add_devices(const OpenCollectives& open) {
+  const uint64_t sequence = recorder_.start("add_devices");
+  return end(sequence, group_->add_devices(open));
+}
+
 Status RecordedGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
   const uint64_t sequence = recorder_.start("broadcast", sizes_of({tensor}));
   return end(sequence, group_->broadcast(tensor, root, stop));
@@ -42,13 +47,22 @@ Status RecordedGroup::all_gather(const at::Tensor& flat, const std::vector<int64
 
 Status RecordedGroup::start_all_reduce(const at::Tensor& tensor) {
   started_.push_back(recorder_.start("all_reduce", sizes_of({tensor})));
-  const Status started = group_->start_all_reduce(tensor);
+  return end_start(group_->start_all_reduce(tensor));
+}
+
+Status RecordedGroup::start_reduce_scatter(const at::Tensor& flat,
+                                           const std::vector<int64_t>& ends) {
+  started_.push_back(recorder_.start("reduce_scatter", sizes_of({flat})));
+  return end_start(group_->start_reduce_scatter(flat, ends));
+}
+
+Status RecordedGroup::end_start(const Status& started) {
   return started.ok() ? started : end(started_.back(), started);
 }
 
 // Only the end of the last one is known.
-Status RecordedGroup::finish_all_reduce(const std::stop_token& stop) {
-  const Status finished = group_->finish_all_reduce(stop);
+Status RecordedGroup::finish_sums(const std::stop_token& stop) {
+  const Status finished = group_->finish_sums(stop);
   const auto sequences = std::exchange(started_, {});
   if (!finished.ok()) return end(0, finished);
   for (const uint64_t sequence : sequences) recorder_.complete(sequence);

@@ -26,13 +26,15 @@ class RecordedGroup final : public ProcessGroup {
   int rank() const override { return group_->rank(); }
   int world_size() const override { return group_->world_size(); }
   void begin_step(uint64_t step) override { recorder_.begin_step(step); }
+  Status add_devices(const OpenCollectives& open) override;
   Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
   Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                             const std::stop_token& stop) override;
   Status all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
                     const std::stop_token& stop) override;
   Status start_all_reduce(const at::Tensor& tensor) override;
-  Status finish_all_reduce(const std::stop_token& stop) override;
+  Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) override;
+  Status finish_sums(const std::stop_token& stop) override;
   Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token& stop) override;
   Result<std::vector<std::string>> gather(const std::string& text,
@@ -50,10 +52,11 @@ class RecordedGroup final : public ProcessGroup {
 
  private:
   Status end(uint64_t sequence, const Status& status);
+  Status end_start(const Status& started);
 
   const std::unique_ptr<ProcessGroup> group_;
   FlightRecorder& recorder_;
-  std::vector<uint64_t> started_;  // by start_all_reduce()
+  std::vector<uint64_t> started_;  // sums
   bool is_lost_ = false;           // another rank
 };
 

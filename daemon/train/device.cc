@@ -80,6 +80,29 @@ Result<c10::Device> open_device(const config::DeviceConfig& device) {
   return cpu;
 }
 
+group::RankDevice find_rank_device(int local_rank, int local_world_size) {
+  const auto module = load_cuda_module();
+  if (!module.ok()) return {.uuid = "", .reason = module.status().message()};
+  const auto index =
+      group::device_index_of_rank(local_rank, local_world_size, (*module)->device_count());
+  if (!index.ok()) return {.uuid = "", .reason = index.status().message()};
+  group::RankDevice device{.index = *index, .uuid = (*module)->device_uuid(*index), .reason = ""};
+  if (device.uuid.empty()) device.reason = "cuda:" + std::to_string(*index) + " cannot be opened";
+  return device;
+}
+
+Result<group::OpenCollectives> find_collectives(int index) {
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
+  if (module->open_collectives == nullptr)
+    return Status(
+        StatusCode::kInvalidArgument,
+        std::string(cuda::kModuleFile) +
+            " was built without NCCL, which a group on GPUs needs; set train.device: cpu");
+  return group::OpenCollectives([module, index](const group::CollectivesOptions& options) {
+    return module->open_collectives(index, options);
+  });
+}
+
 Result<const cuda::CudaModule*> module_of(const config::DeviceConfig& config, c10::Device device) {
   if (config.type == config::DeviceConfig::Type::kFake) return fake_module(config);
   if (device.is_cpu()) return nullptr;

@@ -12,6 +12,8 @@
 #include <c10/core/Device.h>
 
 #include "daemon/cuda/cuda_module.h"
+#include "daemon/group/device_collectives.h"
+#include "daemon/group/device_share.h"
 #include "daemon/writer/snapshot.h"
 #include "shared/base/status.h"
 #include "shared/config/training_config.h"
@@ -21,6 +23,12 @@ namespace stoker::train {
 // kInvalidArgument: the device does not exist or is not supported by this machine, driver or build;
 // the message states the cause.
 Result<c10::Device> open_device(const config::DeviceConfig& device);
+
+// The GPU of a rank of a group, or why it has none.
+group::RankDevice find_rank_device(int local_rank, int local_world_size);
+// The collectives of ranks for their GPUs, of which this one has cuda:`index`. kInvalidArgument: this build has
+// none.
+Result<group::OpenCollectives> find_collectives(int index);
 
 // Page-locks host memory that an open device copies to. Empty for the CPU.
 Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,

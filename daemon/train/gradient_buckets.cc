@@ -32,7 +32,10 @@ GradientBuckets::GradientBuckets(group::ProcessGroup& group, const Optimizer& op
                                  double bucket_mib)
     : group_(group) {
   const auto max_bytes = std::max<int64_t>(1, static_cast<int64_t>(bucket_mib * (1 << 20)));
-  for (const at::Tensor& flat : optimizer.flat_gradients()) add_buckets(flat, optimizer, max_bytes);
+  for (size_t i = 0; i < optimizer.flat_gradients().size(); ++i)
+    add_buckets(optimizer.flat_gradients()[i],
+                optimizer.sums_own_gradients() ? &optimizer.shard_ends()[i] : nullptr, optimizer,
+                max_bytes);
   for (size_t i = 0; i < members_.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(members_[i].parameter,
                                                    std::make_unique<Hook>(*this, i));
@@ -44,8 +47,8 @@ GradientBuckets::~GradientBuckets() {
 }
 
 // Each gradient is a view of `flat`, or of that of another type.
-void GradientBuckets::add_buckets(const at::Tensor& flat, const Optimizer& optimizer,
-                                  int64_t max_bytes) {
+void GradientBuckets::add_buckets(const at::Tensor& flat, const std::vector<int64_t>* maybe_ends,
+                                  const Optimizer& optimizer, int64_t max_bytes) {
   std::vector<at::Tensor> parameters;
   for (const at::Tensor& parameter : optimizer.parameters())
     if (parameter.grad().is_alias_of(flat)) parameters.push_back(parameter);
@@ -65,6 +68,9 @@ void GradientBuckets::add_buckets(const at::Tensor& flat, const Optimizer& optim
                                               static_cast<int64_t>(flat.element_size()) <=
                                           limit);
     bucket.part = flat.narrow(0, begin, end - begin);
+    if (maybe_ends != nullptr)
+      for (const int64_t shard_end : *maybe_ends)
+        bucket.ends.push_back(std::clamp(shard_end, begin, end) - begin);
     buckets_.push_back(std::move(bucket));
     end = begin;
   }
@@ -100,14 +106,18 @@ void GradientBuckets::complete(size_t member) {
   }
 }
 
-void GradientBuckets::start_next() { status_ = group_.start_all_reduce(buckets_[started_++].part); }
+void GradientBuckets::start_next() {
+  const Bucket& next = buckets_[started_++];
+  status_ = next.ends.empty() ? group_.start_all_reduce(next.part)
+                              : group_.start_reduce_scatter(next.part, next.ends);
+}
 
 Status GradientBuckets::finish(const std::stop_token& stop) {
   is_active_ = false;
   while (started_ < buckets_.size() && status_.ok()) start_next();
   STOKER_RETURN_IF_ERROR(status_);
   const ScopedActivity waiting(kWaitForGradients);
-  return group_.finish_all_reduce(stop);
+  return group_.finish_sums(stop);
 }
 
 }  // namespace stoker::train

@@ -1,9 +1,11 @@
 // GradientBuckets: sums the gradients of a step over the ranks while the backward pass computes the
 // rest (distributed.reduction: allreduce). A bucket is a part of the memory of all gradients. Its sum
 // starts when the gradients of all its parameters are complete, in the same order on all ranks: from
-// the last parameter to the first, as the backward pass goes.
+// the last parameter to the first, as the backward pass goes. If the optimizer sums the gradients of its
+// shard only, so do the buckets.
 //
-// Threads:  the trainer thread only, which also runs the backward pass on the CPU.
+// Threads:  the trainer thread, which also runs the backward pass on the CPU. That of a GPU runs on a
+//           thread of LibTorch, for which the trainer thread waits.
 // Blocking: finish() until the other ranks have the same gradients, at most for the group's timeout.
 // Owner:    group and optimizer must outlive this object.
 // Errors:   as ProcessGroup; kInternal: a gradient was computed twice.
@@ -40,7 +42,8 @@ class GradientBuckets {
  private:
   class Hook;
   struct Bucket {
-    at::Tensor part;  // of the memory of all gradients
+    at::Tensor part;            // of the memory of all gradients
+    std::vector<int64_t> ends;  // of the shards in `part`; empty: all ranks get the sum
     size_t parameters = 0;
     size_t missing = 0;  // of the current step
   };
@@ -50,7 +53,9 @@ class GradientBuckets {
     bool is_complete = false;
   };
 
-  void add_buckets(const at::Tensor& flat, const Optimizer& optimizer, int64_t max_bytes);
+  // `maybe_ends`: of the shards in `flat`.
+  void add_buckets(const at::Tensor& flat, const std::vector<int64_t>* maybe_ends,
+                   const Optimizer& optimizer, int64_t max_bytes);
   void complete(size_t member);
   void start_next();
 

@@ -8,6 +8,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include "shared/base/hash.h"
 #include "shared/base/thread_registry.h"
@@ -47,28 +48,38 @@ Result<group::ControlRecord> GroupStep::exchange(const group::ControlRecord& own
   return sum_all({}, {}, own, report, stop);
 }
 
-// Scalars and record are one tensor, next to the gradients in the same collective.
+// In host memory, scalars and record are one tensor, next to the gradients in the same collective. The
+// scalars of a GPU are summed there, so that the host need not wait for them. The record stays in host
+// memory: the ranks need it before the next step, and find in its exchange those that are lost.
 Result<group::ControlRecord> GroupStep::sum_all(std::vector<at::Tensor> tensors,
                                                 const std::vector<at::Tensor>& scalars,
                                                 const group::ControlRecord& own,
                                                 const group::RankReport& report,
                                                 const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
+  const ScopedActivity waiting(kWaitForRanks);
+  const bool is_on_device = !scalars.empty() && !scalars.front().is_cpu();
+  if (is_on_device) {
+    const at::Tensor sums = at::stack(scalars);
+    tensors.push_back(sums);
+    STOKER_RETURN_IF_ERROR(group_.all_reduce_ordered(tensors, stop));
+    for (size_t i = 0; i < scalars.size(); ++i)
+      scalars[i].copy_(sums.select(0, static_cast<int64_t>(i)));
+    tensors.clear();
+  }
+  const size_t num_scalars = is_on_device ? 0 : scalars.size();
   group::ControlNumbers record = to_numbers(own, report, group_.rank(), group_.world_size());
   const at::Tensor tail =
-      at::empty({static_cast<int64_t>(scalars.size() + record.size())}, at::kDouble);
+      at::empty({static_cast<int64_t>(num_scalars + record.size())}, at::kDouble);
   double* const numbers = tail.mutable_data_ptr<double>();
-  for (size_t i = 0; i < scalars.size(); ++i) numbers[i] = scalars[i].item<double>();
-  std::ranges::copy(record, numbers + scalars.size());
+  for (size_t i = 0; i < num_scalars; ++i) numbers[i] = scalars[i].item<double>();
+  std::ranges::copy(record, numbers + num_scalars);
 
   tensors.push_back(tail);
-  {
-    const ScopedActivity waiting(kWaitForRanks);
-    STOKER_RETURN_IF_ERROR(group_.all_reduce_ordered(tensors, stop));
-  }
+  STOKER_RETURN_IF_ERROR(group_.all_reduce_ordered(tensors, stop));
 
-  for (size_t i = 0; i < scalars.size(); ++i) scalars[i].fill_(numbers[i]);
-  std::copy_n(numbers + scalars.size(), record.size(), record.begin());
+  for (size_t i = 0; i < num_scalars; ++i) scalars[i].fill_(numbers[i]);
+  std::copy_n(numbers + num_scalars, record.size(), record.begin());
   return group::parse_sum(record, own.step, group_.world_size());
 }
 
@@ -76,7 +87,7 @@ std::vector<at::Tensor> shared_buffers(const model::Model& model) {
   std::vector<at::Tensor> shared;
   for (const at::Tensor& buffer : model.buffers())
     if (buffer.defined() && buffer.numel() > 0 && buffer.scalar_type() != at::kBool &&
-        buffer.is_contiguous() && buffer.device().is_cpu())
+        buffer.is_contiguous())
       shared.push_back(buffer);
   return shared;
 }
@@ -84,7 +95,7 @@ std::vector<at::Tensor> shared_buffers(const model::Model& model) {
 uint64_t checksum_of_parameters(const model::Model& model) {
   uint32_t checksum = 0;
   for (const at::Tensor& parameter : model.parameters()) {
-    const at::Tensor dense = parameter.detach().contiguous();
+    const at::Tensor dense = parameter.detach().contiguous().cpu();
     checksum = crc32c(std::span(static_cast<const std::byte*>(dense.const_data_ptr()),
                                 static_cast<size_t>(dense.nbytes())),
                       checksum);

@@ -59,7 +59,7 @@ class GroupStep {
 // The buffers of a model that a step can change and GroupStep replaces by those of the chief: numbers in dense memory.
 std::vector<at::Tensor> shared_buffers(const model::Model& model);
 
-// Checksum of the parameters of a model on the CPU; never 0.
+// Checksum of the parameters of a model; never 0. Waits for the device.
 uint64_t checksum_of_parameters(const model::Model& model);
 
 }  // namespace stoker::train

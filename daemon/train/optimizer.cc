@@ -381,17 +381,46 @@ uint64_t Optimizer::gradient_bytes() const {
   return bytes;
 }
 
+// Same as torch.nn.utils.clip_grad_value_.
+void Optimizer::clamp(const std::vector<at::Tensor>& gradients) const {
+  if (!max_value_ || gradients.empty()) return;
+  at::_foreach_clamp_min_(gradients, -*max_value_);
+  at::_foreach_clamp_max_(gradients, *max_value_);
+}
+
 at::Tensor Optimizer::clip() {
+  if (sums_own_gradients()) return clip_own();
   const at::Tensor norm = gradient_norm();
   at::Tensor left = norm;
-  if (max_value_) {
-    // Same as torch.nn.utils.clip_grad_value_.
-    at::_foreach_clamp_min_(gradients_, -*max_value_);
-    at::_foreach_clamp_max_(gradients_, *max_value_);
-    if (max_norm_) left = gradient_norm();
-  }
+  clamp(gradients_);
+  if (max_value_ && max_norm_) left = gradient_norm();
   if (max_norm_) scale_gradients(left);
   return norm;
+}
+
+at::Tensor Optimizer::own_squares() const {
+  at::Tensor sum = at::zeros({}, parameters_.front().options().dtype(at::kDouble));
+  for (const Group& group : groups_)
+    if (!group.gradients.empty())
+      sum.add_(at::stack(at::_foreach_norm(group.gradients)).to(at::kDouble).square().sum());
+  return sum;
+}
+
+const std::vector<at::Tensor>& Optimizer::squares_to_sum() {
+  const at::NoGradGuard no_grad;
+  squares_ = {own_squares()};
+  if (!max_value_) return squares_;
+  for (const Group& group : groups_) clamp(group.gradients);
+  squares_.push_back(own_squares());
+  return squares_;
+}
+
+// By the sums of squares_to_sum(), which has clamped the gradients.
+at::Tensor Optimizer::clip_own() {
+  assert(!squares_.empty());
+  const auto norm_of = [](const at::Tensor& squares) { return squares.sqrt().to(at::kFloat); };
+  if (max_norm_) scale_gradients(norm_of(squares_.back()));
+  return norm_of(squares_.front());
 }
 
 namespace {
@@ -417,13 +446,14 @@ bool has_fused_kernel(const Optimizer::Group& group) {
 // factor back from the device.
 void Optimizer::scale_gradients(const at::Tensor& norm) {
   const at::Tensor factor = (*max_norm_ / (norm + 1e-6)).clamp_max_(1.0);
-  if (!scales_in_kernels_) {
+  if (!scales_in_kernels_ && !sums_own_gradients()) {
     at::_foreach_mul_(gradients_, factor);
     return;
   }
-  grad_scale_ = factor.reciprocal();
+  if (scales_in_kernels_) grad_scale_ = factor.reciprocal();
   for (const Group& group : groups_)
-    if (!has_fused_kernel(group) && !(is_frozen_ && group.can_be_frozen))
+    if (!group.gradients.empty() && !(scales_in_kernels_ && has_fused_kernel(group)) &&
+        !(is_frozen_ && group.can_be_frozen))
       at::_foreach_mul_(group.gradients, factor);
 }
 

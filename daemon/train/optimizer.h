@@ -9,7 +9,8 @@
 //
 // Of several ranks that share the steps, each can have the state of a shard of the parameters only. It
 // then updates these, and gather_parameters() distributes them. Gradients and their norm are complete
-// on each rank. A matrix that muon updates is on one rank, and so is a parameter that is not contiguous.
+// on each rank, unless sums_own_gradients(). A matrix that muon updates is on one rank, and so is a
+// parameter that is not contiguous.
 //
 // Threads:   the trainer thread only.
 // Blocking:  step() never waits for the device.
@@ -47,6 +48,7 @@ class Optimizer {
   struct Shard {
     int index = 0;
     int count = 1;
+    bool sums_own_gradients = false;  // see below
   };
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
   // max_grad_value of `train`. `frozen`: names of those that set_frozen() applies to.
@@ -96,6 +98,14 @@ class Optimizer {
   bool is_sharded() const { return shard_.count > 1; }
   using AllGather = std::function<Status(const at::Tensor& flat, const std::vector<int64_t>& ends)>;
   Status gather_parameters(const AllGather& all_gather);
+
+  // Whether only the gradients of the shard are sums over the ranks. Each update then needs the sums over
+  // the ranks of squares_to_sum(), F64 scalars, which clips these gradients by value and must be called
+  // once before it, after the backward pass.
+  bool sums_own_gradients() const { return shard_.sums_own_gradients; }
+  const std::vector<at::Tensor>& squares_to_sum();
+  // Of flat_gradients()[i]: where the shards end.
+  const std::vector<std::vector<int64_t>>& shard_ends() const { return shard_ends_; }
 
   // Copies of the weights, which updates by stoker's fused kernel keep up to date.
   model::WeightCopies& weight_copies() { return weight_copies_; }
@@ -171,7 +181,10 @@ class Optimizer {
   void add_own(Group& group, const std::string& name, const at::Tensor& parameter, int64_t begin,
                int64_t end);
   at::Tensor gradient_norm();
+  at::Tensor own_squares() const;
+  void clamp(const std::vector<at::Tensor>& gradients) const;
   at::Tensor clip();
+  at::Tensor clip_own();
   void scale_gradients(const at::Tensor& norm);
   std::optional<at::Tensor> maybe_grad_scale() const;
   void apply();
@@ -193,6 +206,8 @@ class Optimizer {
   std::vector<at::Tensor> flat_gradients_;
   std::vector<std::vector<int64_t>> shard_ends_;  // of flat_gradients_[i], by shard
   std::vector<at::Tensor> freezable_;
+  std::vector<at::Tensor>
+      squares_;  // of the own gradients before and, with max_value_, after clamp()
   NamedTensors state_;
   checkpoint::TensorRanges ranges_;  // of those in state_ that are no complete tensors
   std::vector<TensorSpec> complete_state_;

@@ -102,6 +102,11 @@ std::vector<at::Tensor> TrainStep::scalars_to_sum() const {
   return scalars;
 }
 
+std::vector<at::Tensor> TrainStep::squares_to_sum() {
+  if (!optimizer_.sums_own_gradients()) return {};
+  return optimizer_.squares_to_sum();
+}
+
 at::Tensor TrainStep::finish() {
   const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
   at::Tensor norm = optimizer_.update();

@@ -40,6 +40,8 @@ class TrainStep {
   // gradients and F64 scalars.
   const std::vector<at::Tensor>& gradients_to_sum() const { return optimizer_.flat_gradients(); }
   std::vector<at::Tensor> scalars_to_sum() const;
+  // With Optimizer::sums_own_gradients(), after these are summed: further scalars. Else empty.
+  std::vector<at::Tensor> squares_to_sum();
   // Clips the gradients, updates at the optimizer's learning rate and zeroes the gradients. Returns
   // the gradient norm before clipping, on the device.
   at::Tensor finish();

@@ -165,13 +165,17 @@ Status Trainer::open_engine() {
   };
   const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
   const StepEngine::Calls calls{prepare, work, release};
-  auto made = make_engine_ ? make_engine_(calls)
-                           : make_engine(config_.train, state_.device(), source_.ring(),
-                                         receiver_.memory(), calls);
+  config::TrainConfig train = config_.train;
+  if (maybe_group_ && !state_.device().is_cpu() &&
+      std::exchange(train.cuda_graphs, config::CudaGraphs::kNever) == config::CudaGraphs::kAuto)
+    log_warn("cuda graph capture disabled",
+             {{"reason", "the sums of a group are not captured"},
+              {"hint", "train.cuda_graphs: never disables the attempt"}});
+  auto made = make_engine_
+                  ? make_engine_(calls)
+                  : make_engine(train, state_.device(), source_.ring(), receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
-  // The hooks of buckets and sum_over_ranks() run on the trainer thread.
-  assert(!maybe_group_ || !engine_->is_asynchronous());
   if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
   return {};
 }

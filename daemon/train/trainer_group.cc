@@ -119,8 +119,10 @@ Status Trainer::sum_over_ranks() {
   const RankReport report = own_report();
   if (maybe_buckets_) STOKER_RETURN_IF_ERROR(maybe_buckets_->finish(stop_));
   const auto gradients = maybe_buckets_ ? std::vector<at::Tensor>() : step_.gradients_to_sum();
-  STOKER_ASSIGN_OR_RETURN(agreed_, maybe_group_->sum(gradients, step_.scalars_to_sum(),
-                                                     own_record(state_.step + 1), report, stop_));
+  std::vector<at::Tensor> scalars = step_.scalars_to_sum();
+  for (const at::Tensor& squares : step_.squares_to_sum()) scalars.push_back(squares);
+  STOKER_ASSIGN_OR_RETURN(
+      agreed_, maybe_group_->sum(gradients, scalars, own_record(state_.step + 1), report, stop_));
   has_compared_ = true;
   channels_.group_exchanges.fetch_add(1, std::memory_order_relaxed);
   // Those before the update of this step.

@@ -205,9 +205,13 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     STOKER_ASSIGN_OR_RETURN(lr_scales,
                             layer_lr_scales(*state->model_, *config.optimizer.layer_decay));
   }
+  Optimizer::Shard sharded = shard;
+  // Loss scaling needs complete gradients: it divides them, and finds overflows in all of them.
+  sharded.sums_own_gradients = shard.count > 1 && state->loss_scale_ == nullptr &&
+                               config.distributed.reduction == config::Reduction::kAllReduce;
   STOKER_ASSIGN_OR_RETURN(
       state->optimizer_,
-      Optimizer::create(config.optimizer, config.train, trainable, frozen, shard, lr_scales));
+      Optimizer::create(config.optimizer, config.train, trainable, frozen, sharded, lr_scales));
   const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);

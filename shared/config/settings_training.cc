@@ -599,8 +599,9 @@ Section distributed_section(DistributedConfig& distributed) {
               {{.name = "backend",
                 .target = choice(distributed.backend),
                 .help = "Library that connects the processes of a group",
-                .details = "auto: gloo, which connects CPUs over TCP. nccl connects NVIDIA GPUs, "
-                           "on which groups do not train yet: an error."},
+                .details = "auto: nccl between NVIDIA GPUs, if each process has its own, else "
+                           "gloo, which connects CPUs over TCP. gloo: train on the CPU. nccl: "
+                           "on GPUs, or an error. Not yet run on GPUs."},
                {.name = "reduction",
                 .target = choice(distributed.reduction),
                 .help = "Order in which gradients and losses of micro-batches are added, or null",

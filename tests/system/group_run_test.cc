@@ -475,6 +475,64 @@ TEST_F(GroupRunTest, TrainsWithAllReduce) {
   expect_same_run(again, run);
 }
 
+// Of two ranks both sums are the same bytes, and so is all that does not depend on the norm.
+TEST_F(GroupRunTest, TrainsShardsWithReduceScatter) {
+  configure(24);
+  const std::vector<std::string> settings{"--set", "distributed.reduction=allreduce",
+                                          "--set", "distributed.bucket_mib=0.001",
+                                          "--set", "train.max_grad_norm=null"};
+  const std::string complete = run_dir("complete");
+  expect_success(start_group(2, complete, settings));
+  const std::string sharded = run_dir("sharded");
+  expect_success(start_group(2, sharded, joined(settings, kSharded)));
+  for (const char* const file : {"model.safetensors", "trainer_state.safetensors"})
+    EXPECT_TRUE(state_of(sharded, file) == state_of(complete, file)) << file;
+  EXPECT_TRUE(export_of(sharded, "optimizer") == export_of(complete, "optimizer"));
+}
+
+TEST_F(GroupRunTest, ReportsRankWithoutGpuOnAllRanks) {
+  if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
+  configure(24);
+  auto ranks = start_group(2, run_dir(), {"--set", "train.device=cuda"});
+  for (auto& rank : ranks) EXPECT_EQ(code_of(*rank), 78);
+  for (const int rank : {0, 1})
+    EXPECT_THAT(output_of(rank),
+                ContainsRegex("train.device: cuda: rank 0 \\([^ ]+, pid [0-9]+\\): no CUDA .*; "
+                              "set it to cpu or auto"));
+}
+
+TEST_F(GroupRunTest, NamesRanksOfOneGpu) {
+  if (!fs::exists("/dev/nvidia0")) GTEST_SKIP() << "there is no GPU";
+  configure(24);
+  std::vector<Process> ranks;
+  for (const int rank : {0, 1})
+    ranks.push_back(
+        start_rank(rank, 2, run_dir(), {"--set", "train.device=cuda"}, {"CUDA_VISIBLE_DEVICES=0"}));
+  for (Process& rank : ranks) EXPECT_EQ(code_of(rank), 78);
+  for (const int rank : {0, 1})
+    EXPECT_THAT(output_of(rank),
+                ContainsRegex("rank 0 \\(.*\\) and rank 1 \\(.*\\) have the same GPU"));
+}
+
+TEST_F(GroupRunTest, TrainsOnTwoGpusAsOnOne) {
+  if (!fs::exists("/dev/nvidia1")) GTEST_SKIP() << "there are not two GPUs";
+  configure(24);
+  const std::vector<std::string> settings{"--set", "train.device=cuda", "--set",
+                                          "run.deterministic=true"};
+  const std::string alone = run_dir(kAlone);
+  train_alone(alone, settings);
+  const std::string run = run_dir();
+  expect_success(start_group(2, run, settings));
+  expect_same_run(run, alone);
+  const std::string sharded = run_dir("sharded");
+  expect_success(start_group(2, sharded, joined(settings, kSharded)));
+  expect_same_state(sharded, alone);
+  for (const auto& more : {settings, joined(settings, kSharded)})
+    expect_success(
+        start_group(2, run_dir("allreduce"),
+                    joined(more, {"--fresh", "--set", "distributed.reduction=allreduce"})));
+}
+
 TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
   configure(100'000);
   socket_ = "auto";

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/train/device.h"
 #include "shared/config/load_config.h"
 
 namespace stoker::app {
@@ -46,11 +47,42 @@ TEST(GroupStartTest, AcceptsOrderedReductionOfMicroBatchesThatRanksShare) {
 
 TEST(GroupStartTest, RejectsEachSettingThatDoesNotWorkInGroup) {
   EXPECT_THAT(error_of("distributed.reduction=null"), HasSubstr("distributed.reduction: must be"));
-  EXPECT_THAT(error_of("distributed.backend=nccl"), HasSubstr("must be auto or gloo"));
   EXPECT_THAT(error_of("run.rng=sequential"), HasSubstr("run.rng: must be per_ticket"));
-  EXPECT_THAT(error_of("train.device=cuda"), HasSubstr("train.device: must be cpu"));
+  EXPECT_THAT(error_of("train.device=cuda:1"),
+              HasSubstr("train.device: must be auto, cpu or cuda in a group of 2 ranks"));
   EXPECT_THAT(error_of("train.on_nonfinite=rollback"), HasSubstr("rollback is not supported"));
   EXPECT_THAT(error_of("feed.producers=both"), HasSubstr("feed.producers: must be internal"));
+}
+
+TEST(GroupStartTest, AcceptsBackendOfDevice) {
+  const auto error_of_both = [](const std::string& device, const std::string& backend) {
+    const auto config = group_config({"train.device=" + device, "distributed.backend=" + backend});
+    return check_group_support(config, rank_of(0, 2)).message();
+  };
+  for (const char* const backend : {"auto", "gloo", "nccl"})
+    EXPECT_EQ(error_of_both("auto", backend), "");
+  EXPECT_EQ(error_of_both("cpu", "gloo"), "");
+  EXPECT_EQ(error_of_both("cuda", "nccl"), "");
+  EXPECT_THAT(error_of_both("cpu", "nccl"), HasSubstr("nccl is for train.device: cuda"));
+  EXPECT_THAT(error_of_both("cuda", "gloo"), HasSubstr("gloo is for train.device: cpu"));
+}
+
+std::string device_of(const std::vector<std::string>& changes) {
+  group::SingleProcessGroup alone;
+  const auto device = choose_device(group_config(changes), rank_of(0, 1), alone, {});
+  return device.ok() ? config::to_string(*device) : device.status().to_string();
+}
+
+TEST(GroupStartTest, TrainsOnCpuWithGloo) {
+  EXPECT_EQ(device_of({"train.device=cpu"}), "cpu");
+  EXPECT_EQ(device_of({"train.device=auto", "distributed.backend=gloo"}), "cpu");
+}
+
+TEST(GroupStartTest, FallsBackToCpuOrReportsMissingGpu) {
+  if (!train::find_rank_device(0, 1).uuid.empty()) GTEST_SKIP() << "there is a GPU";
+  EXPECT_EQ(device_of({"train.device=auto"}), "cpu");
+  for (const char* const change : {"train.device=cuda", "distributed.backend=nccl"})
+    EXPECT_THAT(device_of({change}), HasSubstr("train.device: cuda: rank 0: "));
 }
 
 TEST(GroupStartTest, RejectsMicroBatchesThatRanksCannotShare) {

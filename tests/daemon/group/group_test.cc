@@ -192,6 +192,20 @@ std::string expected_parts(int world_size) {
   return "parts " + test::digest(values) + "\n";
 }
 
+// The sums of elements ends[rank - 1] … ends[rank], and what the rank had elsewhere.
+std::string expected_scattered(int rank, const std::vector<int64_t>& ends) {
+  std::vector<float> values;
+  const auto at = static_cast<size_t>(rank);
+  const int64_t begin = rank == 0 ? 0 : ends[at - 1];
+  for (int64_t i = 0; i < ends.back(); ++i) {
+    const auto index = static_cast<size_t>(i);
+    const bool is_own = i >= begin && i < ends[at];
+    values.push_back(is_own ? test::sum_of(0, static_cast<int>(ends.size()), index)
+                            : test::value_of(rank, index));
+  }
+  return "scattered " + test::digest(values) + "\n";
+}
+
 class GroupOfSizeTest : public GroupTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
@@ -203,12 +217,36 @@ TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
   for (int root = 0; root < world_size; ++root) expected += expected_broadcast(root);
   expected += expected_parts(world_size);
   const int ranks = world_size * (world_size + 1) / 2;  // sum of rank + 1
-  expected += "count " + std::to_string(6 * ranks) + "\n";
-  expected += expected_sum(world_size, 1000) + "scalars " + std::to_string(0.3 * ranks) + "\n";
+  const std::string rest = "count " + std::to_string(6 * ranks) + "\n" +
+                           expected_sum(world_size, 1000) + "scalars " +
+                           std::to_string(0.3 * ranks) + "\n";
+  std::vector<int64_t> equal_ends;
+  for (int rank = 1; rank <= world_size; ++rank) equal_ends.push_back(300'001 * rank / world_size);
+  int number = 0;
   for (test::Process* const rank : start_all(world_size, {})) {
     EXPECT_EQ(exit_code_of(*rank), 0) << output_of(*rank);
     EXPECT_THAT(output_of(*rank),
-                HasSubstr("opened " + std::to_string(rank->pid()) + "\n" + expected));
+                HasSubstr("opened " + std::to_string(rank->pid()) + "\n" + expected +
+                          expected_scattered(number, test::part_ends(world_size)) +
+                          expected_scattered(number, equal_ends) + rest));
+    ++number;
+  }
+}
+
+// What a rank sends: all-reduce 2 (W - 1) / W of the tensor, the other two (W - 1) / W each.
+TEST_P(GroupOfSizeTest, SendsHalfOfAllReduceInReduceScatter) {
+  const int world_size = GetParam();
+  const double part = 4e6 * (world_size - 1) / world_size;
+  for (test::Process* const rank : start_all(world_size, {.scenario = "traffic"})) {
+    EXPECT_EQ(exit_code_of(*rank), 0) << output_of(*rank);
+    const auto sent = [&](const std::string& collective) {
+      const std::string output = output_of(*rank);
+      const size_t at = output.find("sent " + collective + " ");
+      return at == std::string::npos ? 0.0 : std::stod(output.substr(at + 6 + collective.size()));
+    };
+    EXPECT_NEAR(sent("all_reduce"), 2 * part, 0.02 * part);
+    EXPECT_NEAR(sent("reduce_scatter"), part, 0.02 * part);
+    EXPECT_NEAR(sent("all_gather"), part, 0.02 * part);
   }
 }
 
@@ -242,6 +280,29 @@ TEST_F(GroupTest, NamesKilledOrStoppedRankInSumOfBackend) {
 
 TEST_F(GroupTest, StopsInSumOfBackendOnRequest) {
   const auto ranks = start_all(2, {.scenario = "allreduce"});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
+  ranks[1]->signal(SIGSTOP);
+  ranks[0]->signal(SIGTERM);
+  EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  EXPECT_THAT(output_of(*ranks[0]), HasSubstr("error cancelled: stopped in a collective"));
+}
+
+TEST_F(GroupTest, NamesKilledOrStoppedRankInReduceScatter) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string run = std::to_string(signal) + "-";
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(rank, 3,
+                             {.scenario = "reduce-scatter", .timeout = milliseconds(2'000)},
+                             run + std::to_string(rank)));
+    ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
+    ranks[2]->signal(signal);
+    expect_lost(ranks, 2, "; rank [01] lost rank [012] in collective [0-9]+: ");
+  }
+}
+
+TEST_F(GroupTest, StopsInReduceScatterOnRequest) {
+  const auto ranks = start_all(2, {.scenario = "reduce-scatter"});
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
   ranks[1]->signal(SIGSTOP);
   ranks[0]->signal(SIGTERM);

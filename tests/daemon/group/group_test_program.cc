@@ -3,23 +3,28 @@
 // Usage: group_test_program SCENARIO TIMEOUT_MS START_TIMEOUT_MS RUN_ID INTERFACE
 //
 // Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
-// "sum SIZE DIGEST", "broadcast ROOT DIGEST", "collectives N", "error MESSAGE". Exits with the exit
-// code of its error. SIGTERM requests a stop.
+// "sum SIZE DIGEST", "broadcast ROOT DIGEST", "scattered DIGEST", "collectives N", "sent COLLECTIVE
+// BYTES", "us WHAT MEDIAN" (rank 0), "error MESSAGE". Exits with the exit code of its error. SIGTERM requests a stop.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 
+#include "daemon/group/control_record.h"
 #include "daemon/group/gloo_group.h"
 #include "tests/daemon/group/group_values.h"
 
@@ -41,6 +46,13 @@ at::Tensor fill(int rank, size_t size) {
   return tensor;
 }
 
+std::vector<int64_t> equal_ends(int world_size, size_t size) {
+  std::vector<int64_t> ends;
+  for (int rank = 1; rank <= world_size; ++rank)
+    ends.push_back(static_cast<int64_t>(size) * rank / world_size);
+  return ends;
+}
+
 // Sums and broadcasts of several sizes, each twice, and then tensors of other types.
 Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
   for (const size_t size : test::kSumSizes) {
@@ -58,6 +70,14 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
   const at::Tensor parts = fill(group.rank(), 1000);
   STOKER_RETURN_IF_ERROR(group.all_gather(parts, test::part_ends(group.world_size()), stop));
   print("parts " + test::digest(values_of(parts)));
+  const at::Tensor scattered = fill(group.rank(), 1000);
+  const at::Tensor more = fill(group.rank(), 300'001);
+  STOKER_RETURN_IF_ERROR(
+      group.start_reduce_scatter(scattered, test::part_ends(group.world_size())));
+  STOKER_RETURN_IF_ERROR(group.start_reduce_scatter(more, equal_ends(group.world_size(), 300'001)));
+  STOKER_RETURN_IF_ERROR(group.finish_sums(stop));
+  print("scattered " + test::digest(values_of(scattered)));
+  print("scattered " + test::digest(values_of(more)));
   const at::Tensor count = at::full({2, 3}, group.rank() + 1, at::kLong);
   STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({count}, stop));
   print("count " + std::to_string(count.sum().item<int64_t>()));
@@ -70,13 +90,87 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
   return {};
 }
 
+// Same, in which each rank gets its part only.
+Status run_reduce_scatters(ProcessGroup& group, const std::stop_token& stop) {
+  for (int i = 1;; ++i) {
+    const std::vector<at::Tensor> tensors{fill(group.rank(), 100'000), fill(group.rank(), 3)};
+    for (const at::Tensor& tensor : tensors)
+      STOKER_RETURN_IF_ERROR(group.start_reduce_scatter(
+          tensor, equal_ends(group.world_size(), static_cast<size_t>(tensor.numel()))));
+    STOKER_RETURN_IF_ERROR(group.finish_sums(stop));
+    print("collectives " + std::to_string(i));
+  }
+}
+
+// Bytes that this process has written, to sockets too.
+Result<uint64_t> written_bytes() {
+  std::ifstream file("/proc/self/io");
+  for (std::string name; file >> name;) {
+    uint64_t bytes = 0;
+    if (file >> bytes && name == "wchar:") return bytes;
+  }
+  return Status(StatusCode::kNotFound, "/proc/self/io: has no wchar");
+}
+
+// Bytes that this rank sends for each kind of sum of a million F32.
+Status run_traffic(ProcessGroup& group, const std::stop_token& stop) {
+  constexpr size_t kSize = 1'000'000;
+  const auto ends = equal_ends(group.world_size(), kSize);
+  const at::Tensor tensor = fill(group.rank(), kSize);
+  const auto measure = [](const std::string& collective,
+                          const std::function<Status()>& run) -> Status {
+    STOKER_ASSIGN_OR_RETURN(const uint64_t before, written_bytes());
+    STOKER_RETURN_IF_ERROR(run());
+    STOKER_ASSIGN_OR_RETURN(const uint64_t after, written_bytes());
+    print("sent " + collective + " " + std::to_string(after - before));
+    return {};
+  };
+  Status measured = measure("all_reduce", [&] {
+    const Status started = group.start_all_reduce(tensor);
+    return started.ok() ? group.finish_sums(stop) : started;
+  });
+  if (measured.ok())
+    measured = measure("reduce_scatter", [&] {
+      const Status started = group.start_reduce_scatter(tensor, ends);
+      return started.ok() ? group.finish_sums(stop) : started;
+    });
+  if (!measured.ok()) return measured;
+  return measure("all_gather", [&] { return group.all_gather(tensor, ends, stop); });
+}
+
+// Microseconds of sums: as many gradients as bench/group.py trains, and the control record.
+Status run_record(ProcessGroup& group, const std::stop_token& stop) {
+  constexpr int kWarmUp = 20, kSums = 200;
+  const at::Tensor gradients = fill(group.rank(), 860'000);
+  const at::Tensor record =
+      at::zeros({static_cast<int64_t>(count_numbers(group.world_size()))}, at::kDouble);
+  const std::vector<std::pair<std::string, std::vector<at::Tensor>>> cases{
+      {"gradients", {gradients}},
+      {"gradients and record", {gradients, record}},
+      {"record alone", {record}}};
+  for (const auto& [name, tensors] : cases) {
+    std::vector<double> times;
+    for (int i = 0; i < kWarmUp + kSums; ++i) {
+      const auto began = std::chrono::steady_clock::now();
+      STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(tensors, stop));
+      const std::chrono::duration<double, std::micro> took =
+          std::chrono::steady_clock::now() - began;
+      if (i >= kWarmUp) times.push_back(took.count());
+      gradients.zero_();  // so that the sums stay finite
+    }
+    std::ranges::nth_element(times, times.begin() + kSums / 2);
+    if (group.is_chief()) print("us " + name + " " + std::to_string(times[kSums / 2]));
+  }
+  return {};
+}
+
 // Sums of the backend until an error.
 Status run_all_reduces(ProcessGroup& group, const std::stop_token& stop) {
   for (int i = 1;; ++i) {
     const std::vector<at::Tensor> tensors{at::full({100'000}, group.rank() + 1, at::kFloat),
                                           at::full({3}, 2 * (group.rank() + 1), at::kFloat)};
     for (const at::Tensor& tensor : tensors) STOKER_RETURN_IF_ERROR(group.start_all_reduce(tensor));
-    STOKER_RETURN_IF_ERROR(group.finish_all_reduce(stop));
+    STOKER_RETURN_IF_ERROR(group.finish_sums(stop));
     if (i == 1)
       print("all-reduced " + std::to_string(tensors[0].sum().item<int64_t>()) + " " +
             std::to_string(tensors[1].sum().item<int64_t>()));
@@ -126,12 +220,17 @@ Status run_half_sum(ProcessGroup& group, const std::stop_token& stop) {
 Status run(const std::string& scenario, const GroupOptions& options, const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(auto environment,
                           parse_launch_environment(read_environment_variables(), "runs/test"));
-  if (!environment.launcher_serves_store && environment.is_chief()) environment.store_port = 0;
+  // But that of bench/group.py, which starts both ranks together.
+  if (!environment.launcher_serves_store && environment.is_chief() && scenario != "record")
+    environment.store_port = 0;
   STOKER_ASSIGN_OR_RETURN(const auto group, open_group(environment, options, stop));
   print("opened " + std::to_string(::getpid()));
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
   if (scenario == "allreduce") return run_all_reduces(*group, stop);
+  if (scenario == "reduce-scatter") return run_reduce_scatters(*group, stop);
+  if (scenario == "traffic") return run_traffic(*group, stop);
+  if (scenario == "record") return run_record(*group, stop);
   if (scenario == "half-sum") return run_half_sum(*group, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);

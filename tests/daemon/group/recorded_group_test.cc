@@ -31,7 +31,10 @@ class FakeGroup final : public ProcessGroup {
     return {};
   }
   Status start_all_reduce(const at::Tensor&) override { return {}; }
-  Status finish_all_reduce(const std::stop_token&) override { return sum_; }
+  Status start_reduce_scatter(const at::Tensor&, const std::vector<int64_t>&) override {
+    return {};
+  }
+  Status finish_sums(const std::stop_token&) override { return sum_; }
   Status check_same(const SharedSettings&, const std::stop_token&) override { return {}; }
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
     return text;
@@ -90,9 +93,10 @@ TEST_F(RecordedGroupTest, RecordsEachCollective) {
 
 TEST_F(RecordedGroupTest, RecordsSumsInTwoPartsUntilTheyAreFinished) {
   EXPECT_TRUE(group_.start_all_reduce(tensor_).ok());
-  EXPECT_TRUE(group_.start_all_reduce(tensor_).ok());
+  EXPECT_TRUE(group_.start_reduce_scatter(tensor_.view({-1}), {3, 6}).ok());
+  EXPECT_THAT(recorded(), HasSubstr("\"operation\":\"reduce_scatter\""));
   EXPECT_THAT(recorded(), testing::Not(HasSubstr("completed")));
-  EXPECT_TRUE(group_.finish_all_reduce({}).ok());
+  EXPECT_TRUE(group_.finish_sums({}).ok());
   EXPECT_THAT(recorded(), testing::Not(HasSubstr("\"started\"")));
 }
 
@@ -106,7 +110,7 @@ TEST_F(RecordedGroupTest, WritesFileWhenRankIsLost) {
   EXPECT_THAT(written(),
               HasSubstr(R"("operation":"all_reduce_ordered","step":0,"state":"started")"));
   // What follows does not replace the first reason.
-  EXPECT_EQ(group_.finish_all_reduce({}).message(), "rank 0 exited");
+  EXPECT_EQ(group_.finish_sums({}).message(), "rank 0 exited");
   group_.report_failure(Status(StatusCode::kInternal, "later"));
   EXPECT_THAT(written(), HasSubstr("\"collectives\":1}"));
 }
@@ -114,7 +118,7 @@ TEST_F(RecordedGroupTest, WritesFileWhenRankIsLost) {
 TEST_F(RecordedGroupTest, WritesFileWhenSumInTwoPartsLosesRank) {
   EXPECT_TRUE(group_.start_all_reduce(tensor_).ok());
   lose();
-  EXPECT_THAT(group_.finish_all_reduce({}).message(), EndsWith("flight_recorder.jsonl"));
+  EXPECT_THAT(group_.finish_sums({}).message(), EndsWith("flight_recorder.jsonl"));
   EXPECT_THAT(written(), HasSubstr(R"("operation":"all_reduce","step":0,"state":"started")"));
 }
 

@@ -22,6 +22,7 @@ class ThreadGroup {
  public:
   explicit ThreadGroup(int world_size)
       : started_sizes_(static_cast<size_t>(world_size)),
+        scattered_sizes_(static_cast<size_t>(world_size)),
         contributions_(static_cast<size_t>(world_size)) {
     for (int rank = 0; rank < world_size; ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, rank));
@@ -37,9 +38,12 @@ class ThreadGroup {
   }
   uint64_t checks() const { return checks_; }  // of the ranks since then
   uint64_t collectives() const { return collectives_; }
-  // Elements of the sums that a rank has started, in order.
+  // Elements of the sums that a rank has started, in order: all-reduces and reduce-scatters.
   const std::vector<int64_t>& started_sizes(int rank) const {
     return started_sizes_[static_cast<size_t>(rank)];
+  }
+  const std::vector<int64_t>& scattered_sizes(int rank) const {
+    return scattered_sizes_[static_cast<size_t>(rank)];
   }
 
  private:
@@ -65,8 +69,25 @@ class ThreadGroup {
       all_.started_sizes_[static_cast<size_t>(rank_)].push_back(tensor.numel());
       return {};
     }
-    Status finish_all_reduce(const std::stop_token&) override {
-      return all_.sum(static_cast<size_t>(rank_), std::exchange(started_, {}));
+    Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) override {
+      const size_t own = static_cast<size_t>(rank_);
+      const int64_t begin = own == 0 ? 0 : ends[own - 1];
+      scattered_.push_back({.flat = flat, .begin = begin, .end = ends[own]});
+      all_.scattered_sizes_[own].push_back(flat.numel());
+      return {};
+    }
+    Status finish_sums(const std::stop_token&) override {
+      const auto own = static_cast<size_t>(rank_);
+      STOKER_RETURN_IF_ERROR(all_.sum(own, std::exchange(started_, {})));
+      Tensors sums;
+      for (const Scattered& each : scattered_) sums.push_back(each.flat.clone());
+      STOKER_RETURN_IF_ERROR(all_.sum(own, sums));
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const auto& [flat, begin, end] = scattered_[i];
+        flat.narrow(0, begin, end - begin).copy_(sums[i].narrow(0, begin, end - begin));
+      }
+      scattered_.clear();
+      return {};
     }
     Status check_same(const group::SharedSettings&, const std::stop_token&) override { return {}; }
     Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
@@ -107,7 +128,12 @@ class ThreadGroup {
    private:
     ThreadGroup& all_;
     const int rank_;
+    struct Scattered {
+      at::Tensor flat;
+      int64_t begin = 0, end = 0;  // of this rank
+    };
     Tensors started_;
+    std::vector<Scattered> scattered_;
     uint64_t meetings_ = 0;
   };
 
@@ -160,7 +186,8 @@ class ThreadGroup {
     return at::cat(parts);
   }
 
-  std::vector<std::vector<int64_t>> started_sizes_;  // each of the thread of its rank
+  // Each of the thread of its rank.
+  std::vector<std::vector<int64_t>> started_sizes_, scattered_sizes_;
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.

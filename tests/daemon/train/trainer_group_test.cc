@@ -391,19 +391,80 @@ TEST_F(TrainerGroupTest, RecordsSameHistogramsWithShards) {
   EXPECT_EQ(histograms(chief()), histograms(alone));
 }
 
-TEST_F(TrainerGroupTest, TrainsShardsWithSumsOfBackend) {
+// The gradients of the shards only: all of them are exchanged once, and so are the parameters.
+TEST_P(TrainerGroupOfSizeTest, SumsGradientsOfShardsOnly) {
   auto config = sharded_config(8);
+  config.train.max_grad_norm.reset();
   config.distributed.reduction = config::Reduction::kAllReduce;
   config.distributed.bucket_mib = 1e-4;
   auto replicated = config;
   replicated.distributed.shard = config::Shard::kNone;
   const std::string other = fresh();
-  open_shared(replicated, 2, other);
+  open_shared(replicated, GetParam(), other);
   train_to_end();
+  const auto records = chief().rows_;
   const std::string shared = fresh();
-  open_shared(config, 2, shared);
+  open_shared(config, GetParam(), shared);
   train_to_end();
   EXPECT_EQ(newest_state(shared), newest_state(other));
+  int64_t total = 0;
+  for (const at::Tensor& flat : chief().state_->optimizer().flat_gradients()) total += flat.numel();
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    const auto& sizes = group_->scattered_sizes(rank);
+    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 8 * total);
+    EXPECT_THAT(group_->started_sizes(rank), IsEmpty());
+  }
+  // Of the same gradients, but the squares are added shard by shard.
+  ASSERT_EQ(chief().rows_.size(), records.size());
+  for (size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(chief().rows_[i].loss, records[i].loss);
+    EXPECT_NEAR(chief().rows_[i].grad_norm, records[i].grad_norm, 1e-6 * records[i].grad_norm);
+  }
+  for (const auto& session : ranks_) expect_same_records(*session, chief());
+}
+
+TEST_F(TrainerGroupTest, ClipsGradientsOfShardsByNormOfAll) {
+  auto config = sharded_config(8);
+  config.train.max_grad_norm = 0.01;
+  config.train.max_grad_value = 0.002;
+  config.distributed.reduction = config::Reduction::kAllReduce;
+  auto replicated = config;
+  replicated.distributed.shard = config::Shard::kNone;
+  open_shared(replicated, 4, fresh());
+  train_to_end();
+  const auto records = chief().rows_;
+  open_shared(config, 4, fresh());
+  train_to_end();
+  ASSERT_EQ(chief().rows_.size(), records.size());
+  for (size_t i = 0; i < records.size(); ++i) {
+    EXPECT_NEAR(chief().rows_[i].grad_norm, records[i].grad_norm, 1e-4 * records[i].grad_norm);
+    EXPECT_NEAR(chief().rows_[i].loss, records[i].loss, 1e-4 * records[i].loss);
+  }
+}
+
+// A rank finds an overflow only in gradients that it has.
+TEST_F(TrainerGroupTest, SumsAllGradientsForLossScaling) {
+  auto config = sharded_config(2);
+  config.train.precision = config::Precision::kFp16;
+  config.distributed.reduction = config::Reduction::kAllReduce;
+  open_shared(config, 2, fresh());
+  train_to_end();
+  EXPECT_THAT(group_->scattered_sizes(0), IsEmpty());
+}
+
+TEST_F(TrainerGroupTest, SkipsNonfiniteStepOfShardsOnAllRanks) {
+  auto config = sharded_config(4);
+  config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+  config.distributed.reduction = config::Reduction::kAllReduce;
+  open_shared(config, 2, fresh());
+  // Of the last layer: the gradient of no other parameter is infinite, nor is the loss.
+  rank(1).state_->model().parameters().back().register_hook(
+      [](const at::Tensor& gradient) { return gradient / 0; });
+  train_to_end();
+  for (const auto& session : ranks_) {
+    EXPECT_EQ(session->state_->skipped_steps, 4u);
+    EXPECT_EQ(session->model_sha256(), chief().model_sha256());
+  }
 }
 
 // ---- distributed.reduction: allreduce

@@ -1,0 +1,89 @@
+#include "daemon/group/device_share.h"
+
+#include <charconv>
+#include <cstddef>
+#include <map>
+#include <system_error>
+
+namespace stoker::group {
+namespace {
+
+constexpr std::string_view kGpus = "gpus";
+constexpr std::string_view kNoGpu = "none ";
+constexpr std::string_view kError = "error ";
+
+std::string count_of(int number, const std::string& noun) {
+  return std::to_string(number) + ' ' + noun + (number == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Result<int> device_index_of_rank(int local_rank, int local_world_size, int count) {
+  if (count == 0)
+    return Status(StatusCode::kNotFound,
+                  "no CUDA device available (driver missing, or no device visible)");
+  if (count == 1) return 0;
+  if (count >= local_world_size) return local_rank;
+  return Status(StatusCode::kInvalidArgument, "its host has " + count_of(count, "GPU") + " for " +
+                                                  count_of(local_world_size, "rank") +
+                                                  "; start at most " + std::to_string(count) +
+                                                  " on it");
+}
+
+std::string to_text(const RankDevice& device) {
+  if (device.uuid.empty()) return std::string(kNoGpu) + device.reason;
+  return std::to_string(device.index) + ' ' + device.uuid;
+}
+
+Result<RankDevice> parse_rank_device(const std::string& text) {
+  if (text.starts_with(kNoGpu)) return RankDevice{.uuid = "", .reason = text.substr(kNoGpu.size())};
+  RankDevice device;
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, device.index);
+  if (error != std::errc() || end - next < 2 || *next != ' ' || device.index < 0)
+    return Status(StatusCode::kCorrupt, "a rank sent '" + text + "' as its GPU");
+  device.uuid = std::string(next + 1, end);
+  return device;
+}
+
+std::string to_text(const Result<DeviceChoice>& choice) {
+  if (!choice.ok()) return std::string(kError) + choice.status().message();
+  return choice->uses_gpus ? std::string(kGpus) : std::string(kNoGpu) + choice->reason;
+}
+
+Result<DeviceChoice> parse_device_choice(const std::string& text) {
+  if (text == kGpus) return DeviceChoice{.uses_gpus = true, .reason = ""};
+  if (text.starts_with(kNoGpu))
+    return DeviceChoice{.uses_gpus = false, .reason = text.substr(kNoGpu.size())};
+  if (text.starts_with(kError))
+    return Status(StatusCode::kInvalidArgument, text.substr(kError.size()));
+  return Status(StatusCode::kCorrupt, "rank 0 sent '" + text + "' as the devices of all ranks");
+}
+
+Result<DeviceChoice> choose_devices(const std::vector<RankDevice>& ranks, bool needs_gpus,
+                                    const std::function<std::string(int)>& name_of) {
+  std::map<std::string, int> rank_of;  // by UUID
+  DeviceChoice choice{.uses_gpus = true, .reason = ""};
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    const RankDevice& device = ranks[i];
+    if (device.uuid.empty()) {
+      if (choice.uses_gpus)
+        choice = {.uses_gpus = false, .reason = name_of(rank) + ": " + device.reason};
+      continue;
+    }
+    const auto [first, is_new] = rank_of.emplace(device.uuid, rank);
+    if (is_new) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  "train.device: " + name_of(first->second) + " and " + name_of(rank) +
+                      " have the same GPU, " + device.uuid +
+                      " (cuda:" + std::to_string(device.index) +
+                      "); start one rank per GPU, or set train.device: cpu");
+  }
+  if (needs_gpus && !choice.uses_gpus)
+    return Status(StatusCode::kInvalidArgument,
+                  "train.device: cuda: " + choice.reason + "; set it to cpu or auto");
+  return choice;
+}
+
+}  // namespace stoker::group
