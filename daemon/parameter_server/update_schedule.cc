@@ -158,6 +158,7 @@ bool UpdateSchedule::has_tickets_out() const {
 Result<bool> UpdateSchedule::begin_save(const WorkerLife& chief) {
   STOKER_RETURN_IF_ERROR(check_life(chief));
   assert(chief.worker == 0);
+  release(chief.worker);
   is_saving_ = true;
   return !has_tickets_out();
 }

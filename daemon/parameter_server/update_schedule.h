@@ -87,7 +87,7 @@ class UpdateSchedule {
   // The gradient of the worker's ticket is complete on all servers.
   Result<PushResult> push(const WorkerLife& worker, uint64_t ticket);
 
-  // Only for the chief, between its tickets: starts a save. True: the state is complete and does not
+  // Only for the chief: starts a save, and requeues its ticket. True: the state is complete and does not
   // change before end_save(). False: other gradients are still missing; call it again when something has
   // changed, and take tickets in between.
   Result<bool> begin_save(const WorkerLife& chief);
