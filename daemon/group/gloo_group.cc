@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -41,11 +40,6 @@ milliseconds until(Deadline deadline) {
 
 std::string seconds_text(milliseconds timeout) {
   return std::to_string(std::chrono::ceil<std::chrono::seconds>(timeout).count()) + " s";
-}
-
-// LibTorch logs a stack trace for each lost connection, which is a normal error here.
-void disable_torch_warnings() {
-  if (::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
 // Gloo writes to connections that another rank has closed.
@@ -541,7 +535,6 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
   if (environment.world_size == 1)
     return std::unique_ptr<ProcessGroup>(std::make_unique<SingleProcessGroup>());
   assert(is_sigpipe_ignored());
-  disable_torch_warnings();
   const Deadline deadline = after(options.start_timeout);
   STOKER_ASSIGN_OR_RETURN(auto store, open_store(environment, options, deadline, stop));
   const auto address = choose_address(environment, options, store->address());
