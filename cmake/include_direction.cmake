@@ -44,6 +44,8 @@ set(ALLOW_daemon/cuda "shared/model daemon/cuda/kernels daemon/group")
 set(ALLOW_daemon/cuda/kernels "shared/model")
 set(ALLOW_daemon/fake_device "daemon/cuda")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
+set(ALLOW_daemon/parameter_server "shared/base shared/config shared/metrics shared/checkpoint shared/data \
+shared/data/order shared/run shared/feed daemon/group daemon/train daemon/writer")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/config shared/control shared/run")
 set(ALLOW_daemon/stacks "")
@@ -55,7 +57,7 @@ shared/data shared/data/order shared/pretrained shared/model shared/feed shared/
 set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/pretrained shared/model \
 shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/view daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
-daemon/group daemon/train")
+daemon/group daemon/parameter_server daemon/train")
 set(ALLOW_evaluator "shared/base shared/tokenizer shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/pretrained shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
@@ -68,7 +70,7 @@ set(ONLY_spdlog "shared/base")
 set(ONLY_systemd "shared/base")
 set(ONLY_elfutils "daemon/stacks")
 set(ONLY_prometheus "daemon/monitoring")
-set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/fake_device daemon/group daemon/app evaluator")
+set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/fake_device daemon/group daemon/parameter_server daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
 set(ONLY_stoker "shared/model")  # include/stoker: the plugin headers

@@ -41,6 +41,39 @@ void add_allowances(CLI::App& app, AllowedChanges& allowed, CLI::Option* fresh) 
   allow(ChangeKind::kWorldSize, "world size");
 }
 
+void add_cluster_options(CLI::App& app, CommandLine& command) {
+  const char* const group = "Parameter servers (docs/distributed.md); TF_CONFIG is an alternative";
+  app.add_option("--ps_hosts", command.cluster.ps_hosts, "Addresses of the parameter servers")
+      ->type_name("HOST:PORT,…")
+      ->group(group);
+  app.add_option("--worker_hosts", command.cluster.worker_hosts,
+                 "Addresses of the workers; the first one is the chief")
+      ->type_name("HOST:PORT,…")
+      ->group(group);
+  app.add_option("--job_name,--job", command.cluster.job_name, "Job of this process")
+      ->type_name("ps|worker")
+      ->group(group);
+  app.add_option("--task_index,--task", command.cluster.task_index,
+                 "Index of this process among the addresses of its job")
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--replicas", command.replicas,
+                 "sync (default): a step adds train.gradient_accumulation_steps gradients; async: "
+                 "each gradient is a step")
+      ->check(CLI::IsMember({"sync", "async"}))
+      ->type_name("MODE")
+      ->group(group);
+  app.add_option("--max-staleness", command.max_staleness,
+                 "With async, the most updates between the parameters of a gradient and its own")
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--placement", command.placement,
+                 "Distribution of the variables over the servers (default: round_robin)")
+      ->check(CLI::IsMember({"round_robin", "bytes"}))
+      ->type_name("HOW")
+      ->group(group);
+}
+
 void add_options(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config,
                  "Configuration file: see stoker.yaml(5); examples: share/stoker/config")
@@ -60,6 +93,7 @@ void add_options(CLI::App& app, CommandLine& command) {
       ->type_name("CHECKPOINT")
       ->excludes(fresh);
   add_allowances(app, command.allowed, fresh);
+  add_cluster_options(app, command);
 }
 
 }  // namespace

@@ -114,20 +114,31 @@ config::Config config_of_rank(const config::Config& config,
   return environment.is_chief() ? config : without_duties_of_chief(config);
 }
 
-GroupLaunch make_launch(group::LaunchEnvironment environment, const config::Config& config) {
-  GroupLaunch launch{.environment = std::move(environment), .settings = {}};
+GroupLaunch make_launch(group::LaunchEnvironment environment,
+                        std::optional<ClusterLaunch> maybe_cluster, const config::Config& config) {
+  GroupLaunch launch{.environment = std::move(environment),
+                     .settings = {},
+                     .maybe_cluster = std::move(maybe_cluster)};
   if (launch.environment.world_size > 1) launch.settings = shared_settings(config);
+  if (launch.maybe_cluster) add_cluster_settings(*launch.maybe_cluster, launch.settings);
   return launch;
+}
+
+Status check_support(const config::Config& config, const GroupLaunch& launch) {
+  if (launch.maybe_cluster) return check_cluster_support(config, *launch.maybe_cluster);
+  return launch.environment.world_size > 1 ? check_group_support(config, launch.environment)
+                                           : Status();
 }
 
 }  // namespace
 
 DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
-                     group::LaunchEnvironment launch)
-    : launch_(make_launch(std::move(launch), config)),
-      supported_(is_in_group() ? check_group_support(config, launch_.environment) : Status()),
-      world_size_effects_(is_in_group() ? world_size_effects(config, launch_.environment)
-                                        : std::vector<std::string>()),
+                     group::LaunchEnvironment launch, std::optional<ClusterLaunch> maybe_cluster)
+    : launch_(make_launch(std::move(launch), std::move(maybe_cluster), config)),
+      supported_(check_support(config, launch_)),
+      world_size_effects_(is_in_group() && !launch_.maybe_cluster
+                              ? world_size_effects(config, launch_.environment)
+                              : std::vector<std::string>()),
       config_(config_of_rank(config, launch_.environment)),
       preemption_(group::make_preemption_policy(launch_.environment,
                                                 config_.distributed.stop_deadline_seconds,
@@ -227,7 +238,7 @@ Status DaemonApp::open_rank_directory() {
 // Before the group is open: tells the other ranks, which wait for this one. An unsupported configuration
 // is an error on each of them.
 ExitCode DaemonApp::leave_group(const Status& reason) {
-  if (is_in_group() && supported_.ok())
+  if (is_in_group() && !launch_.maybe_cluster && supported_.ok())
     (void)open_process_group(config_, launch_.environment, layout_, reason, nullptr, {});
   return finish(reason, 0);
 }

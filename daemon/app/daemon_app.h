@@ -46,9 +46,11 @@ namespace stoker::app {
 
 class DaemonApp {
  public:
-  // `launch`: of this process; a world of one rank trains alone.
+  // `launch`: of this process; a world of one rank trains alone. `maybe_cluster`: the task of this
+  // process, of which `launch` is rank_of().
   DaemonApp(config::Config config, CommandLine command, Clock& clock,
-            group::LaunchEnvironment launch = {});
+            group::LaunchEnvironment launch = {},
+            std::optional<ClusterLaunch> maybe_cluster = std::nullopt);
   ~DaemonApp();
 
   ExitCode run();

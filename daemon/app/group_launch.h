@@ -1,8 +1,11 @@
-// GroupLaunch: how this process was started as a rank of a group.
+// GroupLaunch: how this process was started as a rank of a group, or as a task of a cluster.
 //
 // Threads: values.
 #pragma once
 
+#include <optional>
+
+#include "daemon/app/cluster_start.h"
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/process_group.h"
 
@@ -11,6 +14,7 @@ namespace stoker::app {
 struct GroupLaunch {
   group::LaunchEnvironment environment;
   group::SharedSettings settings;  // those that must be the same on all ranks
+  std::optional<ClusterLaunch> maybe_cluster = std::nullopt;  // nullopt: a group
 };
 
 }  // namespace stoker::app

@@ -1,5 +1,8 @@
+#include <cstdlib>
 #include <iostream>
+#include <string>
 
+#include "daemon/app/cluster_start.h"
 #include "daemon/app/command_line.h"
 #include "daemon/app/daemon_app.h"
 #include "daemon/group/launch_environment.h"
@@ -32,6 +35,18 @@ int main(int argc, char** argv) {
     std::cerr << "stokerd: " << launch.status().message() << "\n";
     return static_cast<int>(ExitCode::kUsage);
   }
-  return static_cast<int>(
-      app::DaemonApp(*config, *parsed.command, system_clock(), *std::move(launch)).run());
+  const char* const tf_config = std::getenv("TF_CONFIG");
+  auto cluster = app::make_cluster_launch(*parsed.command, tf_config == nullptr ? "" : tf_config);
+  if (cluster.ok() && *cluster && launch->world_size > 1)
+    cluster = Status(StatusCode::kInvalidArgument,
+                     "parameter servers: cannot be combined with a launcher of ranks, " +
+                         std::string(group::to_string(launch->launcher)));
+  if (!cluster.ok()) {
+    std::cerr << "stokerd: " << cluster.status().message() << "\n";
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  if (*cluster) launch = app::rank_of((*cluster)->task, *launch);
+  return static_cast<int>(app::DaemonApp(*config, *parsed.command, system_clock(),
+                                         *std::move(launch), *std::move(cluster))
+                              .run());
 }

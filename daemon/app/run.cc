@@ -187,6 +187,8 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
   // What LibTorch and the allocator throw outside of a step, for instance because the device has no
   // memory left for the EMA weights.
   try {
+    if (maybe_launch_ != nullptr && maybe_launch_->maybe_cluster)
+      return train_in_cluster(stop, on_training);
     if (maybe_launch_ != nullptr) return train_in_group(std::move(stop), on_training);
     return train_segments(std::move(stop), on_training);
   } catch (const std::exception& error) {

@@ -56,6 +56,7 @@ namespace stoker::app {
 class DatasetRefresher;
 class ResumeCompatibility;
 class RunSegment;
+struct ClusterMeeting;
 struct SegmentStart;
 struct StreamInput;
 
@@ -113,6 +114,15 @@ class Run final : public server::TrainingControl {
                                          const std::function<void()>& on_training);
   Result<run::RunOutcome> train_in_group(std::stop_token stop,
                                          const std::function<void()>& on_training);
+  // As a task of a cluster of parameter servers and workers (run_cluster.cc).
+  Result<run::RunOutcome> train_in_cluster(const std::stop_token& stop,
+                                           const std::function<void()>& on_training);
+  Result<run::RunOutcome> serve_cluster(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
+                                        const std::stop_token& stop,
+                                        const std::function<void()>& on_training);
+  Result<run::RunOutcome> train_as_worker(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
+                                          const std::stop_token& stop,
+                                          const std::function<void()>& on_training);
   // The start of a group: settings and threads of all ranks.
   Status compare_with_group();
   // The end of a group that was stopped.

@@ -48,11 +48,6 @@ std::string seconds_text(milliseconds timeout) {
   return std::to_string(std::chrono::ceil<std::chrono::seconds>(timeout).count()) + " s";
 }
 
-// LibTorch logs a stack trace for each lost connection, which is a normal error here.
-void disable_torch_warnings() {
-  if (::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
-}
-
 // Gloo writes to connections that another rank has closed.
 bool is_sigpipe_ignored() {
   struct sigaction action {};
@@ -641,7 +636,6 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
   if (environment.world_size == 1)
     return std::unique_ptr<ProcessGroup>(std::make_unique<SingleProcessGroup>());
   assert(is_sigpipe_ignored());
-  disable_torch_warnings();
   const Deadline deadline = after(options.start_timeout);
   STOKER_ASSIGN_OR_RETURN(auto store, open_store(environment, options, deadline, stop));
   const auto address = choose_address(environment, options, store->address());

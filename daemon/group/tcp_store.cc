@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <thread>
@@ -107,6 +108,11 @@ class FirstReplyLimit {
   std::jthread thread_;
 };
 
+// LibTorch logs a stack trace for each lost connection, which is a normal error here.
+void disable_torch_warnings() {
+  if (::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+}
+
 }  // namespace
 
 struct TcpStore::Connection {
@@ -135,6 +141,7 @@ TcpStore::~TcpStore() = default;
 Result<std::unique_ptr<TcpStore>> TcpStore::open(const std::string& address, uint16_t port,
                                                  std::optional<int> listening_fd,
                                                  TcpStoreOptions options) {
+  disable_torch_warnings();
   c10d::TCPStoreOptions tcp;
   tcp.port = port;
   tcp.isServer = listening_fd.has_value();

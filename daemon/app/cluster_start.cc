@@ -1,0 +1,207 @@
+#include "daemon/app/cluster_start.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "daemon/group/socket_address.h"
+#include "shared/base/utf8.h"
+#include "shared/feed/dataset_versions.h"
+
+namespace stoker::app {
+namespace {
+
+using parameter_server::Job;
+using parameter_server::Replicas;
+
+constexpr const char* kStorePrefix = "stoker";
+constexpr const char* kSettingsKey = "settings";
+
+std::chrono::milliseconds cluster_milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3)));
+}
+
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+uint16_t port_of(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  uint16_t port = 0;
+  std::from_chars(address.data() + colon + 1, address.data() + address.size(), port);
+  return port;
+}
+
+std::string to_text(const group::SharedSettings& settings) {
+  boost::json::array pairs;
+  for (const auto& [name, value] : settings) pairs.push_back(boost::json::array{name, value});
+  return boost::json::serialize(pairs);
+}
+
+// The first difference.
+Status compare_settings(const group::SharedSettings& own, const std::string& text_of_first) {
+  boost::system::error_code error;
+  const boost::json::value first = boost::json::parse(text_of_first, error);
+  const Status invalid(StatusCode::kMismatch,
+                       "parameter server 0 has other settings than this version of stokerd");
+  if (error || !first.is_array() || first.get_array().size() != own.size()) return invalid;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const boost::json::value& pair = first.get_array()[i];
+    if (!pair.is_array() || pair.get_array().size() != 2 || !pair.get_array()[0].is_string() ||
+        !pair.get_array()[1].is_string())
+      return invalid;
+    const std::string name(pair.get_array()[0].get_string());
+    const std::string value(pair.get_array()[1].get_string());
+    if (name != own[i].first) return invalid;
+    if (value != own[i].second)
+      return Status(StatusCode::kMismatch, name + ": is '" + own[i].second + "' here, and '" +
+                                               value +
+                                               "' on parameter server 0; start all tasks with the "
+                                               "same configuration and options");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& command,
+                                                         std::string_view tf_config) {
+  STOKER_ASSIGN_OR_RETURN(auto task,
+                          parameter_server::parse_cluster_task(command.cluster, tf_config));
+  const bool has_options =
+      !command.replicas.empty() || !command.placement.empty() || command.max_staleness.has_value();
+  if (!task && has_options)
+    return Status(StatusCode::kInvalidArgument,
+                  "--replicas, --placement, --max-staleness: require --ps_hosts, --worker_hosts, "
+                  "--job_name and --task_index, or TF_CONFIG");
+  if (!task) return std::optional<ClusterLaunch>();
+  return std::optional(ClusterLaunch{
+      .task = *std::move(task),
+      .replicas = command.replicas == "async" ? Replicas::kAsync : Replicas::kSync,
+      .max_staleness = command.max_staleness,
+      .placement = command.placement == "bytes" ? parameter_server::Placement::kBytes
+                                                : parameter_server::Placement::kRoundRobin});
+}
+
+Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster) {
+  std::vector<std::string> errors;
+  const auto require = [&errors](bool holds, const char* error) {
+    if (!holds) errors.emplace_back(error);
+  };
+  const bool is_sync = cluster.replicas == Replicas::kSync;
+  require(!is_sync || config.distributed.reduction == config::Reduction::kOrdered,
+          "distributed.reduction: must be ordered with --replicas sync");
+  require(is_sync || config.train.gradient_accumulation_steps == 1,
+          "train.gradient_accumulation_steps: must be 1 with --replicas async");
+  require(!is_sync || !cluster.max_staleness, "--max-staleness: requires --replicas async");
+  require(config.distributed.shard == config::Shard::kNone, "distributed.shard: must be none");
+  require(config.distributed.backend != config::GroupBackend::kNccl,
+          "distributed.backend: must be auto or gloo");
+  require(config.run.rng == config::Rng::kPerTicket, "run.rng: must be per_ticket");
+  require(config.train.device.type == config::DeviceConfig::Type::kAuto ||
+              config.train.device.type == config::DeviceConfig::Type::kCpu,
+          "train.device: must be cpu");
+  require(cluster.task.cluster.ps.size() == 1 || !config.train.max_grad_norm,
+          "train.max_grad_norm: must be null with several parameter servers, because none has all "
+          "gradients");
+  require(!config.train.ema_decay, "train.ema_decay: must be null");
+  require(!config.train.channels_last, "train.channels_last: must be false");
+  require(config.train.precision != config::Precision::kFp16, "train.precision: must not be fp16");
+  require(config.train.on_nonfinite == config::OnNonfinite::kFail,
+          "train.on_nonfinite: must be fail");
+  require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
+  require(config.optimizer.name() != config::OptimizerName::kMuon,
+          "optimizer.name: muon is not supported");
+  require(config.optimizer.param_groups.empty(), "optimizer.param_groups: must be empty");
+  require(!config.optimizer.layer_decay, "optimizer.layer_decay: must be null");
+  require(!config.checkpoint.save_at_start, "checkpoint.save_at_start: must be false");
+  require(!config.checkpoint.save_on_loss_improvement,
+          "checkpoint.save_on_loss_improvement: must be null");
+  require(!config.metrics.histogram_every_steps, "metrics.histogram_every_steps: must be null");
+  require(config::training_stream(config) == nullptr,
+          "data.train.stream: streams are not supported");
+  require(!feed::is_refreshable(config), "data.train: refresh is not supported");
+  require(config.feed.producers == config::ProducerMode::kInternal,
+          "feed.producers: must be internal");
+  require(config.feed.on_sample_error == config::OnSampleError::kFail,
+          "feed.on_sample_error: must be fail");
+  if (errors.empty()) return {};
+  return Status(StatusCode::kInvalidArgument, "with parameter servers: " + join(errors, "; "));
+}
+
+group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
+                                 group::LaunchEnvironment environment) {
+  const auto num_workers = static_cast<int>(task.cluster.worker.size());
+  environment.rank = task.job == Job::kWorker ? task.index : num_workers + task.index;
+  environment.world_size = num_workers + static_cast<int>(task.cluster.ps.size());
+  environment.local_world_size = 1;
+  return environment;
+}
+
+void add_cluster_settings(const ClusterLaunch& cluster, group::SharedSettings& settings) {
+  settings.emplace_back("--ps_hosts", join(cluster.task.cluster.ps, ","));
+  settings.emplace_back("--worker_hosts", join(cluster.task.cluster.worker, ","));
+  settings.emplace_back("--replicas", cluster.replicas == Replicas::kSync ? "sync" : "async");
+  settings.emplace_back("--max-staleness", cluster.max_staleness
+                                               ? std::to_string(*cluster.max_staleness)
+                                               : std::string("none"));
+  settings.emplace_back("--placement", cluster.placement == parameter_server::Placement::kBytes
+                                           ? "bytes"
+                                           : "round_robin");
+}
+
+parameter_server::UpdateOptions update_options(const config::Config& config,
+                                               const ClusterLaunch& cluster) {
+  return {.replicas = cluster.replicas,
+          .num_workers = cluster.task.cluster.worker.size(),
+          .gradients_per_step = static_cast<uint64_t>(config.train.gradient_accumulation_steps),
+          .max_steps = config.train.max_steps,
+          .max_staleness = cluster.max_staleness};
+}
+
+Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
+                                    const group::SharedSettings& settings,
+                                    const std::stop_token& stop) {
+  const parameter_server::ClusterTask& task = cluster.task;
+  const std::string& first = task.cluster.ps.front();
+  const bool is_first = task.job == Job::kPs && task.index == 0;
+  ClusterMeeting made;
+  parameter_server::Meeting& meeting = made.meeting;
+  meeting.timeout = cluster_milliseconds(config.distributed.timeout_seconds);
+  meeting.start_timeout = cluster_milliseconds(config.distributed.start_timeout_seconds);
+  meeting.store.prefix = kStorePrefix;
+  meeting.store.server = "ps 0 (" + first + ")";
+  meeting.store_port = port_of(first);
+  if (is_first) {
+    STOKER_ASSIGN_OR_RETURN(auto listening, group::listen_on(host_of(first), port_of(first)));
+    meeting.store_address = listening.address;
+    STOKER_ASSIGN_OR_RETURN(made.store,
+                            group::TcpStore::serve(std::move(listening), meeting.store));
+  } else {
+    const Deadline deadline = std::chrono::steady_clock::now() +
+                              cluster_milliseconds(config.distributed.start_timeout_seconds);
+    const auto found = group::wait_for_listener(host_of(first), port_of(first), deadline, stop);
+    if (found.status().code() == StatusCode::kTimedOut)
+      return Status(StatusCode::kPeerLost,
+                    "cannot connect to " + meeting.store.server + ": " + found.status().message());
+    if (!found.ok()) return found.status();
+    meeting.store_address = *found;
+    STOKER_ASSIGN_OR_RETURN(
+        made.store,
+        group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+  }
+  STOKER_ASSIGN_OR_RETURN(meeting.address,
+                          group::own_address(config.distributed.interface, meeting.store_address));
+  if (is_first) STOKER_RETURN_IF_ERROR(made.store->set(kSettingsKey, to_text(settings)));
+  const Deadline deadline = std::chrono::steady_clock::now() +
+                            cluster_milliseconds(config.distributed.start_timeout_seconds);
+  STOKER_RETURN_IF_ERROR(made.store->wait(kSettingsKey, deadline, stop));
+  STOKER_ASSIGN_OR_RETURN(const auto of_first, made.store->get(kSettingsKey));
+  STOKER_RETURN_IF_ERROR(compare_settings(settings, of_first.value_or("")));
+  return made;
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,64 @@
+// The start of a task of a cluster of parameter servers and workers: what it checks, and how the tasks
+// meet.
+//
+// Threads:  functions of their arguments.
+// Blocking: meet_cluster() until parameter server 0 serves the store, at most for
+//           distributed.start_timeout_seconds; a stop wakes it within 100 ms.
+// Errors:   kInvalidArgument: what does not work with parameter servers, or an address is not one of this
+//           host. kPeerLost: server 0 cannot be reached. kMismatch: the settings of this task differ from
+//           those of server 0. kBusy: the port is taken. kCancelled.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+
+#include "daemon/app/command_line.h"
+#include "daemon/group/launch_environment.h"
+#include "daemon/group/process_group.h"
+#include "daemon/group/tcp_store.h"
+#include "daemon/parameter_server/cluster_spec.h"
+#include "daemon/parameter_server/meeting.h"
+#include "daemon/parameter_server/update_schedule.h"
+#include "daemon/parameter_server/variable_placement.h"
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+
+namespace stoker::app {
+
+struct ClusterLaunch {
+  parameter_server::ClusterTask task;
+  parameter_server::Replicas replicas = parameter_server::Replicas::kSync;
+  std::optional<uint64_t> max_staleness;
+  parameter_server::Placement placement = parameter_server::Placement::kRoundRobin;
+};
+
+// The task of this process, from the command line or TF_CONFIG; nullopt: none. kInvalidArgument.
+Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& command,
+                                                         std::string_view tf_config);
+
+// What the configuration has that does not work with parameter servers: all of it, in one line.
+Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster);
+
+// The task as a rank: first the workers, then the servers. Each has the files of a rank.
+group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
+                                 group::LaunchEnvironment environment);
+
+// Adds the options of the command line.
+void add_cluster_settings(const ClusterLaunch& cluster, group::SharedSettings& settings);
+
+parameter_server::UpdateOptions update_options(const config::Config& config,
+                                               const ClusterLaunch& cluster);
+
+struct ClusterMeeting {
+  parameter_server::Meeting meeting;
+  std::unique_ptr<group::TcpStore> store;
+};
+// `settings`: must be the same on all tasks.
+Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
+                                    const group::SharedSettings& settings,
+                                    const std::stop_token& stop);
+
+}  // namespace stoker::app

@@ -1,0 +1,196 @@
+// The part of Run that trains with parameter servers.
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <ATen/Parallel.h>
+
+#include "daemon/app/cluster_start.h"
+#include "daemon/app/resume_checkpoint.h"
+#include "daemon/app/run.h"
+#include "daemon/app/run_segment.h"
+#include "daemon/parameter_server/parameter_server.h"
+#include "daemon/parameter_server/replica_trainer.h"
+#include "daemon/parameter_server/worker_connection.h"
+#include "daemon/train/numerics.h"
+#include "daemon/writer/checkpoint_writer.h"
+#include "daemon/writer/retention_manager.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/deadline.h"
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/metrics/metrics_writer.h"
+
+namespace stoker::app {
+namespace {
+
+using parameter_server::Job;
+
+constexpr std::chrono::seconds kWriterGrace{10};
+constexpr const char* kIndexKey = "index_complete";
+
+// Records and checkpoints of the chief.
+class ChiefOutputs {
+ public:
+  ChiefOutputs(const config::Config& config, const run::RunLayout& layout, Clock& clock)
+      : config_(config), layout_(layout), clock_(clock) {}
+  ~ChiefOutputs() { (void)close(); }
+
+  Status open(checkpoint::CheckpointStore& store,
+              const std::optional<metrics::ResumePosition>& resume) {
+    metrics::MetricsWriterOptions recording;
+    recording.train_metrics_path = layout_.train_metrics_file();
+    if (config_.metrics.tensorboard)
+      recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
+    STOKER_ASSIGN_OR_RETURN(
+        metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume));
+    retention_.emplace(config_, store, layout_, clock_);
+    writer::WriterOptions saving;
+    saving.delete_expired = [this](bool is_disk_full) { retention_->delete_expired(is_disk_full); };
+    saving.before_commit = [this]() -> Status {
+      if (const Status flushed = metrics_->flush(kWriterGrace); !flushed.ok())
+        log_warn("metrics write failed", {{"error", flushed.to_string()}});
+      return {};
+    };
+    saving.after_commit = [this](const checkpoint::Manifest& committed) {
+      writer::record_last_checkpoint(default_file_system(), layout_, committed);
+    };
+    writer_ = std::make_unique<writer::CheckpointWriter>(store, std::move(saving), clock_);
+    threads_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
+    threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+    return {};
+  }
+  Status close() {
+    threads_.request_stop();
+    return threads_.join(kWriterGrace);
+  }
+  metrics::MetricsWriter& metrics() { return *metrics_; }
+  writer::CheckpointWriter& writer() { return *writer_; }
+
+ private:
+  const config::Config& config_;
+  const run::RunLayout& layout_;
+  Clock& clock_;
+  std::unique_ptr<metrics::MetricsWriter> metrics_;
+  std::optional<writer::RetentionManager> retention_;
+  std::unique_ptr<writer::CheckpointWriter> writer_;
+  Coordinator threads_;  // of the objects above
+};
+
+}  // namespace
+
+Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
+                                              const std::function<void()>& on_training) {
+  const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
+  const parameter_server::ClusterTask& task = cluster.task;
+  const std::stop_token preparing = preparation_stop_.get_token();
+  set_progress_line("waiting for parameter servers");
+  auto met = meet_cluster(config_, cluster, maybe_launch_->settings, preparing);
+  set_progress_line("");
+  if (!met.ok()) return preparation_outcome(met.status());
+  train::prepare_environment(config_.run);
+  train::configure_numerics(config_.run, config_.train);
+
+  // The chief builds the index, the others read it.
+  if (!task.is_chief()) {
+    const Status indexed = met->store->wait(kIndexKey, kNoDeadline, preparing);
+    if (!indexed.ok()) return preparation_outcome(indexed);
+  }
+  auto data = open_data(std::nullopt);
+  if (!data.ok()) return preparation_outcome(data.status());
+  if (task.is_chief()) STOKER_RETURN_IF_ERROR(met->store->set(kIndexKey, "1"));
+  if (task.job == Job::kPs) return serve_cluster(*met, *std::move(data), stop, on_training);
+  return train_as_worker(*met, *std::move(data), stop, on_training);
+}
+
+Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
+                                           const std::stop_token& stop,
+                                           const std::function<void()>& on_training) {
+  const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
+  STOKER_ASSIGN_OR_RETURN(SegmentStart start,
+                          create_state(std::move(data), std::nullopt, c10::Device(c10::kCPU)));
+  STOKER_ASSIGN_OR_RETURN(
+      auto variables, parameter_server::make_variable_store(
+                          config_, std::move(start.state), static_cast<size_t>(cluster.task.index),
+                          cluster.task.cluster.ps.size(), cluster.placement));
+  parameter_server::ParameterServer server(
+      {.task = cluster.task,
+       .updates = update_options(config_, cluster),
+       .is_recorded =
+           [this](uint64_t step) { return parameter_server::is_recorded(config_, step); },
+       .meeting = met.meeting},
+      std::move(variables));
+  on_training();
+  channels_.board.set_phase(control::TrainerPhase::kUnwatched);
+  std::stop_source ending;
+  const std::stop_callback forward(stop, [&ending] { ending.request_stop(); });
+  const std::stop_callback forward_stop(preparation_stop_.get_token(),
+                                        [&ending] { ending.request_stop(); });
+  const Status served = server.run(ending.get_token());
+  if (served.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
+  if (!served.ok()) return served;
+  return run::RunOutcome::kFinished;
+}
+
+Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
+                                             std::unique_ptr<data::Dataset> data,
+                                             const std::stop_token& stop,
+                                             const std::function<void()>& on_training) {
+  const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
+  const bool is_chief = cluster.task.is_chief();
+  auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
+                                                             default_file_system());
+  ResumeCheckpoint saved;
+  if (is_chief) {
+    STOKER_RETURN_IF_ERROR(store->clean_up());
+    auto found = find_checkpoint(*store, command_.resume);
+    if (!found.ok()) return preparation_outcome(found.status());
+    saved = *std::move(found);
+  }
+  STOKER_ASSIGN_OR_RETURN(SegmentStart start,
+                          create_state(std::move(data), saved, c10::Device(c10::kCPU)));
+  start.config = config_;
+  start.store = std::move(store);
+  ChiefOutputs outputs(config_, layout_, clock_);
+  std::optional<parameter_server::ChiefDuties> duties;
+  if (is_chief) {
+    STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
+    STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
+    STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
+                                                 config::to_yaml(start.config)));
+    STOKER_RETURN_IF_ERROR(
+        feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
+    STOKER_RETURN_IF_ERROR(outputs.open(*start.store, start.resume));
+    duties.emplace(
+        parameter_server::ChiefDuties{.writer = outputs.writer(),
+                                      .report =
+                                          [&outputs](const metrics::TrainMetrics& record) {
+                                            return outputs.metrics().report(record);
+                                          },
+                                      .manifest = start.manifest,
+                                      .metrics_bytes = outputs.metrics().position(),
+                                      .save_after_resume = start.save_after_resume});
+  }
+  auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
+                                                   cluster.placement, is_chief);
+  auto connection = parameter_server::WorkerConnection::open(
+      cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token());
+  if (!connection.ok()) return preparation_outcome(connection.status());
+  channels_.board.set_step(start.state->step);
+  on_training();
+  log_info("training started", {{"model_digest", start.state->model_digest().substr(0, 12)},
+                                {"device", start.state->device().str()},
+                                {"num_threads", at::get_num_threads()},
+                                {"start_step", start.state->step},
+                                {"max_steps", config_.train.max_steps}});
+  parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
+                                           **connection, channels_, clock_, std::move(duties));
+  auto outcome = trainer.run(stop);
+  const Status written = outputs.close();
+  if (outcome.ok() && !written.ok()) return written;
+  return outcome;
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,52 @@
+// ClusterSpec: the tasks of a cluster of parameter servers and workers, and which of them this process
+// is, from the flags of TensorFlow's examples or from TF_CONFIG.
+//
+// Threads:  values; pure functions.
+// Errors:   kInvalidArgument: some flags are missing, an address or the index is wrong, or TF_CONFIG is
+//           not what TensorFlow accepts. The message names them all; nothing is guessed from a part.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+enum class Job { kPs, kWorker };
+std::string_view to_string(Job job);  // "ps", "worker"
+
+// Worker 0 is the chief.
+struct ClusterSpec {
+  std::vector<std::string> ps;      // "host:port" by index
+  std::vector<std::string> worker;  // the same
+
+  bool operator==(const ClusterSpec&) const = default;
+};
+
+struct ClusterTask {
+  ClusterSpec cluster;
+  Job job = Job::kWorker;
+  int index = 0;
+
+  bool is_chief() const { return job == Job::kWorker && index == 0; }
+  std::string name() const;  // "worker 1 (10.0.0.5:2222)"
+  bool operator==(const ClusterTask&) const = default;
+};
+
+// --ps_hosts, --worker_hosts: "host:port,host:port"; --job_name; --task_index. Empty: not set.
+struct ClusterFlags {
+  std::string ps_hosts;
+  std::string worker_hosts;
+  std::string job_name;
+  std::optional<int> task_index;
+};
+
+// The task of the flags, or without any of them that of the text of TF_CONFIG; nullopt if both are empty.
+// The job `chief` (or `master`) of TF_CONFIG is worker 0, before those of `worker`.
+Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
+                                                      std::string_view tf_config);
+
+}  // namespace stoker::parameter_server

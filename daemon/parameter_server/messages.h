@@ -1,0 +1,56 @@
+// Messages between a worker and a parameter server. The worker sends a request, the server a reply; each
+// is a header of 8 numbers, followed by the bytes of tensors, whose number both sides know.
+//
+// Threads: values; send and receive as group::PairConnection.
+// Errors:  as group::PairConnection.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <stop_token>
+
+#include "daemon/group/pair_connection.h"
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+enum class Operation : int64_t {
+  kInitialize = 1,  // step + Sums; then parameters and optimizer state. Only from the chief
+  kClaim,           // -> ClaimReply, ticket, step. Only server 0
+  kPull,            // step -> step; then parameters
+  kPush,            // ticket, step + Sums of the micro-batch; then gradients -> PushResult, step
+  kBeginSave,       // -> 1 if the state is complete, step + Sums. Only server 0, from the chief
+  kReadState,       // step -> step; then parameters and optimizer state
+  kEndSave,         // ->. Only server 0, from the chief
+  kTakeRecord,      // -> 1 if there is one, step + Sums. Only server 0, from the chief
+  kReadNorm,        // step -> norm of the gradients of this server in the update to this step
+  kEndRun,          // ->. From the chief
+};
+
+// The answer to kClaim.
+enum class ClaimReply : int64_t {
+  kGranted,
+  kWait,
+  kEnded,
+  kInitialize,  // the chief must send the parameters
+};
+
+// Losses and training metric: of one micro-batch, or summed over steps.
+struct Sums {
+  double loss = 0;
+  double metric = 0;
+  double metric_count = 0;
+  int64_t steps = 0;
+};
+
+// operation or result, ticket or step, step, Sums; the doubles by their bits.
+using Header = std::array<int64_t, 8>;
+
+Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
+Sums sums_of(const Header& header);
+
+Status send_header(group::PairConnection& connection, const Header& header,
+                   const std::stop_token& stop);
+Result<Header> receive_header(group::PairConnection& connection, const std::stop_token& stop);
+
+}  // namespace stoker::parameter_server

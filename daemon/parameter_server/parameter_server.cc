@@ -1,0 +1,381 @@
+#include "daemon/parameter_server/parameter_server.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <exception>
+#include <thread>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "daemon/train/sum_tree.h"
+#include "daemon/train/training_error.h"
+#include "shared/base/deadline.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLifePollInterval{20};
+// A worker that waits for a ticket asks again after this, so that it notices that it must stop.
+constexpr milliseconds kMaxClaimWait{200};
+// After the loss of another server, for the chief that has ended the run there.
+constexpr milliseconds kEndGrace{5'000};
+constexpr std::chrono::hours kUnlimited{24 * 365};
+constexpr size_t kMaxRecords = 10'000;  // of a chief that does not return, the newest ones
+
+at::Tensor make_bytes(int64_t size) { return at::empty({size}, at::kByte); }
+
+// Added as SumTree adds them in one process.
+Sums sum_in_tree(const std::map<uint64_t, Sums>& parts) {
+  const std::vector<at::Tensor> values{at::empty({}, at::kDouble), at::empty({}, at::kDouble),
+                                       at::empty({}, at::kDouble)};
+  train::SumTree tree(std::ssize(parts));
+  int64_t index = 0;
+  for (const auto& [ticket, sums] : parts) {
+    values[0].fill_(sums.loss);
+    values[1].fill_(sums.metric);
+    values[2].fill_(sums.metric_count);
+    tree.add(values, train::SumTree::level_of(index), index + 1 == std::ssize(parts));
+    ++index;
+  }
+  return {.loss = values[0].item<double>(),
+          .metric = values[1].item<double>(),
+          .metric_count = values[2].item<double>(),
+          .steps = 1};
+}
+
+uint64_t parse_life(const std::optional<std::string>& text) {
+  uint64_t life = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), life);
+  return life;
+}
+
+}  // namespace
+
+std::string ready_key(size_t server) { return "ps/" + std::to_string(server) + "/ready"; }
+
+std::string life_key(size_t worker) { return "worker/" + std::to_string(worker) + "/life"; }
+
+std::string connection_prefix(size_t server, const WorkerLife& worker) {
+  return "ps" + std::to_string(server) + "/w" + std::to_string(worker.worker) + "/" +
+         std::to_string(worker.life) + "/";
+}
+
+ParameterServer::ParameterServer(ServerOptions options, VariableStore variables)
+    : options_(std::move(options)),
+      parameter_bytes_(packed_bytes(variables.parameters())),
+      state_bytes_(packed_bytes(variables.state())),
+      variables_(std::move(variables)),
+      schedule_(options_.updates) {}
+
+Status ParameterServer::run(const std::stop_token& stop) {
+  const std::stop_callback forward(stop, [this] { stop_serving_.request_stop(); });
+  const Meeting& meeting = options_.meeting;
+  STOKER_ASSIGN_OR_RETURN(
+      const auto store,
+      group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+  STOKER_RETURN_IF_ERROR(store->set(ready_key(static_cast<size_t>(options_.task.index)), "1"));
+  {
+    std::vector<std::jthread> threads;
+    const auto start = [&](auto body, size_t index) {
+      threads.emplace_back([this, body, index] {
+        const std::stop_token token = stop_serving_.get_token();
+        try {
+          const Status served = (this->*body)(index, token);
+          if (!served.ok() && !token.stop_requested()) fail(served);
+        } catch (const std::exception& error) {
+          fail(train::to_status(error));
+        }
+      });
+    };
+    for (size_t worker = 0; worker < options_.updates.num_workers; ++worker)
+      start(&ParameterServer::serve_worker, worker);
+    if (!is_first()) start(&ParameterServer::watch_server, 0);
+    for (size_t other = 1; is_first() && other < options_.task.cluster.ps.size(); ++other)
+      start(&ParameterServer::watch_server, other);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, stop_serving_.get_token(), [this] { return has_ended_; });
+    // Workers learn of the end from their next claim.
+    const auto all_left = [this] {
+      for (size_t worker = 0; worker < options_.updates.num_workers; ++worker)
+        if (schedule_.is_present(worker)) return false;
+      return true;
+    };
+    changed_.wait_for(lock, stop_serving_.get_token(), meeting.timeout, all_left);
+    lock.unlock();
+    stop_serving_.request_stop();
+  }
+  const std::lock_guard lock(mutex_);
+  if (has_ended_) return {};  // whatever was lost since then
+  return failure_.ok() ? Status(StatusCode::kCancelled, "stopped") : failure_;
+}
+
+void ParameterServer::fail(const Status& failure) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = failure;
+  stop_serving_.request_stop();
+}
+
+// ---- connections ---------------------------------------------------------------------------------
+
+Status ParameterServer::serve_worker(size_t worker, const std::stop_token& stop) {
+  const Meeting& meeting = options_.meeting;
+  STOKER_ASSIGN_OR_RETURN(
+      const auto store,
+      group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+  uint64_t served = 0;
+  while (!stop.stop_requested()) {
+    const auto found = store->get(life_key(worker));
+    if (!found.ok()) return found.status();
+    const uint64_t life = parse_life(*found);
+    if (life <= served) {
+      sleep_until(stop, std::chrono::steady_clock::now() + kLifePollInterval);
+      continue;
+    }
+    served = life;
+    const Status lost = serve_life({.worker = worker, .life = life}, *store, stop);
+    if (lost.code() == StatusCode::kCancelled) return {};
+    if (lost.code() != StatusCode::kPeerLost) return lost;  // not of this worker alone
+  }
+  return {};
+}
+
+// Server 0 and the others notice each other's end: without its variables no other can continue.
+Status ParameterServer::watch_server(size_t other, const std::stop_token& stop) {
+  const Meeting& meeting = options_.meeting;
+  STOKER_ASSIGN_OR_RETURN(
+      const auto store,
+      group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+  const std::string pair = std::to_string(std::max<size_t>(other, options_.task.index));
+  const auto key_of = [&](size_t server) { return "watch/" + pair + "/" + std::to_string(server); };
+  STOKER_RETURN_IF_ERROR(store->set(key_of(static_cast<size_t>(options_.task.index)), "1"));
+  STOKER_RETURN_IF_ERROR(store->wait(key_of(other), kNoDeadline, stop));
+  STOKER_ASSIGN_OR_RETURN(
+      const auto connection,
+      group::PairConnection::open(*store, {.prefix = "watch/" + pair + "/connection/",
+                                           .side = is_first() ? 0 : 1,
+                                           .address = meeting.address,
+                                           .peer = "ps " + std::to_string(other) + " (" +
+                                                   options_.task.cluster.ps[other] + ")",
+                                           .timeout = kUnlimited}));
+  const Status lost = connection->receive(make_bytes(1), stop);  // which is never sent
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, stop, kEndGrace, [this] { return has_ended_; })) return {};
+  return lost;
+}
+
+Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& store,
+                                   const std::stop_token& stop) {
+  const std::string name = "worker " + std::to_string(life.worker) + " (" +
+                           options_.task.cluster.worker[life.worker] + ")";
+  STOKER_ASSIGN_OR_RETURN(
+      const auto connection,
+      group::PairConnection::open(
+          store, {.prefix = connection_prefix(static_cast<size_t>(options_.task.index), life),
+                  .side = 0,
+                  .address = options_.meeting.address,
+                  .peer = name,
+                  .timeout = options_.meeting.timeout}));
+  {
+    const std::lock_guard lock(mutex_);
+    STOKER_RETURN_IF_ERROR(schedule_.join(life));
+  }
+  Status lost = serve_requests(life, *connection, stop);
+  const std::lock_guard lock(mutex_);
+  schedule_.leave(life);
+  changed_.notify_all();
+  return lost;
+}
+
+// Until the worker is lost.
+Status ParameterServer::serve_requests(const WorkerLife& life, group::PairConnection& connection,
+                                       const std::stop_token& stop) {
+  while (true) {
+    STOKER_ASSIGN_OR_RETURN(const Header request, receive_header(connection, stop));
+    STOKER_RETURN_IF_ERROR(serve(life, request, connection, stop));
+  }
+}
+
+// ---- requests ------------------------------------------------------------------------------------
+
+Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
+                              group::PairConnection& connection, const std::stop_token& stop) {
+  const auto step = static_cast<uint64_t>(request[2]);
+  switch (static_cast<Operation>(request[0])) {
+    case Operation::kInitialize:
+      return initialize(request, connection, stop);
+    case Operation::kClaim:
+      return claim(worker, connection, stop);
+    case Operation::kPull:
+      return pull(request, /*with_state=*/false, connection, stop);
+    case Operation::kReadState:
+      return pull(request, /*with_state=*/true, connection, stop);
+    case Operation::kPush:
+      return push(worker, request, connection, stop);
+    case Operation::kBeginSave: {
+      std::unique_lock lock(mutex_);
+      STOKER_ASSIGN_OR_RETURN(const bool is_complete, schedule_.begin_save(worker));
+      const Header reply = make_header(is_complete ? 1 : 0, 0, schedule_.step(), interval_);
+      changed_.notify_all();
+      lock.unlock();
+      return send_header(connection, reply, stop);
+    }
+    case Operation::kEndSave: {
+      std::unique_lock lock(mutex_);
+      schedule_.end_save(worker);
+      changed_.notify_all();
+      lock.unlock();
+      return send_header(connection, make_header(0), stop);
+    }
+    case Operation::kTakeRecord: {
+      std::unique_lock lock(mutex_);
+      Header reply = make_header(0);
+      if (!records_.empty()) {
+        reply = make_header(1, 0, records_.front().first, records_.front().second);
+        records_.pop_front();
+      }
+      lock.unlock();
+      return send_header(connection, reply, stop);
+    }
+    case Operation::kReadNorm: {
+      std::unique_lock lock(mutex_);
+      STOKER_RETURN_IF_ERROR(variables_.commit(step));
+      const auto norm = variables_.take_norm(step);
+      const Header reply =
+          make_header(norm ? 1 : 0, 0, step, {.loss = norm.value_or(std::nan(""))});
+      lock.unlock();
+      return send_header(connection, reply, stop);
+    }
+    case Operation::kEndRun: {
+      STOKER_RETURN_IF_ERROR(send_header(connection, make_header(0), stop));
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+      changed_.notify_all();
+      return {};
+    }
+  }
+  return Status(StatusCode::kInternal, "unknown request " + std::to_string(request[0]));
+}
+
+Status ParameterServer::initialize(const Header& request, group::PairConnection& connection,
+                                   const std::stop_token& stop) {
+  const at::Tensor parameters = make_bytes(parameter_bytes_), state = make_bytes(state_bytes_);
+  STOKER_RETURN_IF_ERROR(connection.receive(parameters, stop));
+  STOKER_RETURN_IF_ERROR(connection.receive(state, stop));
+  {
+    const std::lock_guard lock(mutex_);
+    const auto step = static_cast<uint64_t>(request[2]);
+    unpack(parameters, variables_.parameters());
+    unpack(state, variables_.state());
+    variables_.initialize(step);
+    if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
+    interval_ = sums_of(request);
+    changed_.notify_all();
+  }
+  return send_header(connection, make_header(0), stop);
+}
+
+// Waits for a ticket, so that a worker begins as soon as there is one.
+Status ParameterServer::claim(const WorkerLife& worker, group::PairConnection& connection,
+                              const std::stop_token& stop) {
+  Header reply = make_header(static_cast<int64_t>(ClaimReply::kWait));
+  {
+    std::unique_lock lock(mutex_);
+    const Deadline deadline = std::chrono::steady_clock::now() + kMaxClaimWait;
+    while (true) {
+      if (!schedule_.is_initialized() && worker.worker == 0) {
+        reply[0] = static_cast<int64_t>(ClaimReply::kInitialize);
+        break;
+      }
+      if (has_ended_) {
+        reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), 0, schedule_.step());
+        break;
+      }
+      STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim(worker));
+      if (claimed.result == ClaimResult::kGranted)
+        reply =
+            make_header(static_cast<int64_t>(ClaimReply::kGranted), claimed.ticket, claimed.step);
+      if (claimed.result == ClaimResult::kEnded)
+        reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), 0, schedule_.step());
+      if (claimed.result != ClaimResult::kWait) break;
+      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) break;
+    }
+  }
+  return send_header(connection, reply, stop);
+}
+
+Status ParameterServer::pull(const Header& request, bool with_state,
+                             group::PairConnection& connection, const std::stop_token& stop) {
+  const at::Tensor parameters = make_bytes(parameter_bytes_);
+  const at::Tensor state = make_bytes(with_state ? state_bytes_ : 0);
+  Header reply = make_header(0);
+  {
+    const std::lock_guard lock(mutex_);
+    if (options_.updates.replicas == Replicas::kSync)
+      STOKER_RETURN_IF_ERROR(variables_.commit(static_cast<uint64_t>(request[2])));
+    pack(variables_.parameters(), parameters);
+    if (with_state) pack(variables_.state(), state);
+    reply[2] = static_cast<int64_t>(variables_.step());
+  }
+  STOKER_RETURN_IF_ERROR(send_header(connection, reply, stop));
+  STOKER_RETURN_IF_ERROR(connection.send(parameters, stop));
+  return connection.send(state, stop);
+}
+
+Status ParameterServer::push(const WorkerLife& worker, const Header& request,
+                             group::PairConnection& connection, const std::stop_token& stop) {
+  const at::Tensor gradients = make_bytes(parameter_bytes_);
+  STOKER_RETURN_IF_ERROR(connection.receive(gradients, stop));
+  Header reply = make_header(0);
+  {
+    const std::lock_guard lock(mutex_);
+    STOKER_ASSIGN_OR_RETURN(const PushResult result, update(worker, request, gradients));
+    reply = make_header(static_cast<int64_t>(result), 0, variables_.step());
+    changed_.notify_all();
+  }
+  return send_header(connection, reply, stop);
+}
+
+// Server 0 is the last one that gets a gradient, and decides. The others take it first.
+Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Header& request,
+                                           const at::Tensor& gradients) {
+  const auto ticket = static_cast<uint64_t>(request[1]);
+  const bool is_sync = options_.updates.replicas == Replicas::kSync;
+  if (!is_first()) {
+    if (is_sync)
+      variables_.stage(ticket, gradients);
+    else
+      STOKER_RETURN_IF_ERROR(variables_.apply(ticket, gradients));
+    return PushResult::kAccepted;
+  }
+  STOKER_ASSIGN_OR_RETURN(const PushResult result, schedule_.push(worker, ticket));
+  if (result == PushResult::kDropped) return result;
+  of_step_[ticket] = sums_of(request);
+  if (is_sync) {
+    variables_.stage(ticket, gradients);
+  } else {
+    STOKER_RETURN_IF_ERROR(variables_.apply(ticket, gradients));
+  }
+  if (result == PushResult::kStepCompleted) {
+    if (is_sync) STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
+    complete_step();
+  }
+  return result;
+}
+
+// Of server 0: adds the losses of the step, and ends a record.
+void ParameterServer::complete_step() {
+  const Sums of_step = sum_in_tree(std::exchange(of_step_, {}));
+  interval_.loss += of_step.loss;
+  interval_.metric += of_step.metric;
+  interval_.metric_count += of_step.metric_count;
+  ++interval_.steps;
+  if (!options_.is_recorded(schedule_.step())) return;
+  records_.emplace_back(schedule_.step(), std::exchange(interval_, {}));
+  if (records_.size() > kMaxRecords) records_.pop_front();
+}
+
+}  // namespace stoker::parameter_server

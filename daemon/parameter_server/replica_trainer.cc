@@ -1,0 +1,396 @@
+#include "daemon/parameter_server/replica_trainer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <exception>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "daemon/train/batch_view.h"
+#include "daemon/train/schedule.h"
+#include "daemon/train/training_error.h"
+#include "shared/base/thread_registry.h"
+#include "shared/checkpoint/store.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+constexpr ThreadActivity kWaitForTicket{.operation = "wait for a ticket", .is_waiting = true};
+constexpr ThreadActivity kWaitForServers{.operation = "wait for parameter servers",
+                                         .is_waiting = true};
+constexpr std::chrono::milliseconds kPollInterval{100};
+
+train::NamedTensors trained_parameters(const model::Model& model) {
+  train::NamedTensors trained;
+  for (const auto& parameter : model.named_parameters())
+    if (parameter.value().requires_grad()) trained.emplace_back(parameter.key(), parameter.value());
+  return trained;
+}
+
+std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
+  std::vector<uint64_t> bytes;
+  for (const auto& [name, tensor] : variables) bytes.push_back(tensor.nbytes());
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t num_servers,
+                                          Placement placement, bool has_state) {
+  const train::NamedTensors variables = trained_parameters(state.model());
+  const auto servers = place_variables(sizes_of(variables), num_servers, placement);
+  std::vector<ServerPart> parts(num_servers);
+  std::map<std::string, size_t> server_of;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    assert(variables[i].second.is_same(state.optimizer().parameters()[i]));
+    parts[servers[i]].variables.push_back(i);
+    parts[servers[i]].parameters.push_back(variables[i].second);
+    server_of[variables[i].first] = servers[i];
+  }
+  if (!has_state) return parts;
+  for (const auto& [name, tensor] : state.optimizer().state())  // "exp_avg.<parameter>"
+    parts[server_of.at(name.substr(name.find('.') + 1))].state.push_back(tensor);
+  return parts;
+}
+
+Result<VariableStore> make_variable_store(const config::Config& config,
+                                          std::unique_ptr<train::TrainingState> state,
+                                          size_t server, size_t num_servers, Placement placement) {
+  const train::NamedTensors all = trained_parameters(state->model());
+  const auto servers = place_variables(sizes_of(all), num_servers, placement);
+  state.reset();  // with the gradients and the optimizer state of all variables
+  train::NamedTensors own;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (servers[i] != server) continue;
+    all[i].second.mutable_grad() = at::Tensor();
+    own.push_back(all[i]);
+  }
+  if (own.empty())
+    return Status(StatusCode::kInvalidArgument,
+                  "parameter server " + std::to_string(server) + " has none of the " +
+                      std::to_string(all.size()) + " variables of the model; use fewer servers");
+  STOKER_ASSIGN_OR_RETURN(auto optimizer,
+                          train::Optimizer::create(config.optimizer, config.train, own));
+  return VariableStore(
+      std::move(optimizer), static_cast<uint64_t>(config.train.gradient_accumulation_steps),
+      [config](uint64_t step) { return learning_rate_at(config, step); },
+      [config](uint64_t step) { return is_recorded(config, step); });
+}
+
+double learning_rate_at(const config::Config& config, uint64_t step) {
+  return train::learning_rate(config.scheduler, config.optimizer.lr(), step,
+                              config.train.max_steps);
+}
+
+bool is_recorded(const config::Config& config, uint64_t step) {
+  return step == config.train.max_steps || step % config.metrics.log_every_steps == 0;
+}
+
+ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset& data,
+                               const data::order::SamplePlan& plan, train::TrainingState& state,
+                               WorkerConnection& connection, train::TrainerChannels& channels,
+                               Clock& clock, std::optional<ChiefDuties> chief)
+    : config_(config),
+      data_(data),
+      plan_(plan),
+      state_(state),
+      connection_(connection),
+      channels_(channels),
+      clock_(clock),
+      chief_(std::move(chief)),
+      shapes_(data, plan),
+      step_(state.model(), state.task(), state.optimizer(), config.train, nullptr, 1),
+      triggers_(config.checkpoint, chief_ && chief_->save_after_resume) {
+  status_.device = state.device().str();
+  status_.max_steps = config.train.max_steps;
+  status_.step = state.step;
+  status_.loss = std::nan("");
+  status_.training_metric.value = std::nan("");
+  status_.checkpoint.last_saved_step = state.step;
+  if (state.step > 0) saved_step_ = state.step;
+  checked_step_ = state.step;
+}
+
+Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
+  reported_at_ = clock_.monotonic();
+  reported_step_ = state_.step;
+  triggers_.start(reported_at_);
+  if (chief_) chief_->writer.reserve(state_.snapshot_bytes());
+  publish(control::TrainerState::kTraining);
+  try {
+    return train(stop);
+  } catch (const std::exception& error) {
+    return train::to_status(error).with_context("step " + std::to_string(state_.step + 1));
+  }
+}
+
+Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
+  while (true) {
+    execute_commands();
+    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
+    if (stop_requested_ && !chief_) return run::RunOutcome::kStopped;
+    if (chief_) {
+      if (stop_requested_) is_save_due_ = is_last_save_ = true;
+      if (is_save_due_) STOKER_RETURN_IF_ERROR(save_if_complete(stop));
+      if (has_saved_last_) break;
+    }
+    WorkerConnection::Claimed claimed;
+    {
+      const ScopedActivity waiting(kWaitForTicket);
+      STOKER_ASSIGN_OR_RETURN(claimed, connection_.claim(stop));
+    }
+    channels_.board.record_progress();
+    switch (claimed.reply) {
+      case ClaimReply::kWait:
+        continue;
+      case ClaimReply::kInitialize:
+        STOKER_RETURN_IF_ERROR(connection_.initialize(state_.step, sums_of_state(), stop));
+        continue;
+      case ClaimReply::kEnded:
+        if (!chief_)
+          return claimed.step >= config_.train.max_steps ? run::RunOutcome::kFinished
+                                                         : run::RunOutcome::kStopped;
+        is_save_due_ = is_last_save_ = true;
+        continue;
+      case ClaimReply::kGranted:
+        break;
+    }
+    // The save requeues the ticket.
+    if (chief_ && request_due_save(claimed.step)) continue;
+    STOKER_RETURN_IF_ERROR(train_on(claimed.ticket, claimed.step, stop));
+    if (chief_) STOKER_RETURN_IF_ERROR(take_records(stop));
+  }
+  STOKER_RETURN_IF_ERROR(connection_.end_run(stop));
+  STOKER_RETURN_IF_ERROR(check_saved());
+  channels_.mailbox.close();
+  return state_.step >= config_.train.max_steps ? run::RunOutcome::kFinished
+                                                : run::RunOutcome::kStopped;
+}
+
+void ReplicaTrainer::execute_commands() {
+  for (const train::Request& request : channels_.mailbox.take()) {
+    if (std::holds_alternative<control::Stop>(request.command)) {
+      stop_requested_ = true;
+      train::answer(request.done,
+                    "{\"step\":" + std::to_string(state_.step) + R"(,"state":"stopping"})");
+    } else if (std::holds_alternative<control::SaveCheckpoint>(request.command) && chief_) {
+      save_requests_.push_back(request.done);
+      is_save_due_ = true;
+    } else {
+      train::answer(request.done,
+                    Status(StatusCode::kInvalidArgument,
+                           "not supported with parameter servers; of the commands that change the "
+                           "run, only `checkpoint` and `stop` are, by the chief"));
+    }
+  }
+}
+
+// ---- one ticket ----------------------------------------------------------------------------------
+
+Status ReplicaTrainer::train_on(uint64_t ticket, uint64_t step, const std::stop_token& stop) {
+  {
+    const ScopedActivity waiting(kWaitForServers);
+    STOKER_RETURN_IF_ERROR(connection_.pull(step, stop));
+  }
+  state_.step = step;
+  channels_.board.set_step(step);
+  STOKER_ASSIGN_OR_RETURN(task::Batch batch, read_batch(ticket));
+  state_.seed_generators(config_.run.seed, ticket);
+  step_.add(state_.task().mixed(std::move(batch), config_.run.seed, ticket), /*is_first=*/true);
+  const ScopedActivity waiting(kWaitForServers);
+  const auto pushed =
+      connection_.push(ticket, step, sums_of_micro_batch(), state_.optimizer().gradients(), stop);
+  step_.drop();
+  return pushed.status();
+}
+
+Result<task::Batch> ReplicaTrainer::read_batch(uint64_t ticket) {
+  const ring::BatchLayout& layout = shapes_.of(ticket);
+  batch_memory_.resize(std::max(batch_memory_.size(), layout.slot_bytes()));
+  const std::span<std::byte> slot(batch_memory_.data(), layout.slot_bytes());
+  const uint64_t rows = layout.batch();
+  std::vector<data::order::PlannedSample> planned(rows);
+  plan_.at(ticket, 0, planned);
+  std::vector<data::SampleReadRequest> samples;
+  for (const data::order::PlannedSample& each : planned)
+    samples.push_back({.sample = each.sample, .random_key = plan_.random_key(each)});
+  std::vector<std::span<std::byte>> outputs;
+  for (size_t i = 0; i < layout.sample().size(); ++i)
+    outputs.push_back(layout.rows(slot, i, 0, rows));
+  const data::BatchReadResult read = data_.read_batch(samples, outputs);
+  if (!read.status.ok())
+    return Status(StatusCode::kCorrupt, "ticket " + std::to_string(ticket) + ", sample " +
+                                            std::to_string(samples[read.good].sample) + ": " +
+                                            read.status.message());
+  return train::batch_view(layout, slot.data(), c10::Device(c10::kCPU));
+}
+
+// Those of all micro-batches of a step add up to what one process has.
+Sums ReplicaTrainer::sums_of_micro_batch() const {
+  Sums sums{.loss = step_.loss().item<double>(), .steps = 1};
+  if (!step_.metric_sum().defined()) return sums;
+  sums.metric = step_.metric_sum().item<double>();
+  sums.metric_count = step_.maybe_device_count().defined()
+                          ? step_.maybe_device_count().item<double>()
+                          : static_cast<double>(step_.metric_count()) /
+                                static_cast<double>(config_.train.gradient_accumulation_steps);
+  return sums;
+}
+
+// ---- records -------------------------------------------------------------------------------------
+
+Status ReplicaTrainer::take_records(const std::stop_token& stop) {
+  while (true) {
+    STOKER_ASSIGN_OR_RETURN(const auto record, connection_.take_record(stop));
+    if (!record) return {};
+    report(*record);
+  }
+}
+
+void ReplicaTrainer::report(const WorkerConnection::Record& record) {
+  const auto now = clock_.monotonic();
+  const double seconds = seconds_between(reported_at_, now);
+  const auto steps = static_cast<double>(record.step - std::min(record.step, reported_step_));
+  const auto samples = static_cast<double>(config_.train.micro_batch_size *
+                                           config_.train.gradient_accumulation_steps);
+  metrics::TrainMetrics metrics;
+  metrics.step = record.step;
+  metrics.epoch = plan_.epoch_of(record.step *
+                                 static_cast<uint64_t>(config_.train.gradient_accumulation_steps));
+  metrics.loss = record.sums.loss / static_cast<double>(record.sums.steps);
+  if (const auto metric = state_.task().training_metric(); metric != task::TrainingMetric::kNone)
+    metrics.maybe_metric.emplace(task::to_string(metric),
+                                 record.sums.metric / record.sums.metric_count);
+  metrics.lr = learning_rate_at(config_, record.step - 1);
+  metrics.grad_norm = record.grad_norm;
+  metrics.samples_seen = record.step * static_cast<uint64_t>(samples);
+  metrics.samples_per_second = seconds > 0 ? steps * samples / seconds : 0;
+  metrics.step_time_ms = steps > 0 ? 1e3 * seconds / steps : 0;
+  metrics.degraded = chief_->writer.is_degraded() ? 1 : 0;
+  metrics.wall_time = to_iso8601(clock_.wall());
+  chief_->metrics_bytes = chief_->report(metrics);
+  reported_at_ = now;
+  reported_step_ = record.step;
+  state_.loss_trend.add(metrics.loss);
+  status_.loss = metrics.loss;
+  if (metrics.maybe_metric) {
+    status_.training_metric.name = metrics.maybe_metric->first;
+    status_.training_metric.value = metrics.maybe_metric->second;
+  }
+  status_.samples_per_second = metrics.samples_per_second;
+  status_.step_time_ms = metrics.step_time_ms;
+  status_.eta_seconds =
+      static_cast<double>(config_.train.max_steps - metrics.step) * metrics.step_time_ms / 1e3;
+  publish(chief_->writer.is_degraded() ? control::TrainerState::kDegraded
+                                       : control::TrainerState::kTraining);
+}
+
+void ReplicaTrainer::publish(control::TrainerState activity) {
+  status_.state = activity;
+  status_.step = state_.step;
+  status_.lr = learning_rate_at(config_, state_.step);
+  if (chief_) {
+    const auto saved = chief_->writer.stats();
+    status_.checkpoint.last_saved_step =
+        std::max(status_.checkpoint.last_saved_step, saved.last_step);
+    status_.checkpoint.is_saving = saved.in_flight;
+    status_.checkpoint.commit_ms = saved.last_ms;
+    status_.checkpoint.saved_total = saved.saved;
+    status_.checkpoint.failed_total = saved.failures;
+    status_.checkpoint.last_error = saved.last_error;
+  }
+  channels_.board.publish(status_);
+  channels_.board.record_progress();
+}
+
+// ---- checkpoints ---------------------------------------------------------------------------------
+
+// True: a save has become due. The chief does not see each step, if other workers are faster.
+bool ReplicaTrainer::request_due_save(uint64_t step) {
+  bool is_due = false;
+  for (; checked_step_ < step; ++checked_step_)
+    is_due |= triggers_.due(checked_step_ + 1, clock_.monotonic(), state_.loss_trend,
+                            chief_->writer.is_degraded()) != train::SaveReason::kNone;
+  is_save_due_ |= is_due;
+  return is_due;
+}
+
+Status ReplicaTrainer::check_saved() {
+  const auto stats = chief_->writer.stats();
+  if (!stats.degraded) return {};
+  return Status(StatusCode::kIoError, "the last state could not be saved: " + stats.last_error);
+}
+
+// The workers take no new tickets until the state is complete, and this one has read it.
+Status ReplicaTrainer::save_if_complete(const std::stop_token& stop) {
+  if (!is_last_save_ && !chief_->writer.wait_idle(std::chrono::milliseconds(0))) return {};
+  STOKER_ASSIGN_OR_RETURN(const auto begun, connection_.begin_save(stop));
+  if (!begun) return {};
+  STOKER_RETURN_IF_ERROR(take_records(stop));
+  STOKER_RETURN_IF_ERROR(save(begun->first, begun->second, stop));
+  is_save_due_ = false;
+  if (is_last_save_) {
+    while (!chief_->writer.wait_idle(kPollInterval)) channels_.board.record_progress();
+    has_saved_last_ = true;
+  }
+  return connection_.end_save(stop);
+}
+
+Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(connection_.read_state(step, stop));
+  state_.step = step;
+  channels_.board.set_step(step);
+  state_.ticket = step * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  state_.seed_generators(config_.run.seed, state_.ticket);
+  set_sums(sums);
+  while (!chief_->writer.wait_idle(kPollInterval)) channels_.board.record_progress();
+  const bool is_saved = saved_step_ == step && !chief_->writer.is_degraded();
+  if (is_saved || step == 0) {
+    for (const train::Done& done : std::exchange(save_requests_, {}))
+      train::answer(done, "{\"step\":" + std::to_string(step) + R"(,"already_saved":true})");
+    return {};
+  }
+  writer::Snapshot* const snapshot = chief_->writer.try_begin();
+  if (snapshot == nullptr)
+    return Status(StatusCode::kInternal, "the checkpoint writer rejected the snapshot");
+  snapshot->manifest() = chief_->manifest;
+  snapshot->begin();
+  state_.copy_to(*snapshot);
+  state_.describe(snapshot->manifest());
+  snapshot->manifest().epoch = plan_.epoch_of(state_.ticket);
+  snapshot->manifest().metrics_bytes = chief_->metrics_bytes;
+  saved_step_ = step;
+  triggers_.record_save(clock_.monotonic());
+  chief_->manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(step);
+  chief_->writer.submit(
+      [waiting = std::exchange(save_requests_, {})](Result<checkpoint::Manifest> result) {
+        for (const train::Done& done : waiting) {
+          if (result.ok())
+            train::answer(done, "{\"step\":" + std::to_string(result->step) + "}");
+          else
+            train::answer(done, result.status());
+        }
+      });
+  publish(control::TrainerState::kSaving);
+  return {};
+}
+
+void ReplicaTrainer::set_sums(const Sums& sums) {
+  state_.loss_sum.fill_(sums.loss);
+  state_.loss_steps = sums.steps;
+  if (!state_.metric_sum.defined()) return;
+  state_.metric_sum.fill_(sums.metric);
+  state_.metric_count.fill_(sums.metric_count);
+}
+
+Sums ReplicaTrainer::sums_of_state() const {
+  Sums sums{.loss = state_.loss_sum.item<double>(), .steps = state_.loss_steps};
+  if (!state_.metric_sum.defined()) return sums;
+  sums.metric = state_.metric_sum.item<double>();
+  sums.metric_count = state_.metric_count.item<double>();
+  return sums;
+}
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,114 @@
+// ReplicaTrainer: the training loop of a worker of a cluster. Takes a ticket, the parameters of the
+// servers, and sends the gradients; the servers update. The chief also writes records and checkpoints,
+// which are those of one process.
+//
+// Threads:   run() on one thread. Other threads send requests through the mailbox and read the status
+//            board.
+// Blocking:  waits for tickets, for the servers, and on the chief at the end for the last checkpoint;
+//            less than a second without checking the stop token.
+// Ownership: what the constructor takes by reference must outlive this object.
+// Errors:    as train::Trainer, and kPeerLost: a parameter server is lost.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "daemon/parameter_server/variable_placement.h"
+#include "daemon/parameter_server/worker_connection.h"
+#include "daemon/train/save_triggers.h"
+#include "daemon/train/train_step.h"
+#include "daemon/train/trainer_channels.h"
+#include "daemon/train/training_state.h"
+#include "daemon/writer/checkpoint_writer.h"
+#include "shared/base/clock.h"
+#include "shared/config/config.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
+#include "shared/feed/batch_shapes.h"
+#include "shared/metrics/metrics_record.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::parameter_server {
+
+// What each server has of the model and, with `has_state`, of the optimizer.
+std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t num_servers,
+                                          Placement placement, bool has_state);
+// The variables of server `server`, with new optimizer state. Leaves `state` without a model that can be
+// trained. Errors: as train::Optimizer::create().
+Result<VariableStore> make_variable_store(const config::Config& config,
+                                          std::unique_ptr<train::TrainingState> state,
+                                          size_t server, size_t num_servers, Placement placement);
+// The learning rate of the update from `step` to the next one.
+double learning_rate_at(const config::Config& config, uint64_t step);
+// Whether a metrics record ends with this step.
+bool is_recorded(const config::Config& config, uint64_t step);
+
+// What only the chief has.
+struct ChiefDuties {
+  writer::CheckpointWriter& writer;
+  // Returns the length of train.jsonl including the record.
+  std::function<uint64_t(const metrics::TrainMetrics& record)> report;
+  checkpoint::Manifest manifest;  // template of the checkpoints of this run
+  uint64_t metrics_bytes = 0;     // length of train.jsonl
+  bool save_after_resume = false;
+};
+
+class ReplicaTrainer {
+ public:
+  ReplicaTrainer(const config::Config& config, const data::Dataset& data,
+                 const data::order::SamplePlan& plan, train::TrainingState& state,
+                 WorkerConnection& connection, train::TrainerChannels& channels, Clock& clock,
+                 std::optional<ChiefDuties> chief);
+
+  // kFinished or kStopped. On the chief the last state is then saved, and the run ends on all tasks.
+  Result<run::RunOutcome> run(const std::stop_token& stop);
+
+ private:
+  Result<run::RunOutcome> train(const std::stop_token& stop);
+  void execute_commands();
+  Status train_on(uint64_t ticket, uint64_t step, const std::stop_token& stop);
+  Result<task::Batch> read_batch(uint64_t ticket);
+  Sums sums_of_micro_batch() const;
+  // The chief.
+  Status take_records(const std::stop_token& stop);
+  void report(const WorkerConnection::Record& record);
+  bool request_due_save(uint64_t step);
+  Status save_if_complete(const std::stop_token& stop);
+  Status save(uint64_t step, const Sums& sums, const std::stop_token& stop);
+  void set_sums(const Sums& sums);
+  Sums sums_of_state() const;
+  Status check_saved();
+  void publish(control::TrainerState activity);
+
+  const config::Config& config_;
+  const data::Dataset& data_;
+  const data::order::SamplePlan& plan_;
+  train::TrainingState& state_;
+  WorkerConnection& connection_;
+  train::TrainerChannels& channels_;
+  Clock& clock_;
+  std::optional<ChiefDuties> chief_;
+  const feed::BatchShapes shapes_;
+  std::vector<std::byte> batch_memory_;
+  train::TrainStep step_;
+  train::SaveTriggers triggers_;
+  control::TrainerStatus status_;
+  bool stop_requested_ = false;
+  bool is_save_due_ = false;
+  bool is_last_save_ = false;  // the run ends with the save
+  bool has_saved_last_ = false;
+  std::optional<uint64_t> saved_step_;  // submitted, or resumed from
+  uint64_t checked_step_ = 0;           // for which a save was considered
+  std::vector<train::Done> save_requests_;
+  std::chrono::nanoseconds reported_at_{0};
+  uint64_t reported_step_ = 0;
+};
+
+}  // namespace stoker::parameter_server

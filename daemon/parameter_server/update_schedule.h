@@ -1,0 +1,138 @@
+// UpdateSchedule: what parameter server 0 decides about the updates of a run: which worker computes
+// the gradient of which ticket, whether a gradient is applied, and when a step is complete.
+//
+// A ticket is the number of a micro-batch of the run. Step s has the tickets s * G … s * G + G - 1, with
+// G = train.gradient_accumulation_steps, so each is applied exactly once, as by one process.
+//
+//   sync:  a step is complete when all of its G gradients are there. Gradients of an earlier step, and
+//          second ones of a ticket, are dropped and counted. If there are more than G workers, those
+//          without a free ticket compute one that another worker has not returned yet (backups).
+//   async: G is 1. Each gradient is a step, whatever others have changed since it was computed. With
+//          max_staleness, a worker waits for its ticket while this could make the gradient of another one
+//          more updates old than that.
+//
+// A worker has a number of its life, which increases with each start. A new life, and the loss of the
+// connection, requeue the tickets of the one before. Whatever an earlier life sends is rejected, so a
+// worker that returns must take a ticket, and with it the current parameters, before it sends gradients.
+//
+// Worker 0 is the chief. It initializes the parameters; until then the others wait. To save, it stops new
+// tickets until those that workers have are applied: what it then reads is the state of one process after
+// step() steps. If it is lost, the others continue.
+//
+// Threads: none; the owner serializes the calls.
+// Errors:  kClosed: the call is of an earlier life. kInvalidArgument: the worker does not have the ticket.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+enum class Replicas { kSync, kAsync };
+
+struct UpdateOptions {
+  Replicas replicas = Replicas::kSync;
+  size_t num_workers = 1;
+  uint64_t gradients_per_step = 1;             // G; 1 for kAsync
+  uint64_t max_steps = 1;                      // of the run
+  std::optional<uint64_t> max_staleness = {};  // kAsync; updates; nullopt: no bound
+};
+
+// One start of a worker.
+struct WorkerLife {
+  size_t worker = 0;
+  uint64_t life = 1;
+
+  bool operator==(const WorkerLife&) const = default;
+};
+
+enum class ClaimResult {
+  kGranted,
+  kWait,   // ask again when something has changed
+  kEnded,  // the run has all of its steps
+};
+struct Claim {
+  ClaimResult result = ClaimResult::kWait;
+  uint64_t ticket = 0;  // only if granted
+  uint64_t step = 0;    // of the parameters that the gradient is to be computed from
+
+  bool operator==(const Claim&) const = default;
+};
+
+enum class PushResult {
+  kAccepted,       // and waits for the other gradients of the step
+  kStepCompleted,  // the update of the step is due, and step() has increased
+  kDropped,        // not applied
+};
+
+class UpdateSchedule {
+ public:
+  explicit UpdateSchedule(const UpdateOptions& options);
+
+  // The parameters are those after `step` steps, which the chief has sent. Call once.
+  void initialize(uint64_t step);
+  bool is_initialized() const { return is_initialized_; }
+
+  // kBusy: this life, or a later one, has joined before.
+  Status join(const WorkerLife& worker);
+  // The connection of the worker is lost. No effect for an earlier life.
+  void leave(const WorkerLife& worker);
+
+  // The next ticket of the worker. One that has a ticket gets the same again.
+  Result<Claim> claim(const WorkerLife& worker);
+  // The gradient of the worker's ticket is complete on all servers.
+  Result<PushResult> push(const WorkerLife& worker, uint64_t ticket);
+
+  // Only for the chief: starts a save, and requeues its ticket. True: the state is complete and does not
+  // change before end_save(). False: other gradients are still missing; call it again when something has
+  // changed, and take tickets in between.
+  Result<bool> begin_save(const WorkerLife& chief);
+  void end_save(const WorkerLife& chief);
+
+  uint64_t step() const { return step_; }  // completed; global_step
+  bool is_finished() const { return step_ >= options_.max_steps; }
+  bool is_saving() const { return is_saving_; }
+  bool is_present(size_t worker) const { return workers_[worker].is_present; }
+  uint64_t num_dropped() const { return num_dropped_; }
+  // Of the applied gradients: the most updates between the parameters of one and its own update.
+  uint64_t largest_staleness() const { return largest_staleness_; }
+
+ private:
+  struct Held {
+    uint64_t ticket = 0;
+    uint64_t step = 0;
+  };
+  struct Worker {
+    uint64_t life = 0;  // 0: has never joined
+    bool is_present = false;
+    std::optional<Held> held;
+  };
+
+  Status check_life(const WorkerLife& worker) const;
+  void release(size_t worker);
+  Claim grant(size_t worker, uint64_t ticket);
+  Claim claim_sync(size_t worker);
+  Claim claim_async(size_t worker);
+  bool keeps_bound(size_t worker) const;
+  size_t num_holders(uint64_t ticket) const;
+  bool has_tickets_out() const;
+  PushResult push_sync(const Held& held);
+  PushResult push_async(const Held& held);
+
+  const UpdateOptions options_;
+  std::vector<Worker> workers_;
+  bool is_initialized_ = false;
+  bool is_saving_ = false;
+  uint64_t step_ = 0;
+  uint64_t num_dropped_ = 0;
+  uint64_t largest_staleness_ = 0;
+  std::set<uint64_t> received_;  // kSync: the tickets of the current step that have a gradient
+  std::set<uint64_t> returned_;  // kAsync: tickets of workers that were lost, to be requeued
+  uint64_t next_ticket_ = 0;     // kAsync: the lowest that no worker has had
+};
+
+}  // namespace stoker::parameter_server

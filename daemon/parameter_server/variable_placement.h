@@ -1,0 +1,22 @@
+// place_variables: which parameter server has which variable, the same on all tasks of a cluster.
+//
+// Threads: a pure function.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace stoker::parameter_server {
+
+enum class Placement {
+  kRoundRobin,  // one server after the other, in the order of the variables
+  kBytes,  // each variable on the server with the fewest bytes so far, the first one of several
+};
+
+// The server of each variable, from 0. `bytes`: the sizes of the variables, in the order in which the
+// model has them. `num_servers` > 0.
+std::vector<size_t> place_variables(const std::vector<uint64_t>& bytes, size_t num_servers,
+                                    Placement placement);
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,112 @@
+#include "daemon/parameter_server/variable_store.h"
+
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+
+#include "daemon/train/sum_tree.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+constexpr size_t kMaxNorms = 10'000;
+
+}  // namespace
+
+int64_t packed_bytes(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+void pack(const std::vector<at::Tensor>& tensors, const at::Tensor& bytes) {
+  auto* to = static_cast<std::byte*>(bytes.mutable_data_ptr());
+  for (const at::Tensor& tensor : tensors) {
+    std::memcpy(to, tensor.const_data_ptr(), tensor.nbytes());
+    to += tensor.nbytes();
+  }
+}
+
+void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors) {
+  const auto* from = static_cast<const std::byte*>(bytes.const_data_ptr());
+  for (const at::Tensor& tensor : tensors) {
+    std::memcpy(tensor.mutable_data_ptr(), from, tensor.nbytes());
+    from += tensor.nbytes();
+  }
+}
+
+VariableStore::VariableStore(std::unique_ptr<train::Optimizer> optimizer,
+                             uint64_t gradients_per_step,
+                             std::function<double(uint64_t step)> learning_rate,
+                             std::function<bool(uint64_t step)> is_recorded)
+    : optimizer_(std::move(optimizer)),
+      gradients_per_step_(gradients_per_step),
+      learning_rate_(std::move(learning_rate)),
+      is_recorded_(std::move(is_recorded)) {
+  for (const auto& [name, tensor] : optimizer_->state()) state_.push_back(tensor);
+}
+
+void VariableStore::initialize(uint64_t step) {
+  step_ = step;
+  staged_.clear();
+  applied_below_ = step;
+  applied_.clear();
+}
+
+void VariableStore::stage(uint64_t ticket, const at::Tensor& bytes) {
+  if (ticket / gradients_per_step_ == step_) staged_.try_emplace(ticket, bytes);
+}
+
+Status VariableStore::commit(uint64_t step) {
+  if (step <= step_) return {};
+  if (step != step_ + 1 || staged_.size() != gradients_per_step_)
+    return Status(StatusCode::kInternal, "step " + std::to_string(step) + " was committed with " +
+                                             std::to_string(staged_.size()) +
+                                             " gradients of step " + std::to_string(step_));
+  const std::vector<at::Tensor>& gradients = optimizer_->gradients();
+  train::SumTree tree(static_cast<int64_t>(gradients_per_step_));
+  int64_t index = 0;
+  for (const auto& [ticket, bytes] : staged_) {
+    unpack(bytes, gradients);
+    tree.add(gradients, train::SumTree::level_of(index), index + 1 == std::ssize(staged_));
+    ++index;
+  }
+  staged_.clear();
+  return update();
+}
+
+Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes) {
+  if (ticket < applied_below_ || !applied_.insert(ticket).second) return {};
+  while (applied_.erase(applied_below_) > 0) ++applied_below_;
+  unpack(bytes, optimizer_->gradients());
+  return update();
+}
+
+std::optional<double> VariableStore::take_norm(uint64_t step) {
+  const auto found = norms_.find(step);
+  if (found == norms_.end()) return std::nullopt;
+  const double norm = found->second;
+  norms_.erase(norms_.begin(), std::next(found));
+  return norm;
+}
+
+Status VariableStore::update() {
+  const at::NoGradGuard no_grad;
+  optimizer_->set_lr(learning_rate_(step_));
+  const double norm = optimizer_->update().item<double>();
+  optimizer_->zero_grad();
+  ++step_;
+  // Of a chief that does not return, the newest ones.
+  if (is_recorded_(step_)) norms_[step_] = norm;
+  if (norms_.size() > kMaxNorms) norms_.erase(norms_.begin());
+  if (std::isfinite(norm)) return {};
+  return Status(StatusCode::kCorrupt, "gradient not finite at step " + std::to_string(step_) +
+                                          "; try a smaller optimizer.lr");
+}
+
+}  // namespace stoker::parameter_server

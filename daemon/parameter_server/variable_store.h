@@ -1,0 +1,72 @@
+// VariableStore: the variables of one parameter server, with the part of the optimizer that updates them.
+//
+// sync:  the gradients of a step are staged by ticket. commit() adds them in a tree over the tickets, as
+//        distributed.reduction: ordered does in one process, and updates the variables.
+// async: each gradient updates the variables when it arrives, once for each ticket.
+//
+// Threads:   none; the owner serializes the calls.
+// Ownership: shares the tensors of the parameters.
+// Errors:    kInternal: the tickets of a step are not complete. kCorrupt: a gradient is not finite; the
+//            variables are then not usable any more.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "daemon/train/optimizer.h"
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+// The bytes of all tensors, one after the other.
+int64_t packed_bytes(const std::vector<at::Tensor>& tensors);
+void pack(const std::vector<at::Tensor>& tensors, const at::Tensor& bytes);
+void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors);
+
+class VariableStore {
+ public:
+  // `learning_rate`: of the update from a step to the next one. `is_recorded`: whether the norm of the
+  // gradients in the update to this step will be taken.
+  VariableStore(std::unique_ptr<train::Optimizer> optimizer, uint64_t gradients_per_step,
+                std::function<double(uint64_t step)> learning_rate,
+                std::function<bool(uint64_t step)> is_recorded);
+
+  const std::vector<at::Tensor>& parameters() const { return optimizer_->parameters(); }
+  const std::vector<at::Tensor>& state() const { return state_; }
+  void initialize(uint64_t step);  // after parameters and state were written
+
+  // `bytes`: the gradients in the order of parameters(), packed.
+  void stage(uint64_t ticket, const at::Tensor& bytes);
+  // Updates to `step`, if that is the one after the current one.
+  Status commit(uint64_t step);
+  // The async update.
+  Status apply(uint64_t ticket, const at::Tensor& bytes);
+
+  uint64_t step() const { return step_; }
+  // The norm of the gradients of this server in the update to `step`; nullopt: it is not recorded.
+  std::optional<double> take_norm(uint64_t step);
+
+ private:
+  Status update();
+
+  std::unique_ptr<train::Optimizer> optimizer_;
+  uint64_t gradients_per_step_;
+  std::function<double(uint64_t step)> learning_rate_;
+  std::function<bool(uint64_t step)> is_recorded_;
+  std::vector<at::Tensor> state_;
+  uint64_t step_ = 0;
+  std::map<uint64_t, double> norms_;       // by recorded step
+  std::map<uint64_t, at::Tensor> staged_;  // of the current step, by ticket
+  // Async: all tickets below one are applied, and these above it.
+  uint64_t applied_below_ = 0;
+  std::set<uint64_t> applied_;
+};
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,170 @@
+#include "daemon/parameter_server/worker_connection.h"
+
+#include <cmath>
+#include <string>
+
+#include <ATen/ops/empty.h>
+
+#include "shared/base/deadline.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+at::Tensor bytes_for(const std::vector<at::Tensor>& tensors) {
+  return at::empty({packed_bytes(tensors)}, at::kByte);
+}
+
+Header request_of(Operation operation, uint64_t ticket = 0, uint64_t step = 0,
+                  const Sums& sums = {}) {
+  return make_header(static_cast<int64_t>(operation), ticket, step, sums);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTask& task,
+                                                                 const Meeting& meeting,
+                                                                 std::vector<ServerPart> parts,
+                                                                 const std::stop_token& stop) {
+  auto made = std::make_unique<WorkerConnection>();
+  const auto worker = static_cast<size_t>(task.index);
+  STOKER_ASSIGN_OR_RETURN(
+      const auto store,
+      group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+  const Deadline deadline = std::chrono::steady_clock::now() + meeting.start_timeout;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Status ready = store->wait(ready_key(i), deadline, stop);
+    if (ready.code() == StatusCode::kTimedOut)
+      return Status(StatusCode::kPeerLost, "ps " + std::to_string(i) + " (" + task.cluster.ps[i] +
+                                               ") has not started in time; see its log");
+    STOKER_RETURN_IF_ERROR(ready);
+  }
+  STOKER_ASSIGN_OR_RETURN(const int64_t life, store->add(life_key(worker), 1));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
+    Server server;
+    STOKER_ASSIGN_OR_RETURN(
+        server.store,
+        group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+    STOKER_ASSIGN_OR_RETURN(
+        server.connection,
+        group::PairConnection::open(
+            *server.store, {.prefix = connection_prefix(
+                                i, {.worker = worker, .life = static_cast<uint64_t>(life)}),
+                            .side = 1,
+                            .address = meeting.address,
+                            .peer = "ps " + std::to_string(i) + " (" + task.cluster.ps[i] + ")",
+                            .timeout = meeting.timeout}));
+    server.parameter_bytes = bytes_for(parts[i].parameters);
+    server.state_bytes = bytes_for(parts[i].state);
+    server.part = std::move(parts[i]);
+    made->servers_.push_back(std::move(server));
+  }
+  return made;
+}
+
+Result<Header> WorkerConnection::ask(Server& server, const Header& request,
+                                     const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
+  return receive_header(*server.connection, stop);
+}
+
+Result<WorkerConnection::Claimed> WorkerConnection::claim(const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const Header reply, ask(first(), request_of(Operation::kClaim), stop));
+  return Claimed{.reply = static_cast<ClaimReply>(reply[0]),
+                 .ticket = static_cast<uint64_t>(reply[1]),
+                 .step = static_cast<uint64_t>(reply[2])};
+}
+
+Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
+  for (Server& server : servers_) {
+    STOKER_RETURN_IF_ERROR(ask(server, request_of(Operation::kPull, 0, step), stop).status());
+    STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
+    unpack(server.parameter_bytes, server.part.parameters);
+  }
+  return {};
+}
+
+// Server 0 last: it then knows that all have the gradient.
+Result<PushResult> WorkerConnection::push(uint64_t ticket, uint64_t step, const Sums& sums,
+                                          const std::vector<at::Tensor>& gradients,
+                                          const std::stop_token& stop) {
+  const Header request = request_of(Operation::kPush, ticket, step, sums);
+  Header reply{};
+  for (size_t i = servers_.size(); i-- > 0;) {
+    Server& server = servers_[i];
+    std::vector<at::Tensor> own;
+    for (const size_t variable : server.part.variables) own.push_back(gradients[variable]);
+    pack(own, server.parameter_bytes);
+    STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->send(server.parameter_bytes, stop));
+    STOKER_ASSIGN_OR_RETURN(reply, receive_header(*server.connection, stop));
+  }
+  return static_cast<PushResult>(reply[0]);
+}
+
+Status WorkerConnection::initialize(uint64_t step, const Sums& sums, const std::stop_token& stop) {
+  const Header request = request_of(Operation::kInitialize, 0, step, sums);
+  for (size_t i = servers_.size(); i-- > 0;) {
+    Server& server = servers_[i];
+    pack(server.part.parameters, server.parameter_bytes);
+    pack(server.part.state, server.state_bytes);
+    STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->send(server.parameter_bytes, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->send(server.state_bytes, stop));
+    STOKER_RETURN_IF_ERROR(receive_header(*server.connection, stop).status());
+  }
+  return {};
+}
+
+Result<std::optional<std::pair<uint64_t, Sums>>> WorkerConnection::begin_save(
+    const std::stop_token& stop) {
+  using Begun = std::optional<std::pair<uint64_t, Sums>>;
+  STOKER_ASSIGN_OR_RETURN(const Header reply,
+                          ask(first(), request_of(Operation::kBeginSave), stop));
+  if (reply[0] == 0) return Begun();
+  return Begun({static_cast<uint64_t>(reply[2]), sums_of(reply)});
+}
+
+Status WorkerConnection::read_state(uint64_t step, const std::stop_token& stop) {
+  for (Server& server : servers_) {
+    STOKER_ASSIGN_OR_RETURN(const Header reply,
+                            ask(server, request_of(Operation::kReadState, 0, step), stop));
+    STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->receive(server.state_bytes, stop));
+    if (static_cast<uint64_t>(reply[2]) != step)
+      return Status(StatusCode::kInternal, "a parameter server is at step " +
+                                               std::to_string(reply[2]) + " instead of " +
+                                               std::to_string(step));
+    unpack(server.parameter_bytes, server.part.parameters);
+    unpack(server.state_bytes, server.part.state);
+  }
+  return {};
+}
+
+Status WorkerConnection::end_save(const std::stop_token& stop) {
+  return ask(first(), request_of(Operation::kEndSave), stop).status();
+}
+
+Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
+    const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const Header reply,
+                          ask(first(), request_of(Operation::kTakeRecord), stop));
+  if (reply[0] == 0) return std::optional<Record>();
+  Record record{.step = static_cast<uint64_t>(reply[2]), .sums = sums_of(reply)};
+  double squares = 0;
+  for (Server& server : servers_) {
+    STOKER_ASSIGN_OR_RETURN(const Header norm,
+                            ask(server, request_of(Operation::kReadNorm, 0, record.step), stop));
+    squares += std::pow(sums_of(norm).loss, 2);
+  }
+  record.grad_norm = std::sqrt(squares);
+  return std::optional(record);
+}
+
+Status WorkerConnection::end_run(const std::stop_token& stop) {
+  for (size_t i = servers_.size(); i-- > 0;)
+    STOKER_RETURN_IF_ERROR(ask(servers_[i], request_of(Operation::kEndRun), stop).status());
+  return {};
+}
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,133 @@
+#include "daemon/app/cluster_start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/config/load_config.h"
+
+namespace stoker::app {
+namespace {
+
+using parameter_server::Job;
+using parameter_server::Placement;
+using parameter_server::Replicas;
+using ::testing::HasSubstr;
+
+CommandLine command_of_worker() {
+  CommandLine command;
+  command.cluster = {.ps_hosts = "a:2222,b:2222",
+                     .worker_hosts = "c:2222,d:2222,e:2222",
+                     .job_name = "worker",
+                     .task_index = 1};
+  return command;
+}
+
+ClusterLaunch launch_of(const CommandLine& command) {
+  const auto launch = make_cluster_launch(command, "");
+  EXPECT_TRUE(launch.ok()) << launch.status().to_string();
+  return launch.ok() && *launch ? **launch : ClusterLaunch();
+}
+
+config::Config supported() {
+  const auto parsed = config::parse_config(
+      "data: {train: {format: synthetic, num_samples: 64, input_shape: [4], num_targets: 1}}\n"
+      "feed: {on_sample_error: fail}\n"
+      "model: {name: mlp, hidden_sizes: [8]}\n"
+      "task: {name: regression}\n"
+      "train: {gradient_accumulation_steps: 2, num_threads: 1, max_grad_norm: null}\n"
+      "run: {rng: per_ticket}\n"
+      "distributed: {reduction: ordered}\n",
+      "test.yaml", {});
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return *parsed;
+}
+
+TEST(ClusterStartTest, TrainsInSyncAndRoundRobinByDefault) {
+  const ClusterLaunch launch = launch_of(command_of_worker());
+  EXPECT_EQ(launch.replicas, Replicas::kSync);
+  EXPECT_EQ(launch.placement, Placement::kRoundRobin);
+  EXPECT_FALSE(launch.max_staleness);
+}
+
+TEST(ClusterStartTest, TakesOptionsOfCommandLine) {
+  CommandLine command = command_of_worker();
+  command.replicas = "async";
+  command.placement = "bytes";
+  command.max_staleness = 3;
+  const ClusterLaunch launch = launch_of(command);
+  EXPECT_EQ(launch.replicas, Replicas::kAsync);
+  EXPECT_EQ(launch.placement, Placement::kBytes);
+  EXPECT_EQ(launch.max_staleness, 3u);
+}
+
+TEST(ClusterStartTest, HasNoClusterWithoutTask) {
+  const auto launch = make_cluster_launch(CommandLine(), "");
+  ASSERT_TRUE(launch.ok());
+  EXPECT_FALSE(*launch);
+}
+
+TEST(ClusterStartTest, RejectsOptionsWithoutTask) {
+  CommandLine command;
+  command.replicas = "async";
+  const auto launch = make_cluster_launch(command, "");
+  EXPECT_EQ(launch.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(launch.status().message(), HasSubstr("or TF_CONFIG"));
+}
+
+TEST(ClusterStartTest, GivesWorkersFirstRanksAndServersTheNextOnes) {
+  ClusterLaunch launch = launch_of(command_of_worker());
+  EXPECT_EQ(rank_of(launch.task, {}).rank, 1);
+  EXPECT_EQ(rank_of(launch.task, {}).world_size, 5);
+  launch.task.job = Job::kPs;
+  EXPECT_EQ(rank_of(launch.task, {}).rank, 4);
+}
+
+TEST(ClusterStartTest, SupportsConfigurationWithoutWhatServersCannotDo) {
+  const ClusterLaunch launch = launch_of(command_of_worker());
+  const Status status = check_cluster_support(supported(), launch);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(ClusterStartTest, ReportsAllThatIsNotSupported) {
+  const ClusterLaunch launch = launch_of(command_of_worker());
+  config::Config config = supported();
+  config.train.max_grad_norm = 1;
+  config.train.ema_decay = 0.99;
+  config.feed.on_sample_error = config::OnSampleError::kSkip;
+  config.distributed.reduction.reset();
+  const Status status = check_cluster_support(config, launch);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  for (const char* const key : {"train.max_grad_norm:", "train.ema_decay:", "feed.on_sample_error:",
+                                "distributed.reduction:"})
+    EXPECT_THAT(status.message(), HasSubstr(key));
+}
+
+TEST(ClusterStartTest, SupportsClippingWithSingleServer) {
+  CommandLine command = command_of_worker();
+  command.cluster.ps_hosts = "a:2222";
+  config::Config config = supported();
+  config.train.max_grad_norm = 1;
+  EXPECT_TRUE(check_cluster_support(config, launch_of(command)).ok());
+}
+
+TEST(ClusterStartTest, RequiresOneGradientPerAsyncStep) {
+  CommandLine command = command_of_worker();
+  command.replicas = "async";
+  config::Config config = supported();
+  config.distributed.reduction.reset();
+  config.train.gradient_accumulation_steps = 1;
+  EXPECT_TRUE(check_cluster_support(config, launch_of(command)).ok());
+  config.train.gradient_accumulation_steps = 2;
+  EXPECT_THAT(check_cluster_support(config, launch_of(command)).message(),
+              HasSubstr("train.gradient_accumulation_steps: must be 1"));
+}
+
+TEST(ClusterStartTest, RejectsStalenessOfSyncRun) {
+  CommandLine command = command_of_worker();
+  command.max_staleness = 3;
+  EXPECT_THAT(check_cluster_support(supported(), launch_of(command)).message(),
+              HasSubstr("--max-staleness: requires --replicas async"));
+}
+
+}  // namespace
+}  // namespace stoker::app

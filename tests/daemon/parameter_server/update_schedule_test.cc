@@ -1,0 +1,433 @@
+#include "daemon/parameter_server/update_schedule.h"
+
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace stoker::parameter_server {
+namespace {
+
+UpdateOptions sync(size_t workers, uint64_t gradients, uint64_t max_steps = 100) {
+  return {.replicas = Replicas::kSync,
+          .num_workers = workers,
+          .gradients_per_step = gradients,
+          .max_steps = max_steps};
+}
+UpdateOptions async(size_t workers, uint64_t max_steps = 100,
+                    std::optional<uint64_t> max_staleness = {}) {
+  return {.replicas = Replicas::kAsync,
+          .num_workers = workers,
+          .max_steps = max_steps,
+          .max_staleness = max_staleness};
+}
+
+// Server 0 with all workers in their first life.
+class Cluster {
+ public:
+  explicit Cluster(const UpdateOptions& options, uint64_t step = 0)
+      : schedule_(options), lives_(options.num_workers, 0) {
+    for (size_t worker = 0; worker < options.num_workers; ++worker) start(worker);
+    schedule_.initialize(step);
+  }
+
+  UpdateSchedule& schedule() { return schedule_; }
+  WorkerLife life(size_t worker) const { return {.worker = worker, .life = lives_[worker]}; }
+  void start(size_t worker) {
+    ++lives_[worker];
+    EXPECT_TRUE(schedule_.join(life(worker)).ok());
+  }
+  void kill(size_t worker) { schedule_.leave(life(worker)); }
+
+  Claim claim(size_t worker) {
+    const auto claimed = schedule_.claim(life(worker));
+    EXPECT_TRUE(claimed.ok()) << claimed.status().to_string();
+    return claimed.ok() ? *claimed : Claim();
+  }
+  ClaimResult result_of_claim(size_t worker) { return claim(worker).result; }
+  uint64_t ticket(size_t worker) {
+    const Claim claimed = claim(worker);
+    EXPECT_EQ(claimed.result, ClaimResult::kGranted) << "worker " << worker;
+    return claimed.ticket;
+  }
+  PushResult push(size_t worker, uint64_t ticket) {
+    const auto pushed = schedule_.push(life(worker), ticket);
+    EXPECT_TRUE(pushed.ok()) << pushed.status().to_string();
+    return pushed.ok() ? *pushed : PushResult::kDropped;
+  }
+  bool begin_save() {
+    const auto saving = schedule_.begin_save(life(0));
+    EXPECT_TRUE(saving.ok());
+    return saving.ok() && *saving;
+  }
+
+ private:
+  UpdateSchedule schedule_;
+  std::vector<uint64_t> lives_;
+};
+
+// ---- tickets and steps ---------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, HandsOutLowestFreeTicketOfStep) {
+  Cluster cluster(sync(2, 4));
+  EXPECT_EQ(cluster.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 0, .step = 0}));
+  EXPECT_EQ(cluster.ticket(1), 1);
+  EXPECT_EQ(cluster.push(1, 1), PushResult::kAccepted);
+  EXPECT_EQ(cluster.ticket(1), 2);
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
+  EXPECT_EQ(cluster.ticket(0), 3);
+}
+
+TEST(UpdateScheduleTest, GivesWorkerSameTicketUntilItIsPushed) {
+  Cluster cluster(sync(2, 2));
+  EXPECT_EQ(cluster.ticket(1), 0);
+  EXPECT_EQ(cluster.ticket(1), 0);
+}
+
+TEST(UpdateScheduleTest, CountsOneStepForEachAggregation) {
+  Cluster cluster(sync(2, 2));
+  cluster.ticket(0);
+  cluster.ticket(1);
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
+  EXPECT_EQ(cluster.schedule().step(), 0);
+  EXPECT_EQ(cluster.push(1, 1), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.schedule().step(), 1);
+  EXPECT_EQ(cluster.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 2, .step = 1}));
+}
+
+TEST(UpdateScheduleTest, LetsWorkerWaitForOthersOfStep) {
+  Cluster cluster(sync(2, 2));
+  cluster.ticket(0);
+  cluster.ticket(1);
+  cluster.push(0, 0);
+  EXPECT_EQ(cluster.result_of_claim(0), ClaimResult::kWait);
+  cluster.push(1, 1);
+  EXPECT_EQ(cluster.ticket(0), 2);
+}
+
+TEST(UpdateScheduleTest, CountsOneStepForEachAsyncGradient) {
+  Cluster cluster(async(2));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  EXPECT_EQ(cluster.ticket(1), 1);
+  EXPECT_EQ(cluster.push(1, 1), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.claim(1), (Claim{.result = ClaimResult::kGranted, .ticket = 2, .step = 1}));
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.schedule().step(), 2);
+}
+
+TEST(UpdateScheduleTest, AppliesAsyncGradientOfOlderParameters) {
+  Cluster cluster(async(2));
+  cluster.ticket(0);
+  for (uint64_t ticket = 1; ticket <= 5; ++ticket) cluster.push(1, cluster.ticket(1));
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.schedule().largest_staleness(), 5);
+  EXPECT_EQ(cluster.schedule().num_dropped(), 0);
+}
+
+TEST(UpdateScheduleTest, ContinuesFromRestoredStep) {
+  Cluster of_sync(sync(2, 2), 7);
+  EXPECT_EQ(of_sync.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 14, .step = 7}));
+  Cluster of_async(async(2), 7);
+  EXPECT_EQ(of_async.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 7, .step = 7}));
+}
+
+TEST(UpdateScheduleTest, EndsAfterLastStep) {
+  Cluster of_sync(sync(1, 2, 1));
+  of_sync.push(0, of_sync.ticket(0));
+  of_sync.push(0, of_sync.ticket(0));
+  EXPECT_EQ(of_sync.result_of_claim(0), ClaimResult::kEnded);
+
+  Cluster of_async(async(2, 2));
+  of_async.ticket(0);
+  of_async.push(1, of_async.ticket(1));
+  EXPECT_EQ(of_async.result_of_claim(1), ClaimResult::kWait) << "ticket 0 can still be requeued";
+  of_async.push(0, 0);
+  EXPECT_EQ(of_async.result_of_claim(0), ClaimResult::kEnded);
+  EXPECT_EQ(of_async.result_of_claim(1), ClaimResult::kEnded);
+}
+
+// ---- backups -------------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, LetsBackupComputeTicketOfSlowWorker) {
+  Cluster cluster(sync(3, 2));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  EXPECT_EQ(cluster.ticket(1), 1);
+  EXPECT_EQ(cluster.ticket(2), 0) << "the lowest of those that one worker has";
+  EXPECT_EQ(cluster.push(1, 1), PushResult::kAccepted);
+  EXPECT_EQ(cluster.push(2, 0), PushResult::kStepCompleted);
+}
+
+TEST(UpdateScheduleTest, DropsAndCountsGradientOfOlderStep) {
+  Cluster cluster(sync(3, 2));
+  cluster.ticket(0);
+  cluster.ticket(1);
+  cluster.ticket(2);
+  cluster.push(1, 1);
+  cluster.push(2, 0);
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kDropped);
+  EXPECT_EQ(cluster.schedule().num_dropped(), 1);
+  EXPECT_EQ(cluster.schedule().step(), 1);
+  EXPECT_EQ(cluster.claim(0).step, 1) << "and continues with the new step";
+}
+
+TEST(UpdateScheduleTest, DropsSecondGradientOfTicket) {
+  Cluster cluster(sync(3, 2));
+  cluster.ticket(0);
+  cluster.ticket(1);
+  cluster.ticket(2);
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
+  EXPECT_EQ(cluster.push(2, 0), PushResult::kDropped);
+  EXPECT_EQ(cluster.schedule().num_dropped(), 1);
+}
+
+TEST(UpdateScheduleTest, HasNoBackupsWithoutMoreWorkersThanTickets) {
+  Cluster cluster(sync(2, 2));
+  cluster.ticket(0);
+  cluster.push(1, cluster.ticket(1));
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait);
+}
+
+// ---- staleness -----------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, LetsFastWorkerWaitForStaleOne) {
+  Cluster cluster(async(2, 100, 2));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  cluster.push(1, cluster.ticket(1));
+  cluster.push(1, cluster.ticket(1));
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait);
+  cluster.push(0, 0);
+  EXPECT_EQ(cluster.schedule().largest_staleness(), 2);
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kGranted);
+}
+
+TEST(UpdateScheduleTest, DoesNotWaitForWorkerThatIsLost) {
+  Cluster cluster(async(2, 100, 0));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait);
+  cluster.kill(0);
+  EXPECT_EQ(cluster.ticket(1), 0);
+}
+
+// Whatever the order of events, no gradient exceeds the bound, and there is always one that can continue.
+TEST(UpdateScheduleTest, NeverExceedsBound) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const size_t workers = 1 + random() % 5;
+    const uint64_t bound = random() % 6;
+    Cluster cluster(async(workers, 60, bound));
+    std::map<size_t, uint64_t> held;
+    while (!cluster.schedule().is_finished()) {
+      const size_t worker = random() % workers;
+      if (held.contains(worker)) {
+        if (random() % 8 == 0) {
+          cluster.kill(worker);
+          cluster.start(worker);
+        } else {
+          cluster.push(worker, held[worker]);
+        }
+        held.erase(worker);
+      } else if (const Claim claim = cluster.claim(worker); claim.result == ClaimResult::kGranted) {
+        held[worker] = claim.ticket;
+      } else {
+        ASSERT_FALSE(held.empty()) << "all wait, seed " << seed;
+      }
+    }
+    EXPECT_LE(cluster.schedule().largest_staleness(), bound) << "seed " << seed;
+  }
+}
+
+// ---- lives ---------------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, RequeuesTicketOfLostWorker) {
+  Cluster of_sync(sync(2, 2));
+  of_sync.push(0, of_sync.ticket(0));
+  EXPECT_EQ(of_sync.ticket(1), 1);
+  EXPECT_EQ(of_sync.result_of_claim(0), ClaimResult::kWait);
+  of_sync.kill(1);
+  EXPECT_EQ(of_sync.ticket(0), 1);
+
+  Cluster of_async(async(2));
+  EXPECT_EQ(of_async.ticket(0), 0);
+  EXPECT_EQ(of_async.ticket(1), 1);
+  of_async.kill(0);
+  of_async.push(1, 1);
+  EXPECT_EQ(of_async.ticket(1), 0);
+}
+
+TEST(UpdateScheduleTest, RejectsGradientOfEarlierLife) {
+  for (const UpdateOptions& options : {sync(2, 2), async(2)}) {
+    Cluster cluster(options);
+    const WorkerLife before = cluster.life(1);
+    const uint64_t ticket = cluster.ticket(1);
+    cluster.start(1);
+    EXPECT_EQ(cluster.schedule().push(before, ticket).status().code(), StatusCode::kClosed);
+    EXPECT_EQ(cluster.schedule().claim(before).status().code(), StatusCode::kClosed);
+    EXPECT_EQ(cluster.schedule().step(), 0);
+  }
+}
+
+TEST(UpdateScheduleTest, RequiresTicketBeforeGradientInNewLife) {
+  for (const UpdateOptions& options : {sync(2, 2), async(2)}) {
+    Cluster cluster(options);
+    const uint64_t ticket = cluster.ticket(1);
+    cluster.start(1);
+    EXPECT_EQ(cluster.schedule().push(cluster.life(1), ticket).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(UpdateScheduleTest, GivesReturnedWorkerCurrentStep) {
+  Cluster cluster(async(2));
+  cluster.ticket(1);
+  for (int i = 0; i < 3; ++i) cluster.push(0, cluster.ticket(0));
+  cluster.start(1);
+  EXPECT_EQ(cluster.claim(1), (Claim{.result = ClaimResult::kGranted, .ticket = 0, .step = 3}));
+}
+
+TEST(UpdateScheduleTest, IgnoresLossOfEarlierLife) {
+  Cluster cluster(async(2));
+  const WorkerLife before = cluster.life(1);
+  cluster.start(1);
+  cluster.ticket(1);
+  cluster.schedule().leave(before);
+  EXPECT_TRUE(cluster.schedule().is_present(1));
+  EXPECT_EQ(cluster.push(1, 0), PushResult::kStepCompleted);
+}
+
+TEST(UpdateScheduleTest, RejectsLifeThatIsNotNew) {
+  Cluster cluster(sync(2, 2));
+  EXPECT_EQ(cluster.schedule().join(cluster.life(1)).code(), StatusCode::kBusy);
+}
+
+// ---- the chief -----------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, LetsWorkersWaitUntilChiefHasInitialized) {
+  UpdateSchedule schedule(sync(2, 2));
+  ASSERT_TRUE(schedule.join({.worker = 1, .life = 1}).ok());
+  EXPECT_EQ(schedule.claim({.worker = 1, .life = 1})->result, ClaimResult::kWait);
+  schedule.initialize(0);
+  EXPECT_EQ(schedule.claim({.worker = 1, .life = 1})->result, ClaimResult::kGranted);
+}
+
+TEST(UpdateScheduleTest, ContinuesWithoutChief) {
+  for (const UpdateOptions& options : {sync(2, 2, 3), async(2, 3)}) {
+    Cluster cluster(options);
+    cluster.ticket(0);
+    cluster.kill(0);
+    while (!cluster.schedule().is_finished()) cluster.push(1, cluster.ticket(1));
+    EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kEnded);
+  }
+}
+
+TEST(UpdateScheduleTest, KeepsParametersWhenChiefReturns) {
+  Cluster cluster(sync(2, 1));
+  cluster.push(1, cluster.ticket(1));
+  cluster.start(0);
+  EXPECT_TRUE(cluster.schedule().is_initialized());
+  EXPECT_EQ(cluster.claim(0).step, 1);
+}
+
+// ---- saving --------------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, SavesWhenTicketsThatAreOutAreApplied) {
+  for (const UpdateOptions& options : {sync(2, 2), async(2)}) {
+    Cluster cluster(options);
+    cluster.ticket(1);
+    EXPECT_FALSE(cluster.begin_save());
+    cluster.push(1, 0);
+    EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait) << "no new tickets";
+    EXPECT_TRUE(cluster.begin_save());
+    cluster.schedule().end_save(cluster.life(0));
+    EXPECT_EQ(cluster.ticket(1), 1);
+  }
+}
+
+// So that a sync run is saved at the step at which the chief decides to.
+TEST(UpdateScheduleTest, RequeuesTicketOfChiefThatSaves) {
+  Cluster cluster(sync(2, 2));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  cluster.push(1, cluster.ticket(1));
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_EQ(cluster.schedule().step(), 0);
+  cluster.schedule().end_save(cluster.life(0));
+  EXPECT_EQ(cluster.ticket(1), 0);
+}
+
+TEST(UpdateScheduleTest, SavesNoStateWithoutTicketOfLostWorker) {
+  Cluster cluster(async(2));
+  cluster.ticket(1);
+  cluster.push(0, cluster.ticket(0));
+  cluster.kill(1);
+  EXPECT_FALSE(cluster.begin_save()) << "ticket 1 is applied, 0 is not";
+  EXPECT_EQ(cluster.ticket(0), 0);
+  cluster.push(0, 0);
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_EQ(cluster.schedule().step(), 2);
+}
+
+TEST(UpdateScheduleTest, EndsSaveOfChiefThatIsLost) {
+  Cluster cluster(sync(2, 2));
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait);
+  cluster.kill(0);
+  EXPECT_FALSE(cluster.schedule().is_saving());
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kGranted);
+}
+
+// ---- everything together --------------------------------------------------------------------------
+
+// Each ticket is applied exactly once, and what is saved has all tickets below one and none above,
+// although workers are slow, are lost and return, and saves begin at any time.
+TEST(UpdateScheduleTest, AppliesEachTicketOnceWhateverHappens) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const bool is_sync = random() % 2 == 0;
+    const size_t workers = 1 + random() % 4;
+    const uint64_t gradients = is_sync ? 1 + random() % 4 : 1;
+    const uint64_t max_steps = 25;
+    Cluster cluster(is_sync ? sync(workers, gradients, max_steps) : async(workers, max_steps));
+    std::map<size_t, uint64_t> held;
+    std::set<uint64_t> applied, of_step;
+    uint64_t pushed = 0;
+    for (int event = 0; !cluster.schedule().is_finished(); ++event) {
+      ASSERT_LT(event, 100'000) << "seed " << seed;
+      const size_t worker = random() % workers;
+      if (random() % 16 == 0) {
+        cluster.kill(worker);
+        cluster.start(worker);
+        held.erase(worker);
+      } else if (worker == 0 && random() % 4 == 0) {
+        held.erase(0);
+        if (!cluster.begin_save()) continue;
+        EXPECT_EQ(applied.size(), cluster.schedule().step() * gradients);
+        if (!applied.empty()) {
+          EXPECT_EQ(*applied.rbegin() + 1, applied.size());
+        }
+        cluster.schedule().end_save(cluster.life(0));
+      } else if (!held.contains(worker)) {
+        const Claim claim = cluster.claim(worker);
+        if (claim.result == ClaimResult::kGranted) held[worker] = claim.ticket;
+      } else {
+        const uint64_t ticket = held[worker];
+        held.erase(worker);
+        ++pushed;
+        const PushResult result = cluster.push(worker, ticket);
+        if (result == PushResult::kDropped) continue;
+        EXPECT_TRUE(of_step.insert(ticket).second) << "seed " << seed;
+        if (result == PushResult::kAccepted) continue;
+        EXPECT_EQ(of_step.size(), gradients);
+        for (const uint64_t each : of_step)
+          EXPECT_TRUE(applied.insert(each).second) << "seed " << seed;
+        of_step.clear();
+      }
+    }
+    EXPECT_EQ(applied.size(), max_steps * gradients);
+    EXPECT_EQ(*applied.rbegin() + 1, applied.size());
+    EXPECT_EQ(cluster.schedule().num_dropped(), pushed - applied.size());
+  }
+}
+
+}  // namespace
+}  // namespace stoker::parameter_server

@@ -1,0 +1,260 @@
+// Runs with parameter servers: the bytes of one process, workers that are lost and return, and the end of
+// all when a server is lost.
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/store.h"
+#include "tests/support/reserved_port.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
+
+class ClusterRunTest : public RunTest {
+ protected:
+  void SetUp() override {
+    RunTest::SetUp();
+    std::string config = small_config("distributed: {reduction: ordered}\n");
+    replace(config, "prefetch_batches: 4}", "prefetch_batches: 4, on_sample_error: fail}");
+    replace(config, "train: {max_steps", "train: {max_grad_norm: null, max_steps");
+    write_config(config, "cluster.yaml");
+    replace(config, "{name: cosine, warmup_steps: 10, min_lr: 0.0001}", "{name: constant}");
+    write_config(config, "endless.yaml");
+  }
+  static void replace(std::string& text, const std::string& before, const std::string& after) {
+    const size_t begin = text.find(before);
+    ASSERT_NE(begin, std::string::npos) << before;
+    text.replace(begin, before.size(), after);
+  }
+
+  std::vector<std::string> arguments(const std::string& run,
+                                     const std::vector<std::string>& more = {}) const {
+    return joined({"--config", path(config_), "--run-dir", run, "--set",
+                   "train.max_steps=" + std::to_string(max_steps_), "--set",
+                   "train.gradient_accumulation_steps=" + std::to_string(micro_batches_), "--set",
+                   "train.micro_batch_size=4", "--set", "checkpoint.save_every_steps=8", "--set",
+                   "metrics.log_every_steps=1", "--set", "metrics.tensorboard=false", "--set",
+                   "control.socket=null"},
+                  more);
+  }
+  void train_alone(const std::string& run) const {
+    Process process(joined({program("stokerd")}, arguments(run)), path("alone.out"));
+    EXPECT_EQ(code_of(process), 0);
+  }
+  std::string hosts(const std::vector<std::unique_ptr<ReservedPort>>& ports, size_t count) const {
+    std::string list;
+    for (size_t i = 0; i < count; ++i)
+      list += (i == 0 ? "" : ",") + ("127.0.0.1:" + std::to_string(ports[i]->number()));
+    return list;
+  }
+  std::string log_path(const std::string& job, int index) const {
+    return path(job + "-" + std::to_string(index) + ".out");
+  }
+  std::unique_ptr<Process> start(const std::string& run, const std::string& job, int index,
+                                 const std::vector<std::string>& more = {}) const {
+    const std::vector<std::string> task{"--ps_hosts",     hosts(ps_ports_, num_servers_),
+                                        "--worker_hosts", hosts(worker_ports_, num_workers_),
+                                        "--job_name",     job,
+                                        "--task_index",   std::to_string(index)};
+    return std::make_unique<Process>(
+        joined(joined({program("stokerd")}, arguments(run, task)), joined(mode_, more)),
+        log_path(job, index));
+  }
+  // Servers, then workers.
+  std::vector<std::unique_ptr<Process>> start_all(const std::string& run) const {
+    std::vector<std::unique_ptr<Process>> tasks;
+    for (size_t i = 0; i < num_servers_; ++i)
+      tasks.push_back(start(run, "ps", static_cast<int>(i)));
+    for (size_t i = 0; i < num_workers_; ++i)
+      tasks.push_back(start(run, "worker", static_cast<int>(i)));
+    return tasks;
+  }
+  static int code_of(Process& process) {
+    const auto exit = process.wait(kPatience);
+    EXPECT_TRUE(exit) << process.log() << " is still running";
+    return exit && exit->signal == 0 ? exit->code : -1;
+  }
+  static void expect_codes(const std::vector<std::unique_ptr<Process>>& tasks, int code) {
+    for (const auto& task : tasks)
+      EXPECT_EQ(code_of(*task), code) << task->log() << ":\n" << text_of(task->log());
+  }
+  static std::string state_of(const std::string& run, const std::string& file) {
+    return text_of(run + "/checkpoints/" +
+                   checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) + "/" + file);
+  }
+  static void expect_same_run(const std::string& run, const std::string& other) {
+    EXPECT_EQ(newest_step(run), newest_step(other));
+    for (const char* const file :
+         {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"})
+      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
+  }
+  static bool has_trained(const std::string& run, uint64_t steps) {
+    return wait_until(kPatience, [&] { return newest_record_step(run) >= steps; });
+  }
+  // Whether this task, started `starts` times, is connected to the servers.
+  bool has_connected(const std::string& job, int index, int starts) const {
+    return wait_until(kPatience, [&] {
+      const std::string log = text_if_exists(log_path(job, index));
+      int found = 0;
+      for (size_t at = log.find("training started"); at != std::string::npos;
+           at = log.find("training started", at + 1))
+        ++found;
+      return found >= starts;
+    });
+  }
+  // Without an end.
+  void configure_endless() {
+    config_ = "endless.yaml";
+    max_steps_ = 1'000'000;
+  }
+
+  std::string config_ = "cluster.yaml";
+  size_t num_servers_ = 2, num_workers_ = 2;
+  std::vector<std::string> mode_{"--replicas", "sync"};
+  int micro_batches_ = 2;  // per step
+  uint64_t max_steps_ = 24;
+
+ private:
+  static std::vector<std::unique_ptr<ReservedPort>> reserve_ports() {
+    std::vector<std::unique_ptr<ReservedPort>> ports;
+    for (int i = 0; i < 4; ++i) ports.push_back(std::make_unique<ReservedPort>());
+    return ports;
+  }
+  const std::vector<std::unique_ptr<ReservedPort>> ps_ports_ = reserve_ports();
+  const std::vector<std::unique_ptr<ReservedPort>> worker_ports_ = reserve_ports();
+};
+
+TEST_F(ClusterRunTest, TrainsSameBytesAsOneProcess) {
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+  EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
+  EXPECT_TRUE(fs::exists(run_dir() + "/exit_status.json"));
+}
+
+// One worker more than gradients per step, and variables distributed by size.
+TEST_F(ClusterRunTest, TrainsSameBytesWithBackupWorker) {
+  num_workers_ = 3;
+  mode_ = {"--replicas", "sync", "--placement", "bytes"};
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  auto& worker = tasks.back();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4))
+        << text_of(tasks[2]->log());
+    ASSERT_TRUE(worker->kill());
+    worker = start(run_dir(), "worker", 1);
+    ASSERT_TRUE(has_connected("worker", 1, i + 2));
+  }
+  ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+  tasks[2]->signal(SIGTERM);  // the chief saves, and ends the run
+  expect_codes(tasks, 0);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+TEST_F(ClusterRunTest, ContinuesAsOneProcess) {
+  train_alone(run_dir("alone"));
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 3));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  EXPECT_LT(newest_step(run_dir()), 24u);
+  Process process(joined({program("stokerd")}, arguments(run_dir())), path("continued.out"));
+  EXPECT_EQ(code_of(process), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+TEST_F(ClusterRunTest, ExitsOnLossOfServerAndResumes) {
+  configure_endless();
+  for (const size_t lost : {1, 0}) {
+    auto tasks = start_all(run_dir());
+    const uint64_t step = newest_step(run_dir());
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > step; }));
+    ASSERT_TRUE(tasks[lost]->kill());
+    tasks.erase(tasks.begin() + static_cast<std::ptrdiff_t>(lost));
+    expect_codes(tasks, 73);
+  }
+  max_steps_ = newest_step(run_dir()) + 4;
+  expect_codes(start_all(run_dir()), 0);
+  EXPECT_EQ(newest_step(run_dir()), max_steps_);
+}
+
+TEST_F(ClusterRunTest, ContinuesWithoutChiefUntilItReturns) {
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 10));
+  ASSERT_TRUE(tasks[2]->kill());
+  tasks[2] = start(run_dir(), "worker", 0);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run_dir()) > 40; }));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+TEST_F(ClusterRunTest, TrainsAsynchronously) {
+  mode_ = {"--replicas", "async", "--max-staleness", "2"};
+  micro_batches_ = 1;
+  max_steps_ = 200;
+  auto tasks = start_all(run_dir());
+  expect_codes(tasks, 0);
+  EXPECT_EQ(newest_step(run_dir()), 200u);
+  EXPECT_EQ(num_records(run_dir()), 200u);
+}
+
+TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutLostWorker) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 20));
+  ASSERT_TRUE(tasks.back()->kill());
+  ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 20));
+  tasks.back() = start(run_dir(), "worker", 1);
+  ASSERT_TRUE(has_connected("worker", 1, 2));
+  ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 20));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+}
+
+TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {
+  auto with_clipping = start(run_dir(), "ps", 0, {"--set", "train.max_grad_norm=1"});
+  EXPECT_EQ(code_of(*with_clipping), 78);
+  EXPECT_THAT(text_of(log_path("ps", 0)), HasSubstr("train.max_grad_norm: must be null"));
+  auto outside = start(run_dir(), "worker", 7);
+  EXPECT_EQ(code_of(*outside), 64);
+  EXPECT_THAT(text_of(log_path("worker", 7)), HasSubstr("--task_index: must be from 0 to 1"));
+}
+
+TEST_F(ClusterRunTest, RejectsOtherSettingsThanThoseOfServer) {
+  num_servers_ = 1;
+  auto server = start(run_dir(), "ps", 0);
+  auto worker = start(run_dir(), "worker", 0, {"--set", "optimizer.lr=0.5"});
+  EXPECT_EQ(code_of(*worker), 78);
+  EXPECT_THAT(text_of(log_path("worker", 0)), HasSubstr("optimizer.lr: is '0.5' here"));
+}
+
+}  // namespace
+}  // namespace stoker::test
