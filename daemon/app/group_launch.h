@@ -3,6 +3,8 @@
 // Threads: values.
 #pragma once
 
+#include <string>
+
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/process_group.h"
 
@@ -10,7 +12,8 @@ namespace stoker::app {
 
 struct GroupLaunch {
   group::LaunchEnvironment environment;
-  group::SharedSettings settings;  // those that must be the same on all ranks
+  group::SharedSettings settings;     // those that must be the same on all ranks
+  std::string finished_because = {};  // on the chief, why the run is not continued; empty: it is
 };
 
 }  // namespace stoker::app

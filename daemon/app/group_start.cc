@@ -18,7 +18,6 @@
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
-#include "shared/feed/dataset_versions.h"
 
 namespace stoker::app {
 namespace {
@@ -94,11 +93,8 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
   require(config.train.device.type == config::DeviceConfig::Type::kAuto ||
               config.train.device.type == config::DeviceConfig::Type::kCpu,
           "train.device: must be cpu" + in_group);
-  require(config.train.on_nonfinite != config::OnNonfinite::kRollback,
-          "train.on_nonfinite: rollback is not supported" + in_group);
   require(config::training_stream(config) == nullptr,
           "data.train.stream: streams are not supported" + in_group);
-  require(!feed::is_refreshable(config), "data.train: refresh is not supported" + in_group);
   require(config.feed.producers == config::ProducerMode::kInternal,
           "feed.producers: must be internal" + in_group);
   if (errors.empty()) return {};

@@ -49,7 +49,6 @@ TEST(GroupStartTest, RejectsEachSettingThatDoesNotWorkInGroup) {
   EXPECT_THAT(error_of("distributed.backend=nccl"), HasSubstr("must be auto or gloo"));
   EXPECT_THAT(error_of("run.rng=sequential"), HasSubstr("run.rng: must be per_ticket"));
   EXPECT_THAT(error_of("train.device=cuda"), HasSubstr("train.device: must be cpu"));
-  EXPECT_THAT(error_of("train.on_nonfinite=rollback"), HasSubstr("rollback is not supported"));
   EXPECT_THAT(error_of("feed.producers=both"), HasSubstr("feed.producers: must be internal"));
 }
 
