@@ -614,9 +614,10 @@ Status Run::take_stream_history(SegmentStart& start, const std::string& follows)
 
 ResumeCompatibility Run::changed_config(const config::Config& now) const {
   ResumeCompatibility changes;
-  const auto before = config::load_config(layout_.config_file(), {});
+  auto before = config::load_config(layout_.config_file(), {});
   if (before.ok()) {
-    changes.add_config(*before, now);
+    // The file is that of the chief.
+    changes.add_config(is_chief() ? *before : without_duties_of_chief(*std::move(before)), now);
   } else {
     log_warn("previous configuration unreadable", {{"error", before.status().message()}});
   }
