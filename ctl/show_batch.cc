@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -45,6 +47,21 @@ Result<SampleErrors> read_sample_errors(const std::string& path, uint64_t step, 
     if (*ticket >= first && *ticket <= last) sample_errors.emplace(*ticket, *sample);
   }
   return sample_errors;
+}
+
+// Those of all ranks that have had tickets of the step.
+Result<SampleErrors> read_all_sample_errors(const run::RunLayout& layout, uint64_t step,
+                                            uint64_t first, uint64_t last) {
+  STOKER_ASSIGN_OR_RETURN(SampleErrors all,
+                          read_sample_errors(layout.sample_errors_file(), step, first, last));
+  std::error_code error;
+  for (int rank = 1; std::filesystem::is_directory(layout.rank_dir(rank), error); ++rank) {
+    const run::RunLayout own(layout.rank_dir(rank));
+    STOKER_ASSIGN_OR_RETURN(SampleErrors others,
+                            read_sample_errors(own.sample_errors_file(), step, first, last));
+    all.merge(others);
+  }
+  return all;
 }
 
 uint64_t padded_length(const data::order::SamplePlan& plan, const data::Dataset& data,
@@ -150,9 +167,8 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   }
   STOKER_ASSIGN_OR_RETURN(const data::order::SamplePlan plan,
                           feed::load_sample_plan(config, *data, index_dir, first, state.start));
-  STOKER_ASSIGN_OR_RETURN(
-      const SampleErrors sample_errors,
-      read_sample_errors(layout.sample_errors_file(), step, first, first + tickets - 1));
+  STOKER_ASSIGN_OR_RETURN(const SampleErrors sample_errors,
+                          read_all_sample_errors(layout, step, first, first + tickets - 1));
   BatchDescription description{
       .step = step, .steps = config.train.max_steps, .size = data->size(), .samples = {}};
   for (uint64_t ticket = first; ticket < first + tickets; ++ticket)

@@ -163,11 +163,12 @@ DaemonApp::~DaemonApp() = default;
 ExitCode DaemonApp::run() {
   main_thread_.begin();
   if (const Status opened = open(); !opened.ok()) return leave_group(opened);
-  // The chief has archived the request of the run before.
-  const bool has_request_of_run = is_chief() || !command_.fresh;
-  if (const auto request = find_early_stop_request(config_.eval, layout_);
-      request && has_request_of_run)
-    return exit_already_finished(*request);
+  if (is_chief()) {
+    const auto request = find_early_stop_request(config_.eval, layout_);
+    if (request && !is_in_group()) return exit_already_finished(request->reason);
+    // The evaluator can write the request while the ranks start, so the chief tells the others.
+    if (request) launch_.finished_because = request->reason;
+  }
   run_ =
       std::make_unique<Run>(config_, command_, layout_, clock_, is_in_group() ? &launch_ : nullptr);
   if (const Status served = start_control(); !served.ok()) return leave_group(served);
@@ -187,6 +188,7 @@ ExitCode DaemonApp::run() {
     flush_log();
     ::_exit(static_cast<int>(ExitCode::kInternal));
   }
+  if (!run_->finished_because().empty()) return exit_already_finished(run_->finished_because());
   if (!outcome_)
     return finish(
         joined.ok() ? Status(StatusCode::kInternal, "training ended without an outcome") : joined,
@@ -465,8 +467,8 @@ void DaemonApp::handle_early_stop_request() {
 }
 
 // A run that was stopped early is not continued by another start, like a finished one.
-ExitCode DaemonApp::exit_already_finished(const run::EarlyStopRequest& request) {
-  reason_ = "stopped early: " + request.reason;
+ExitCode DaemonApp::exit_already_finished(const std::string& reason) {
+  reason_ = "stopped early: " + reason;
   log_info("run already finished",
            {{"reason", reason_},
             {"hint", "change eval.early_stopping, or remove " + layout_.early_stop_file()}});

@@ -77,7 +77,7 @@ class DaemonApp {
   void stop_gracefully(const std::string& why);
   void force_exit(int number);
   void handle_early_stop_request();
-  ExitCode exit_already_finished(const run::EarlyStopRequest& request);
+  ExitCode exit_already_finished(const std::string& reason);
   void tick();
   // Ends the process, whatever its threads do.
   [[noreturn]] void exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace = {});
@@ -94,7 +94,7 @@ class DaemonApp {
   void write_error_file(const Status& failure) const;
 
   // Constant after construction.
-  const GroupLaunch launch_;
+  GroupLaunch launch_;
   const Status supported_;  // whether the configuration works in the group
   const std::vector<std::string> world_size_effects_;
   const config::Config config_;

@@ -1,6 +1,9 @@
 #include "daemon/app/dataset_refresher.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "shared/base/file.h"
@@ -55,6 +58,28 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
   STOKER_ASSIGN_OR_RETURN(auto data, scan(layout_.index_dir(), progress));
   now_ = {.start = {}, .samples = data->size(), .fingerprint = data->fingerprint()};
   history_ = {now_};
+  return data;
+}
+
+// "TICKET\n", the start of the version, and the history.
+std::string DatasetRefresher::choice() const {
+  return std::to_string(now_.start.ticket) + '\n' + feed::to_text(history_);
+}
+
+Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_choice(const std::string& choice) {
+  const std::string from = "dataset versions of rank 0";
+  uint64_t ticket = 0;
+  const char* const end = choice.data() + choice.size();
+  const auto [next, error] = std::from_chars(choice.data(), end, ticket);
+  if (error != std::errc() || next == end || *next != '\n')
+    return Status(StatusCode::kCorrupt, from + ": do not start with a ticket");
+  STOKER_ASSIGN_OR_RETURN(history_,
+                          feed::parse_dataset_versions(std::string_view(next + 1, end), from));
+  if (history_.empty()) return Status(StatusCode::kCorrupt, from + ": there are none");
+  now_ = feed::version_at(history_, ticket);
+  auto data = data::pipeline::open_indexed("train", config_.data, index_dir(), now_.fingerprint,
+                                           cache_bytes());
+  if (!data.ok()) return data.status().with_context("the version that rank 0 has opened");
   return data;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "daemon/app/cluster_start.h"
 #include "daemon/group/launch_environment.h"
@@ -15,6 +16,7 @@ struct GroupLaunch {
   group::LaunchEnvironment environment;
   group::SharedSettings settings;  // those that must be the same on all ranks
   std::optional<ClusterLaunch> maybe_cluster = std::nullopt;  // nullopt: a group
+  std::string finished_because = {};  // on the chief, why the run is not continued; empty: it is
 };
 
 }  // namespace stoker::app

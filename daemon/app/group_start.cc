@@ -20,7 +20,6 @@
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
-#include "shared/feed/dataset_versions.h"
 
 namespace stoker::app {
 namespace {
@@ -110,11 +109,8 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
   require(device != config::DeviceConfig::Type::kFake && !config.train.device.index,
           "train.device: must be auto, cpu or cuda" + in_group +
               ", of which each rank has its own GPU");
-  require(config.train.on_nonfinite != config::OnNonfinite::kRollback,
-          "train.on_nonfinite: rollback is not supported" + in_group);
   require(config::training_stream(config) == nullptr,
           "data.train.stream: streams are not supported" + in_group);
-  require(!feed::is_refreshable(config), "data.train: refresh is not supported" + in_group);
   require(config.feed.producers == config::ProducerMode::kInternal,
           "feed.producers: must be internal" + in_group);
   if (errors.empty()) return {};

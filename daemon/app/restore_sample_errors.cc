@@ -1,14 +1,24 @@
 #include "daemon/app/restore_sample_errors.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "shared/base/log.h"
 
 namespace stoker::app {
+namespace {
+
+supervisor::SampleErrorFile::Position position_of(const checkpoint::Manifest* maybe_saved) {
+  if (maybe_saved == nullptr) return {};
+  return {maybe_saved->step, maybe_saved->next_ticket};
+}
+
+}  // namespace
 
 Result<supervisor::SampleErrorHistory> restore_sample_errors(
     FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved,
     bool lists_all) {
-  supervisor::SampleErrorFile::Position position;
-  if (maybe_saved != nullptr) position = {maybe_saved->step, maybe_saved->next_ticket};
+  const auto position = position_of(maybe_saved);
   supervisor::SampleErrorHistory before{.step = position.step, .ticket = position.ticket};
   STOKER_ASSIGN_OR_RETURN(before.lines,
                           supervisor::SampleErrorFile::truncate_after(files, path, position));
@@ -22,6 +32,21 @@ Result<supervisor::SampleErrorHistory> restore_sample_errors(
                                               {"expected", before.count},
                                               {"step", position.step}});
   return before;
+}
+
+Result<uint64_t> truncate_lists_of_former_ranks(FileSystem& files, const run::RunLayout& layout,
+                                                int first_rank,
+                                                const checkpoint::Manifest* maybe_saved) {
+  uint64_t lines = 0;
+  std::error_code error;
+  for (int rank = first_rank; std::filesystem::is_directory(layout.rank_dir(rank), error); ++rank) {
+    STOKER_ASSIGN_OR_RETURN(const uint64_t kept,
+                            supervisor::SampleErrorFile::truncate_after(
+                                files, run::RunLayout(layout.rank_dir(rank)).sample_errors_file(),
+                                position_of(maybe_saved)));
+    lines += kept;
+  }
+  return lines;
 }
 
 }  // namespace stoker::app

@@ -4,12 +4,14 @@
 // Errors:  as SampleErrorFile::truncate_after(); the list is then unchanged.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "daemon/supervisor/sample_error_log.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
@@ -20,5 +22,11 @@ namespace stoker::app {
 Result<supervisor::SampleErrorHistory> restore_sample_errors(
     FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved,
     bool lists_all = true);
+
+// The lists of ranks that the group no longer has, from `first_rank` on; as above. Returns the lines that
+// they keep.
+Result<uint64_t> truncate_lists_of_former_ranks(FileSystem& files, const run::RunLayout& layout,
+                                                int first_rank,
+                                                const checkpoint::Manifest* maybe_saved);
 
 }  // namespace stoker::app

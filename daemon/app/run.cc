@@ -210,7 +210,7 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
     group_->report_failure(same);
     return preparation_outcome(same);
   }
-  auto outcome = train_segments(stop, on_training);
+  auto outcome = start_or_finish(stop, on_training);
   if (!outcome.ok()) {
     group_->report_failure(outcome.status());
   } else if (*outcome != run::RunOutcome::kFinished) {
@@ -220,6 +220,17 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
       end_together(stop);
   }
   return outcome;
+}
+
+Result<run::RunOutcome> Run::start_or_finish(const std::stop_token& stop,
+                                             const std::function<void()>& on_training) {
+  auto finished = group_->text_of_chief(maybe_launch_->finished_because, preparation_stop());
+  if (!finished.ok()) return preparation_outcome(finished.status());
+  finished_because_ = *std::move(finished);
+  if (finished_because_.empty()) return train_segments(stop, on_training);
+  // The chief can serve the store, which the others have read by then.
+  (void)group_->gather("informed", preparation_stop());
+  return run::RunOutcome::kFinished;
 }
 
 // A launcher may end all when the first one exits.
@@ -261,6 +272,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
     const auto outcome = segment.train(channels_, stop);
     channels_.board.set_phase(control::TrainerPhase::kStart);
     live_settings_ = segment.live_settings();
+    has_trained_ = true;
     const Status shut_down = segment.shut_down();
     if (!outcome.ok()) return outcome.status();
     if (!shut_down.ok()) return shut_down;
@@ -345,8 +357,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
   if (group_)
-    STOKER_RETURN_IF_ERROR(
-        group_->text_of_chief("prepared", preparation_stop_.get_token()).status());
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief("prepared", preparation_stop()).status());
   STOKER_RETURN_IF_ERROR(check_stop());
   auto segment =
       std::make_unique<RunSegment>(config_, RunFiles{.run = layout_, .rank = own_layout_},
@@ -358,7 +369,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
 Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::CheckpointStore& store,
                                                      const std::string& resume) {
   if (!group_) return find_checkpoint(store, resume);
-  const std::stop_token stop = preparation_stop_.get_token();
+  const std::stop_token stop = preparation_stop();
   if (group_->is_chief()) {
     STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, resume));
     STOKER_RETURN_IF_ERROR(group_->text_of_chief(found ? found->path() : "", stop).status());
@@ -408,13 +419,14 @@ void Run::remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& save
 
 Status Run::synchronize(SegmentStart& start, bool is_new) {
   train::TrainingState& state = *start.state;
-  const std::stop_token stop = preparation_stop_.get_token();
+  const std::stop_token stop = preparation_stop();
   STOKER_RETURN_IF_ERROR(group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
                                              {"model digest", state.model_digest()},
                                              {"model file digest", start.manifest.model_file},
                                              {"base weights", base_sha256(start.manifest)},
                                              {"step", std::to_string(state.step)},
-                                             {"ticket", std::to_string(state.ticket)}},
+                                             {"ticket", std::to_string(state.ticket)},
+                                             {"rollbacks", std::to_string(state.rollbacks)}},
                                             stop));
   for (const std::string& reason : world_size_effects(state.model()))
     log_warn("results depend on the number of ranks", {{"reason", reason}});
@@ -426,7 +438,9 @@ Status Run::synchronize(SegmentStart& start, bool is_new) {
 }
 
 Status Run::check_stop() const {
-  return stop_requested_ ? Status(StatusCode::kCancelled, "startup cancelled") : Status();
+  return stop_requested_ && may_cancel_preparation()
+             ? Status(StatusCode::kCancelled, "startup cancelled")
+             : Status();
 }
 
 Result<Run::ResumeCheckpoint> Run::find_checkpoint(const checkpoint::CheckpointStore& store,
@@ -452,30 +466,36 @@ void Run::publish_wait(const std::string& waiting_for) {
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
   // The chief builds the index, the others read it.
-  if (group_ && !group_->is_chief())
-    STOKER_RETURN_IF_ERROR(group_->text_of_chief("", preparation_stop_.get_token()).status());
+  std::string choice;
+  if (group_ && !group_->is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(choice, group_->text_of_chief("", preparation_stop()));
+  }
   if (const auto* const stream = config::training_stream(config_)) {
     STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
     log_info("stream opened", {{"source", stream->source}});
   }
   auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
-    if (stop_requested_) throw data::files::ScanStopped();
+    if (!check_stop().ok()) throw data::files::ScanStopped();
     // It is also called while a worker process is waited for.
     if (std::exchange(last, count) != count) channels_.board.record_progress();
     set_progress_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
   };
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
   const auto sandbox = feed::make_sandbox(config_);
-  auto data = maybe_refresher_
-                  ? maybe_refresher_->open(manifest ? manifest->next_ticket : 0, manifest, progress)
-                  : data::pipeline::open_dataset(
-                        "train", config_.data, layout_.index_dir(), progress,
-                        feed::in_process_cache_budget(config_.feed), sandbox.get());
+  const auto open = [&] {
+    if (maybe_refresher_ && !is_chief()) return maybe_refresher_->open_choice(choice);
+    if (maybe_refresher_)
+      return maybe_refresher_->open(manifest ? manifest->next_ticket : 0, manifest, progress);
+    return data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
+                                        feed::in_process_cache_budget(config_.feed), sandbox.get());
+  };
+  auto data = open();
   set_progress_line("");
   if (!data.ok()) return data.status();
-  if (group_ && group_->is_chief())
-    STOKER_RETURN_IF_ERROR(
-        group_->text_of_chief("index complete", preparation_stop_.get_token()).status());
+  if (group_ && group_->is_chief()) {
+    choice = maybe_refresher_ ? maybe_refresher_->choice() : "index complete";
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief(choice, preparation_stop()).status());
+  }
   const bool has_stream = config::training_stream(config_) != nullptr;
   const uint64_t samples = (*data)->size() - (has_stream ? (*data)->component_sizes().back() : 0);
   if (samples == 0) return data;  // all are in the stream
@@ -538,9 +558,25 @@ Status Run::begin(SegmentStart& start) {
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
-  STOKER_ASSIGN_OR_RETURN(
-      start.sample_errors,
-      restore_sample_errors(default_file_system(), own_layout_.sample_errors_file(), nullptr));
+  return restore_errors(start, nullptr);
+}
+
+// Of the samples, on this rank. The chief also has those of ranks that the group no longer has.
+Status Run::restore_errors(SegmentStart& start, const checkpoint::Manifest* maybe_saved) const {
+  FileSystem& files = default_file_system();
+  uint64_t of_former_ranks = 0;
+  if (is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(of_former_ranks,
+                            truncate_lists_of_former_ranks(
+                                files, layout_, group_ ? group_->world_size() : 1, maybe_saved));
+  }
+  checkpoint::Manifest counted = maybe_saved ? *maybe_saved : checkpoint::Manifest();
+  // The count of a checkpoint is that of all ranks, and continues on the chief.
+  if (!is_chief()) counted.sample_errors = 0;
+  STOKER_ASSIGN_OR_RETURN(start.sample_errors,
+                          restore_sample_errors(files, own_layout_.sample_errors_file(),
+                                                maybe_saved ? &counted : nullptr,
+                                                /*lists_all=*/!group_ && of_former_ranks == 0));
   return {};
 }
 
@@ -564,13 +600,7 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
         archive_later_checkpoints(default_file_system(), *start.store, layout_, manifest.step));
     record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
   }
-  checkpoint::Manifest counted = manifest;
-  // The count of a checkpoint is that of all ranks, and continues on the chief.
-  if (!is_chief()) counted.sample_errors = 0;
-  STOKER_ASSIGN_OR_RETURN(
-      start.sample_errors,
-      restore_sample_errors(default_file_system(), own_layout_.sample_errors_file(), &counted,
-                            /*lists_all=*/!group_));
+  STOKER_RETURN_IF_ERROR(restore_errors(start, &manifest));
   start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
   start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
   STOKER_RETURN_IF_ERROR(
@@ -590,9 +620,10 @@ Status Run::take_stream_history(SegmentStart& start, const std::string& follows)
 
 ResumeCompatibility Run::changed_config(const config::Config& now) const {
   ResumeCompatibility changes;
-  const auto before = config::load_config(layout_.config_file(), {});
+  auto before = config::load_config(layout_.config_file(), {});
   if (before.ok()) {
-    changes.add_config(*before, now);
+    // The file is that of the chief.
+    changes.add_config(is_chief() ? *before : without_duties_of_chief(*std::move(before)), now);
   } else {
     log_warn("previous configuration unreadable", {{"error", before.status().message()}});
   }
@@ -611,7 +642,7 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
   if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
       start.data->fingerprint())
     start.state->quarantined.clear();
-  return maybe_refresher_->save();
+  return is_chief() ? maybe_refresher_->save() : Status();
 }
 
 // ---- Requests of other threads

@@ -85,6 +85,9 @@ class Run final : public server::TrainingControl {
   bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
   // Whether it ended because a stream had no more data. Only after train().
   bool is_data_exhausted() const { return is_data_exhausted_; }
+  // Why an early stop has finished this run before, on all ranks of a group; empty: it has not. Only after
+  // train(), which then has done nothing.
+  const std::string& finished_because() const { return finished_because_; }
   // Exchanges with the other ranks of a group so far; nullopt: none is expected now.
   std::optional<uint64_t> group_exchanges() const;
   // Writes the last collectives of this rank, which leaves because of `reason`: as
@@ -123,6 +126,8 @@ class Run final : public server::TrainingControl {
   Result<run::RunOutcome> train_as_worker(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
                                           const std::stop_token& stop,
                                           const std::function<void()>& on_training);
+  Result<run::RunOutcome> start_or_finish(const std::stop_token& stop,
+                                          const std::function<void()>& on_training);
   // The start of a group: settings and threads of all ranks.
   Status compare_with_group();
   // The end of a group that was stopped.
@@ -139,6 +144,11 @@ class Run final : public server::TrainingControl {
   Result<std::unique_ptr<RunSegment>> prepare(std::unique_ptr<data::Dataset> data,
                                               const std::string& resume);
   Status check_stop() const;
+  // Later, the ranks of a group stop together: with the first step of the segment.
+  bool may_cancel_preparation() const { return !group_ || !has_trained_; }
+  std::stop_token preparation_stop() const {
+    return may_cancel_preparation() ? preparation_stop_.get_token() : std::stop_token();
+  }
   // The newest valid checkpoint, or the one at `resume`; publishes what it waits for.
   Result<ResumeCheckpoint> find_checkpoint(const checkpoint::CheckpointStore& store,
                                            const std::string& resume);
@@ -152,6 +162,7 @@ class Run final : public server::TrainingControl {
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
   Status begin(SegmentStart& start);
   Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
+  Status restore_errors(SegmentStart& start, const checkpoint::Manifest* maybe_saved) const;
   Status take_stream_history(SegmentStart& start, const std::string& follows) const;
   ResumeCompatibility changed_config(const config::Config& now) const;
   // Of the segment before, or of the checkpoint.
@@ -187,8 +198,10 @@ class Run final : public server::TrainingControl {
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
   bool is_blocked_by_lock_ = false;
   bool is_data_exhausted_ = false;
+  std::string finished_because_;
   std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
   bool has_read_stream_ = false;                     // a segment has ended
+  bool has_trained_ = false;                         // the same
   uint64_t num_segments_ = 0;                        // that have been prepared
   std::optional<config::LiveSettings>
       live_settings_;            // of the segment before; nullopt: there is none

@@ -129,7 +129,7 @@ Status RunSegment::open() {
     if (setting.key == kLogLevel) set_log_level(config_.log.level);
   STOKER_RETURN_IF_ERROR(open_outputs());
   STOKER_RETURN_IF_ERROR(start_feed());
-  if (maybe_refresher_) maybe_refresher_->watch(*data_, watchers_);
+  if (maybe_refresher_ && is_chief()) maybe_refresher_->watch(*data_, watchers_);
   log_info("training started", {{"model_digest", state_->model_digest().substr(0, 12)},
                                 {"device", state_->device().str()},
                                 {"num_threads", at::get_num_threads()},
@@ -324,6 +324,7 @@ void RunSegment::save_stream_history() const {
 }
 
 Status RunSegment::roll_back() {
+  if (!is_chief()) return {};
   std::optional<uint64_t> resumed_at;
   if (resume_) resumed_at = resume_->step;
   STOKER_RETURN_IF_ERROR(
@@ -333,6 +334,7 @@ Status RunSegment::roll_back() {
 }
 
 Status RunSegment::apply_refresh() {
+  if (!is_chief()) return {};
   return maybe_refresher_->apply_refresh(state_->ticket, plan_);
 }
 

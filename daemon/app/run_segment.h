@@ -87,7 +87,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // read of a stream that cannot be read again. Call after train(), whatever its result.
   Status shut_down();
 
-  // What must follow an outcome; after shut_down().
+  // What must follow an outcome; after shut_down(). In a group the chief changes the run, and the others
+  // wait for it when they prepare the next segment.
   Status roll_back();      // kRolledBack
   Status apply_refresh();  // kNewDatasetVersion
   void end_stream();       // kDataExhausted

@@ -10,7 +10,8 @@
 namespace stoker::group {
 namespace {
 
-constexpr size_t kSharedNumbers = 7;
+constexpr size_t kSharedNumbers = 8;
+constexpr size_t kCommand = kSharedNumbers - 1;  // the last of them
 constexpr size_t kRankNumbers = 5;
 constexpr double kMaxCount = 9007199254740992;  // 2^53
 
@@ -18,11 +19,11 @@ constexpr double kMaxCount = 9007199254740992;  // 2^53
 bool is_count(double number) { return number >= 0 && number <= kMaxCount; }
 
 bool are_counts(const ControlNumbers& sum) {
-  for (size_t at = 1; at <= 6; ++at)
+  for (size_t at = 1; at < kSharedNumbers; ++at)
     if (!is_count(sum[at])) return false;
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     if (!is_count(sum[at + 2]) || !is_count(sum[at + 3]) || !is_count(sum[at + 4])) return false;
-  return sum[6] <= static_cast<double>(SharedCommand::kChangeSetting);
+  return sum[kCommand] <= static_cast<double>(SharedCommand::kChangeSetting);
 }
 
 }  // namespace
@@ -33,10 +34,10 @@ size_t count_numbers(int world_size) {
 
 ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
                           int world_size) {
-  ControlNumbers numbers{static_cast<double>(own.step),      static_cast<double>(own.stop),
-                         static_cast<double>(own.preempted), static_cast<double>(own.save),
-                         static_cast<double>(own.snapshot),  static_cast<double>(own.sample_errors),
-                         static_cast<double>(own.command)};
+  ControlNumbers numbers{static_cast<double>(own.step),          static_cast<double>(own.stop),
+                         static_cast<double>(own.preempted),     static_cast<double>(own.save),
+                         static_cast<double>(own.snapshot),      static_cast<double>(own.refresh),
+                         static_cast<double>(own.sample_errors), static_cast<double>(own.command)};
   numbers.resize(count_numbers(world_size));
   double* const ranks = numbers.data() + kSharedNumbers + kRankNumbers * static_cast<size_t>(rank);
   ranks[0] = report.compute_ms;
@@ -63,8 +64,9 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                        .preempted = static_cast<uint64_t>(sum[2]),
                        .save = static_cast<uint64_t>(sum[3]),
                        .snapshot = static_cast<uint64_t>(sum[4]),
-                       .sample_errors = static_cast<uint64_t>(sum[5]),
-                       .command = static_cast<SharedCommand>(sum[6]),
+                       .refresh = static_cast<uint64_t>(sum[5]),
+                       .sample_errors = static_cast<uint64_t>(sum[6]),
+                       .command = static_cast<SharedCommand>(sum[kCommand]),
                        .ranks = {}};
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     record.ranks.push_back({.compute_ms = sum[at],

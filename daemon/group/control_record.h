@@ -36,6 +36,7 @@ struct ControlRecord {
   uint64_t preempted = 0;      // of these: by the launcher
   uint64_t save = 0;           // ranks that have been requested to save
   uint64_t snapshot = 0;       // 1: all ranks save their part of this step; of the chief
+  uint64_t refresh = 0;        // 1: another dataset version starts after this step; of the chief
   uint64_t sample_errors = 0;  // since the start, on the ranks other than the chief
   SharedCommand command = SharedCommand::kNone;  // of the chief
   std::vector<RankReport> ranks;                 // by rank; set by parse_sum()

@@ -16,6 +16,7 @@
 
 #include "daemon/group/device_sums.h"
 #include "daemon/group/failure_record.h"
+#include "daemon/group/hang_detector.h"
 #include "daemon/group/ordered_sum.h"
 #include "daemon/group/rendezvous.h"
 #include "daemon/group/socket_address.h"
@@ -27,7 +28,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kMaxReplyTimeout{10'000};
+constexpr milliseconds kMaxReplyTimeout{8'000};
+static_assert(kMaxReplyTimeout < HangDetector::kGrace);
 // For the failure record of a rank whose connection was closed. Survivors wait at least this long
 // before they exit; otherwise torchrun reports one of them as the cause.
 constexpr milliseconds kRecordGrace{3'000};

@@ -13,8 +13,9 @@ namespace stoker::group {
 
 class HangDetector {
  public:
-  // For a collective that times out at the same moment to report its own, better reason.
-  static constexpr std::chrono::seconds kGrace{5};
+  // For a collective that times out at the same moment to report its own, better reason, also if it must
+  // wait kMaxReplyTimeout for a store that it cannot reach.
+  static constexpr std::chrono::seconds kGrace{9};
 
   // `timeout`: between two exchanges. `start_timeout`: before the first one, in addition.
   HangDetector(std::chrono::nanoseconds timeout, std::chrono::nanoseconds start_timeout)

@@ -107,31 +107,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   publish(control::TrainerState::kTraining);
   channels_.expects_exchange = maybe_group_.has_value();
   try {
-    STOKER_RETURN_IF_ERROR(open_engine());
-    if (has_snapshots()) writer_.reserve(state_.snapshot_bytes());
-    if (config_.checkpoint.save_at_start && state_.step == 0 && has_snapshots()) (void)try_save();
-    if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
-    while (state_.step < config_.train.max_steps) {
-      instrumentation_.begin_step();
-      answer_requests(stop);
-      STOKER_RETURN_IF_ERROR(wait_while_paused(stop));
-      if (stop_requested_ || stop.stop_requested()) break;
-      STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
-      if (is_switching) return TrainerOutcome::kNewDatasetVersion;
-      STOKER_ASSIGN_OR_RETURN(const bool has_new_settings, save_for_new_settings());
-      if (has_new_settings) return TrainerOutcome::kNewSettings;
-      STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
-      if (!stepped) break;
-      STOKER_ASSIGN_OR_RETURN(const bool is_finite, report_and_save());
-      if (!is_finite) {
-        reject_saving(
-            Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
-        instrumentation_.finish("the run was rolled back to the last checkpoint");
-        return TrainerOutcome::kRolledBack;
-      }
-      instrumentation_.end_step(state_.step);
-    }
-    return end_run(stop);
+    return train(stop);
   } catch (const c10::Error& error) {
     return failed(error);
   } catch (const std::bad_alloc& error) {
@@ -139,8 +115,51 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   }
 }
 
+Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
+  STOKER_RETURN_IF_ERROR(open_engine());
+  if (has_snapshots()) writer_.reserve(state_.snapshot_bytes());
+  if (config_.checkpoint.save_at_start && state_.step == 0 && has_snapshots()) (void)try_save();
+  if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
+  while (state_.step < config_.train.max_steps) {
+    instrumentation_.begin_step();
+    answer_requests(stop);
+    STOKER_RETURN_IF_ERROR(wait_while_paused(stop));
+    if (stop_requested_ || stop.stop_requested()) break;
+    STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
+    if (is_switching) return end_segment(TrainerOutcome::kNewDatasetVersion);
+    STOKER_ASSIGN_OR_RETURN(const bool has_new_settings, save_for_new_settings());
+    if (has_new_settings) return end_segment(TrainerOutcome::kNewSettings);
+    STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
+    if (!stepped) break;
+    STOKER_ASSIGN_OR_RETURN(const bool is_finite, report_and_save());
+    // A stop that the ranks of a group have agreed on with this step ends the run nevertheless.
+    if (!is_finite && stop_requested_) break;
+    if (!is_finite) return roll_back();
+    instrumentation_.end_step(state_.step);
+  }
+  return end_run(stop);
+}
+
+// The ranks of a group find the nonfinite value in the same sums, thus after the same step.
+TrainerOutcome Trainer::roll_back() {
+  channels_.expects_exchange = false;  // until the next segment
+  // So that all ranks have written their part of a checkpoint before the chief chooses one.
+  if (is_sharded_) wait_for_writer();
+  reject_saving(Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
+  instrumentation_.finish("the run was rolled back to the last checkpoint");
+  return end_segment(TrainerOutcome::kRolledBack);
+}
+
+TrainerOutcome Trainer::end_segment(TrainerOutcome outcome) {
+  return_deferred();
+  return outcome;
+}
+
+// In a group the chief knows of new data, and announces the version with the step before.
 Result<bool> Trainer::switch_dataset_version() {
-  if (!source_.has_new_version_at(state_.ticket)) return false;
+  const bool starts_version =
+      maybe_group_ ? is_refresh_agreed_ : source_.has_new_version_at(state_.ticket);
+  if (!starts_version) return false;
   return save_for_next_segment("new dataset version");
 }
 
@@ -149,6 +168,7 @@ Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
+  channels_.expects_exchange = false;  // until the next segment
   publish(control::TrainerState::kSaving);
   STOKER_RETURN_IF_ERROR(save_last(false));
   instrumentation_.finish(reason);
@@ -220,7 +240,8 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   reject_deferred();
   channels_.mailbox.close();
   STOKER_RETURN_IF_ERROR(ended_alone);
-  if (state_.step >= config_.train.max_steps) return TrainerOutcome::kFinished;
+  const bool is_finite = action == NonfiniteGuard::NonfiniteAction::kContinue;
+  if (state_.step >= config_.train.max_steps && is_finite) return TrainerOutcome::kFinished;
   if (has_data_ended_) return TrainerOutcome::kDataExhausted;
   return is_preempted_ ? TrainerOutcome::kPreempted : TrainerOutcome::kStopped;
 }

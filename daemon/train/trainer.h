@@ -128,6 +128,7 @@ class Trainer {
   void save_for_requests();
   void reject_saving(const Status& why);  // replies to pending checkpoint requests
   Status nonfinite_state() const;         // why it is not saved
+  Result<TrainerOutcome> train(std::stop_token stop);
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<feed::ReceivedBatch>> next_batch(uint64_t ticket, std::stop_token stop);
@@ -144,6 +145,7 @@ class Trainer {
   Status apply_agreed();
   void report_ranks();
   Status agree_while_paused();
+  void return_deferred();
   void reject_deferred();
   // Whether this rank saves; with a sharded optimizer the others do so when the chief says.
   bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
@@ -172,12 +174,16 @@ class Trainer {
   SaveReason save_due();
   void save_if_triggered(SaveReason reason);
   void record_skipped_save(uint64_t step);
-  Status check_saving() const;  // fails with on_write_error: fail
+  Status check_saving()
+      const;  // fails with on_write_error: fail, or if this process has lost its group
   // Takes a snapshot and submits it. False if another one is still in flight.
   bool try_save();
   void fill(writer::Snapshot& snapshot);
   // True if the state was saved and the run must continue with a new dataset version.
   Result<bool> switch_dataset_version();
+  TrainerOutcome roll_back();
+  // The run continues with another trainer, which takes the requests that have not taken effect.
+  TrainerOutcome end_segment(TrainerOutcome outcome);
   Result<TrainerOutcome> end_run(std::stop_token stop);
   Status save_last(bool hurried);
 
@@ -226,6 +232,7 @@ class Trainer {
   const bool is_sharded_;                 // the optimizer
   uint64_t optimizer_bytes_ = 0;          // of its state on this rank
   bool is_save_agreed_ = false;           // with a sharded optimizer, of the current step
+  bool is_refresh_agreed_ = false;        // a dataset version starts after the current step
   group::ControlRecord agreed_;           // of the last step; applied after it
   std::deque<Request> shared_requests_;   // one takes effect per step; only on the chief
   std::vector<Done> stop_requests_;       // `stop` commands that wait for the end of a step

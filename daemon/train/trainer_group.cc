@@ -58,11 +58,14 @@ ControlRecord Trainer::own_record(uint64_t step_to_save) {
   own.stop = stop_requests_.empty() ? 0 : 1;
   own.preempted = was_preempted_ ? 1 : 0;
   own.save = std::exchange(asks_for_save_, false) ? 1 : 0;
+  const auto micro_batches = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   if (!maybe_group_->is_chief()) {
-    const auto micro_batches = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
     own.sample_errors = source_.sample_errors_before(state_.ticket + micro_batches);
     return own;
   }
+  const bool is_paused = step_to_save == state_.step;
+  const uint64_t next_ticket = state_.ticket + (is_paused ? 0 : micro_batches);
+  own.refresh = source_.has_new_version_at(next_ticket) ? 1 : 0;
   if (is_sharded_) own.snapshot = must_announce_save(step_to_save) ? 1 : 0;
   if (shared_requests_.empty()) return own;
   const control::Command& command = shared_requests_.front().command;
@@ -166,6 +169,7 @@ Status Trainer::apply_agreed() {
   const ControlRecord agreed = std::exchange(agreed_, {});
   sample_errors_of_others_ = agreed.sample_errors;
   is_save_agreed_ = agreed.snapshot > 0;
+  is_refresh_agreed_ = agreed.refresh > 0;
   if (agreed.save > 0 && maybe_group_->is_chief()) save_requests_.emplace_back();
   Request request;
   if (agreed.command != SharedCommand::kNone && maybe_group_->is_chief()) {
@@ -219,6 +223,15 @@ Status Trainer::agree_while_paused() {
   }
   channels_.board.record_progress();
   return {};
+}
+
+// To the trainer of the next segment.
+void Trainer::return_deferred() {
+  for (Request& request : std::exchange(shared_requests_, {}))
+    channels_.mailbox.post(std::move(request));
+  for (Done& done : std::exchange(stop_requests_, {}))
+    channels_.mailbox.post({control::Stop{.is_preemption = was_preempted_}, std::move(done)});
+  if (std::exchange(asks_for_save_, false)) channels_.mailbox.post({control::SaveCheckpoint{}, {}});
 }
 
 // Commands that did not take effect before the end of training.

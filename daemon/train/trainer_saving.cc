@@ -58,11 +58,15 @@ void Trainer::wait_for_writer() {
   while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
 }
 
+// A process that the group has lost must not train on: nothing that it computes is ever saved.
 Status Trainer::check_saving() const {
-  if (config_.checkpoint.on_write_error != config::OnWriteError::kFail || !writer_.is_degraded())
-    return {};
-  return Status(StatusCode::kIoError, "checkpoints fail and checkpoint.on_write_error is fail: " +
-                                          writer_.stats().last_error);
+  if (!writer_.is_degraded()) return {};
+  const auto stats = writer_.stats();
+  if (stats.last_error_code == StatusCode::kPeerLost)
+    return Status(StatusCode::kPeerLost, "no checkpoint can be saved: " + stats.last_error);
+  if (config_.checkpoint.on_write_error != config::OnWriteError::kFail) return {};
+  return Status(StatusCode::kIoError,
+                "checkpoints fail and checkpoint.on_write_error is fail: " + stats.last_error);
 }
 
 bool Trainer::try_save() {
@@ -134,9 +138,10 @@ Status Trainer::save_last(bool hurried) {
   wait_for_writer();
   const auto stats = writer_.stats();
   if (!stats.degraded) return {};
-  return Status(StatusCode::kIoError, std::string("the last state could not be saved") +
-                                          (hurried ? " while stopping" : "") + ": " +
-                                          stats.last_error);
+  const bool is_lost = stats.last_error_code == StatusCode::kPeerLost;
+  return Status(is_lost ? StatusCode::kPeerLost : StatusCode::kIoError,
+                std::string("the last state could not be saved") +
+                    (hurried ? " while stopping" : "") + ": " + stats.last_error);
 }
 
 }  // namespace stoker::train

@@ -106,6 +106,7 @@ Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
     // Another process has saved this step, so a retry cannot succeed.
     if (result.status().code() == StatusCode::kAlreadyExists) break;
     if (result.status().code() == StatusCode::kCancelled) break;  // stopped, waiting for others
+    if (result.status().code() == StatusCode::kPeerLost) break;   // and so is the run
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, options_.delays[i], [] { return false; });
@@ -132,6 +133,7 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt, const std:
   const std::lock_guard lock(mutex_);
   ++stats_.failures;
   stats_.last_error = result.status().to_string();
+  stats_.last_error_code = result.status().code();
   return result;
 }
 
@@ -152,6 +154,7 @@ void CheckpointWriter::record_result(const Result<checkpoint::Manifest>& result,
       stats_.last_ms = ms;
       stats_.last_bytes = snapshot_.bytes();
       stats_.last_error.clear();
+      stats_.last_error_code = StatusCode::kOk;
     }
   }
   if (!result.ok()) {

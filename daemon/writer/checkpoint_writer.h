@@ -8,8 +8,8 @@
 // Ownership: owns the memory of one snapshot. Store, clock and everything that the options refer to
 //            must outlive this object.
 // Errors:    a failed commit is retried after each of `delays` and then abandoned: on_done gets the
-//            last error, and stats().degraded is set until a later commit succeeds. An error never
-//            ends training.
+//            last error, and stats().degraded is set until a later commit succeeds. kPeerLost is not
+//            retried. Whether training ends is up to the trainer.
 // Crash:     an uncommitted checkpoint is not visible: see CheckpointStore.
 #pragma once
 
@@ -60,8 +60,9 @@ struct WriterStats {
   double last_ms = 0;     // from submit() to the commit, of the last one
   uint64_t last_bytes = 0;
   bool in_flight = false;
-  bool degraded = false;  // the last submitted one was abandoned
-  std::string last_error;
+  bool degraded = false;   // the last submitted one was abandoned
+  std::string last_error;  // of the last failed commit; empty after a successful one
+  StatusCode last_error_code = StatusCode::kOk;
 };
 
 class CheckpointWriter {

@@ -81,10 +81,14 @@ Result<DatasetVersions> read_dataset_versions(const std::string& path) {
   return parse_dataset_versions(*text, path);
 }
 
-Status write_dataset_versions(const std::string& path, const DatasetVersions& history) {
+std::string to_text(const DatasetVersions& history) {
   std::string text;
   for (const DatasetVersion& state : history) text += to_line(state);
-  return write_file_atomically(default_file_system(), path, text);
+  return text;
+}
+
+Status write_dataset_versions(const std::string& path, const DatasetVersions& history) {
+  return write_file_atomically(default_file_system(), path, to_text(history));
 }
 
 const DatasetVersion& version_at(const DatasetVersions& history, uint64_t ticket) {

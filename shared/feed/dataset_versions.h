@@ -37,6 +37,7 @@ bool refreshes_immediately(const config::Config& config);
 
 // Empty if the file does not exist.
 Result<DatasetVersions> read_dataset_versions(const std::string& path);
+std::string to_text(const DatasetVersions& history);  // the content of the file
 // Replaces the file.
 Status write_dataset_versions(const std::string& path, const DatasetVersions& history);
 Result<DatasetVersions> parse_dataset_versions(std::string_view text,

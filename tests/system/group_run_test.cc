@@ -13,171 +13,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/checkpoint/store.h"
-#include "tests/support/reserved_port.h"
-#include "tests/system/run_fixture.h"
+#include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
 namespace {
 
-using namespace std::chrono_literals;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
-namespace fs = std::filesystem;
-namespace json = boost::json;
-
-constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
-
-class GroupRunTest : public RunTest {
- protected:
-  // With dropout, and several micro-batches per step, of which each rank has a part.
-  void configure(uint64_t steps) {
-    write_config(small_config("distributed: {reduction: ordered}\n"), "group.yaml");
-    max_steps_ = std::to_string(steps);
-  }
-  std::vector<std::string> arguments(const std::string& run,
-                                     const std::vector<std::string>& more = {}) const {
-    return joined(
-        {"--config", path("group.yaml"), "--run-dir", run, "--set", "train.max_steps=" + max_steps_,
-         "--set", "train.gradient_accumulation_steps=" + std::to_string(micro_batches_), "--set",
-         "train.micro_batch_size=4", "--set", "checkpoint.save_every_steps=8", "--set",
-         "metrics.log_every_steps=1", "--set", "metrics.tensorboard=false", "--set",
-         "control.socket=" + socket_},
-        more);
-  }
-  // Until it is stopped. Another number of steps changes no byte of the steps before.
-  void configure_endless() {
-    std::string config = small_config("distributed: {reduction: ordered}\n");
-    const size_t begin = config.find("{name: cosine");
-    ASSERT_NE(begin, std::string::npos);
-    config.replace(begin, config.find('\n', begin) - begin, "{name: constant}");
-    write_config(config, "group.yaml");
-    max_steps_ = "1000000";
-  }
-  void end_at(uint64_t step) { max_steps_ = std::to_string(step); }
-  void train_alone(const std::string& run, const std::vector<std::string>& more = {}) {
-    Process process(joined({program("stokerd")}, arguments(run, more)), path("alone.out"));
-    EXPECT_EQ(code_of(process), 0);
-  }
-
-  // The environment variables of torchrun, without torchrun.
-  Process start_rank(int rank, int world_size, const std::string& run,
-                     const std::vector<std::string>& more = {},
-                     const std::vector<std::string>& variables = {}) const {
-    const auto set = [](const std::string& variable, int value) {
-      return variable + "=" + std::to_string(value);
-    };
-    return Process(
-        joined(joined({"/usr/bin/env", "MASTER_ADDR=127.0.0.1", set("MASTER_PORT", port_.number()),
-                       set("RANK", rank), set("WORLD_SIZE", world_size), set("LOCAL_RANK", rank),
-                       set("LOCAL_WORLD_SIZE", world_size)},
-                      variables),
-               joined({program("stokerd")}, arguments(run, more))),
-        log_path(rank));
-  }
-  std::vector<std::unique_ptr<Process>> start_group(
-      int world_size, const std::string& run, const std::vector<std::string>& more = {}) const {
-    std::vector<std::unique_ptr<Process>> ranks;
-    for (int rank = 0; rank < world_size; ++rank)
-      ranks.push_back(std::make_unique<Process>(start_rank(rank, world_size, run, more)));
-    return ranks;
-  }
-  void expect_success(const std::vector<std::unique_ptr<Process>>& ranks) const {
-    for (size_t rank = 0; rank < ranks.size(); ++rank)
-      EXPECT_EQ(code_of(*ranks[rank]), 0) << "rank " << rank;
-  }
-  // All threads: they notice SIGSTOP one after the other.
-  static bool is_stopped(pid_t pid) {
-    for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
-      const std::string stat = text_if_exists(thread.path() / "stat");
-      const size_t name_end = stat.rfind(')');
-      if (name_end == std::string::npos || stat.substr(name_end, 3) != ") T") return false;
-    }
-    return true;
-  }
-  static int code_of(Process& process) {
-    const auto exit = process.wait(kPatience);
-    EXPECT_TRUE(exit) << "is still running";
-    return exit && exit->signal == 0 ? exit->code : -1;
-  }
-  std::string log_path(int rank) const { return path("rank-" + std::to_string(rank) + ".out"); }
-  std::string output_of(int rank) const { return text_of(log_path(rank)); }
-
-  static std::string state_of(const std::string& run, const std::string& file) {
-    return text_of(run + "/checkpoints/" +
-                   checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) + "/" + file);
-  }
-  // Parameters, optimizer, generator, sums: the whole state. And the records.
-  static void expect_same_run(const std::string& run, const std::string& other) {
-    EXPECT_EQ(newest_step(run), newest_step(other));
-    for (const char* const file :
-         {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"})
-      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
-    EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
-  }
-
-  // Of a rank, in whose directory it is.
-  static std::string flight_record(const std::string& directory) {
-    return directory + "/logs/flight_recorder.jsonl";
-  }
-  static json::object last_collective(const std::string& directory) {
-    const std::string text = text_of(flight_record(directory));
-    const size_t end = text.rfind('\n');
-    if (end == std::string::npos || end == 0) return {};
-    const size_t begin = text.rfind('\n', end - 1) + 1;
-    return json::parse(text.substr(begin, end - begin)).as_object();
-  }
-
-  // All tensors of the newest checkpoint, in one file whatever number of files it has.
-  std::string export_of(const std::string& run, const std::string& what) {
-    const std::string output = path("export-" + std::to_string(++exports_) + ".safetensors");
-    Process exporting =
-        ctl(run, {"export", "latest", "--include", what, "--output", output}, "export");
-    EXPECT_EQ(code_of(exporting), 0) << log_of("export");
-    return text_of(output);
-  }
-  void expect_same_state(const std::string& run, const std::string& other) {
-    EXPECT_EQ(newest_step(run), newest_step(other));
-    for (const char* const file : {"model.safetensors", "trainer_state.safetensors"})
-      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
-    EXPECT_TRUE(export_of(run, "optimizer") == export_of(other, "optimizer")) << run;
-    EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
-  }
-  // Starts the run with each number of ranks and stops it after a few steps; ends it with two.
-  void train_in_turns(const std::vector<int>& world_sizes) {
-    configure_endless();
-    const std::string run = run_dir("changing");
-    for (const int world_size : world_sizes) {
-      const uint64_t before = newest_record_step(run);
-      auto ranks = start_group(world_size, run);
-      ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
-      // A stop of one rank is one of all, after the same step.
-      ranks.back()->signal(SIGTERM);
-      expect_success(ranks);
-      EXPECT_EQ(newest_step(run), newest_record_step(run));
-    }
-    end_at(newest_step(run) + 4);
-    expect_success(start_group(2, run));
-    train_alone(run_dir(kAlone));
-    expect_same_run(run, run_dir(kAlone));
-  }
-  static std::vector<std::string> unfinished(const std::string& run) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(run + "/checkpoints"))
-      if (const std::string name = entry.path().filename(); name.starts_with(".tmp-step-"))
-        names.push_back(name);
-    return names;
-  }
-
-  static constexpr const char* kAlone = "alone";
-  const std::vector<std::string> kSharded{"--set", "distributed.shard=optimizer"};
-  int exports_ = 0;
-  const ReservedPort port_;
-  int micro_batches_ = 4;  // per step
-  std::string max_steps_;
-  std::string socket_ = "null";
-};
 
 TEST_F(GroupRunTest, TrainsSameBytesWithAnyNumberOfProcesses) {
   configure(24);
@@ -444,6 +287,35 @@ TEST_F(GroupRunTest, IsPreemptedBySigtermAndResumes) {
   expect_same_run(run, run_dir(kAlone));
 }
 
+// The evaluator, for which a preempted run has not ended, requests its end meanwhile.
+TEST_F(GroupRunTest, IsNotContinuedIfStoppedEarlyWhilePreempted) {
+  configure_endless();
+  const std::string run = run_dir();
+  const std::vector<std::string> rule{"--set", "eval.early_stopping.stopping_threshold=1000"};
+  auto ranks = start_group(2, run, rule);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 3; }));
+  ranks[1]->signal(SIGTERM);
+  expect_success(ranks);
+  const uint64_t step = newest_step(run);
+  EXPECT_THAT(text_of(run + "/exit_status.json"), HasSubstr(R"("state":"preempted")"));
+  Process follower({program("stoker-eval"), "--run-dir", run, "--follow"}, path("follower.out"));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return fs::exists(run + "/eval/early_stop.json"); }));
+  EXPECT_FALSE(follower.wait(0ms)) << "the run has not ended";
+
+  // It is written after rank 1 has started, and before rank 0.
+  fs::rename(run + "/eval/early_stop.json", path("early_stop.json"));
+  ranks[1] = std::make_unique<Process>(start_rank(1, 2, run, rule));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return count_in_log(1, "group starting") == 2; }));
+  fs::rename(path("early_stop.json"), run + "/eval/early_stop.json");
+  ranks[0] = std::make_unique<Process>(start_rank(0, 2, run, rule));
+  expect_success(ranks);
+  EXPECT_EQ(count_in_log(1, "run already finished"), 1);
+  EXPECT_EQ(newest_step(run), step);
+  EXPECT_THAT(text_of(run + "/exit_status.json"),
+              ContainsRegex(R"("state":"finished".*"reason":"stopped early: )"));
+  EXPECT_EQ(code_of(follower), 0) << text_of(path("follower.out"));
+}
+
 // A step cannot end while rank 1 is stopped.
 TEST_F(GroupRunTest, ExitsAtStopDeadlineWithoutLastCheckpoint) {
   configure(100'000);
@@ -586,10 +458,9 @@ TEST_F(GroupRunTest, NamesRankAndSettingThatDiffers) {
 
 TEST_F(GroupRunTest, RejectsWhatDoesNotWorkInGroup) {
   configure(24);
-  auto ranks =
-      start_group(2, run_dir(),
-                  {"--set", "distributed.reduction=null", "--set",
-                   "train.gradient_accumulation_steps=3", "--set", "train.on_nonfinite=rollback"});
+  auto ranks = start_group(
+      2, run_dir(),
+      {"--set", "distributed.reduction=null", "--set", "train.gradient_accumulation_steps=3"});
   for (auto& rank : ranks) EXPECT_EQ(code_of(*rank), 78);
   for (const int rank : {0, 1})
     EXPECT_THAT(
@@ -598,8 +469,7 @@ TEST_F(GroupRunTest, RejectsWhatDoesNotWorkInGroup) {
                   "train.gradient_accumulation_steps: 2 ranks cannot share 3 micro-batches "
                   "per step; set it to a multiple of 2, with a smaller "
                   "train.micro_batch_size for the same samples per step; run.rng: must be "
-                  "per_ticket in a group of 2 ranks; train.on_nonfinite: rollback is not "
-                  "supported in a group of 2 ranks"));
+                  "per_ticket in a group of 2 ranks"));
 }
 
 TEST_F(GroupRunTest, RejectsPartOfEnvironmentAsUsageError) {

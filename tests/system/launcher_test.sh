@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # launcher_test.sh BIN openmpi|slurm: ranks of one run under the real launcher, on this host. They train
-# the same bytes as one process, also after a rank was killed, or the job preempted and requeued. Runs end
-# some steps after the preemption, so that no time is too short.
+# the same bytes as one process, also after a rank was killed, or the job preempted and requeued, in Slurm with
+# another number of ranks. Runs end some steps after the preemption, so that no time is too short.
 # BIN: the folder of stokerd. Skipped without the launcher (Debian: openmpi-bin; munge, slurmctld,
 # slurmd and slurm-client, which start a cluster of one node for the test).
 set -euo pipefail
@@ -147,10 +147,12 @@ CONF
 #!/bin/bash
 #SBATCH --ntasks=2 --overcommit --requeue --signal=TERM@20 --open-mode=append --output=$work/job.log
 steps=1000000
+ranks=2
 if ((\${SLURM_RESTART_COUNT:-0} == 2)); then
+  ranks=4
   steps=\$((\$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' "$work/run/exit_status.json") + 20))
 fi
-srun --overcommit --ntasks=2 --kill-on-bad-exit=1 ${command[*]} --set "train.max_steps=\$steps"
+srun --overcommit --ntasks=\$ranks --kill-on-bad-exit=1 ${command[*]} --set "train.max_steps=\$steps"
 JOB
   job=$(sbatch --parsable "$work/job.sh")
   within "training" has_trained 25
@@ -169,7 +171,8 @@ JOB
   scontrol requeue "$job"
   within "the preemption" has_state preempted
   within "the end of the run" has_state finished
-  grep -q 'launcher=Slurm.*restart_count=2' "$work/run/logs/stokerd.log" || fail "the job was not restarted twice"
+  grep -q 'launcher=Slurm.*world_size=4.*restart_count=2' "$work/run/logs/stokerd.log" ||
+    fail "the job was not restarted twice, or not with four ranks"
   ;;
 *) fail "unknown launcher" ;;
 esac

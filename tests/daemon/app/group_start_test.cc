@@ -50,7 +50,6 @@ TEST(GroupStartTest, RejectsEachSettingThatDoesNotWorkInGroup) {
   EXPECT_THAT(error_of("run.rng=sequential"), HasSubstr("run.rng: must be per_ticket"));
   EXPECT_THAT(error_of("train.device=cuda:1"),
               HasSubstr("train.device: must be auto, cpu or cuda in a group of 2 ranks"));
-  EXPECT_THAT(error_of("train.on_nonfinite=rollback"), HasSubstr("rollback is not supported"));
   EXPECT_THAT(error_of("feed.producers=both"), HasSubstr("feed.producers: must be internal"));
 }
 

@@ -22,7 +22,7 @@ ControlNumbers sum(const ControlNumbers& left, const ControlNumbers& right) {
 
 TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
   const ControlRecord chief{
-      .step = 7, .save = 1, .snapshot = 1, .command = SharedCommand::kChangeSetting};
+      .step = 7, .save = 1, .snapshot = 1, .refresh = 1, .command = SharedCommand::kChangeSetting};
   const ControlRecord other{
       .step = 7, .stop = 1, .preempted = 1, .save = 1, .sample_errors = 1u << 31};
   const auto sums = sum(to_numbers(chief, {}, 0, 3),
@@ -34,6 +34,7 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
                                     .preempted = 1,
                                     .save = 2,
                                     .snapshot = 1,
+                                    .refresh = 1,
                                     .sample_errors = 1u << 31,
                                     .command = SharedCommand::kChangeSetting,
                                     .ranks = std::vector<RankReport>(3)}));
@@ -58,14 +59,14 @@ TEST(ControlRecordTest, ReportsRanksAtDifferentSteps) {
 
 TEST(ControlRecordTest, RejectsUnknownCommand) {
   ControlNumbers numbers = to_numbers({.step = 1}, {}, 0, 1);
-  numbers[6] = 200;
+  numbers[7] = 200;
   EXPECT_FALSE(parse_sum(numbers, 1, 1).ok());
 }
 
 TEST(ControlRecordTest, RejectsNumbersThatAreNoCounts) {
   const ControlNumbers valid = to_numbers({.step = 1}, {}, 0, 1);
   ASSERT_TRUE(parse_sum(valid, 1, 1).ok());
-  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 9, 10, 11}) {
+  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12}) {
     for (const double invalid :
          {-1.0, std::nan(""), 1e300, -std::numeric_limits<double>::infinity(),
           std::numeric_limits<double>::infinity()}) {

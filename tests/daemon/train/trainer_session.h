@@ -84,6 +84,7 @@ struct ModelContext {
   FileSystem& files = default_file_system();  // for the checkpoints
   Clock& clock = system_clock();
   std::function<void()> before_commit = [] {};  // on the writer thread
+  Status may_commit = {};                       // an error prevents each commit
   std::vector<std::chrono::milliseconds> delays = {};
   bool save_after_resume = false;
   StepEngine::Factory make_engine = {};
@@ -102,9 +103,10 @@ class Session : private BatchSource, private MetricsSink {
     at::set_num_threads(1);
     writer::WriterOptions options;
     options.delete_expired = [](bool) {};
-    options.before_commit = [before = std::move(around.before_commit)] {
+    options.before_commit = [before = std::move(around.before_commit),
+                             may_commit = around.may_commit] {
       before();
-      return Status();
+      return may_commit;
     };
     options.delays = std::move(around.delays);
     if (around.maybe_group != nullptr && config.distributed.shard == config::Shard::kOptimizer)
@@ -135,13 +137,20 @@ class Session : private BatchSource, private MetricsSink {
         std::make_unique<feed::WorkerPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
     pool_->start(1, threads_);
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
-    trainer_.emplace(config_, *state_, static_cast<BatchSource&>(*this),
-                     static_cast<MetricsSink&>(*this), channels_, *writer_, around.clock,
-                     TrainerStart{.manifest = manifest,
-                                  .metrics_bytes = 0,
-                                  .save_after_resume = around.save_after_resume,
-                                  .maybe_group = around.maybe_group},
-                     std::move(around.make_engine));
+    trainer_.emplace(
+        config_, *state_, static_cast<BatchSource&>(*this), static_cast<MetricsSink&>(*this),
+        channels_, *writer_, around.clock,
+        TrainerStart{
+            .manifest = manifest,
+            .metrics_bytes = 0,
+            .save_after_resume = around.save_after_resume,
+            .maybe_group = around.maybe_group,
+            .on_setting_change =
+                [this](uint64_t step, const config::Config&, const config::SettingChange& change) {
+                  setting_changes_.push_back(std::to_string(step) + " " + change.key + " " +
+                                             change.current);
+                }},
+        std::move(around.make_engine));
   }
   ~Session() override {
     threads_.request_stop();
@@ -181,6 +190,7 @@ class Session : private BatchSource, private MetricsSink {
   std::function<void(const metrics::TrainMetrics&)> on_row;
   std::function<void(uint64_t ticket)> on_batch;
   std::function<bool()> waits = [] { return false; };  // for a producer of the data
+  std::function<bool(uint64_t ticket)> has_new_version = [](uint64_t) { return false; };
   // Whether a batch may be used; called after on_batch.
   std::function<bool(const feed::ReceivedBatch&)> is_valid = [](const auto&) { return true; };
   std::vector<uint64_t> quarantined_{31, 7};
@@ -198,6 +208,7 @@ class Session : private BatchSource, private MetricsSink {
   StatusBoard& board_ = channels_.board;
   std::vector<metrics::TrainMetrics> rows_;
   std::vector<std::string> replies_;
+  std::vector<std::string> setting_changes_;  // "STEP KEY VALUE"
   std::vector<RecordedProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
   std::vector<TracedGraph> graphs_;
@@ -211,7 +222,7 @@ class Session : private BatchSource, private MetricsSink {
   ring::ShmRing& ring() override { return *ring_; }
   const data::order::SamplePlan& plan() const override { return *plan_; }
   feed::BatchShapes shapes() const override { return ring_->layout(); }
-  bool has_new_version_at(uint64_t) const override { return false; }
+  bool has_new_version_at(uint64_t ticket) const override { return has_new_version(ticket); }
   bool accept(const feed::ReceivedBatch& batch) override {
     if (on_batch) on_batch(batch.ticket);
     return is_valid(batch);

@@ -1,0 +1,84 @@
+// Ranks that would not train the same run: all end with 78 before the first step, and name the rank and
+// what differs. The setting that differs is in group_run_test.cc.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/group_run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using testing::ContainsRegex;
+
+class GroupMismatchTest : public GroupRunTest {
+ protected:
+  // As hosts whose file systems differ: a working directory for each rank.
+  std::string directory_of(int rank) const { return path("host-" + std::to_string(rank)); }
+  void write_on_each(const std::string& name, const std::string& first, const std::string& second) {
+    for (const int rank : {0, 1}) {
+      std::filesystem::create_directories(directory_of(rank));
+      std::ofstream(directory_of(rank) + "/" + name) << (rank == 0 ? first : second);
+    }
+  }
+  // `variables` of rank 1.
+  void expect_mismatch(const std::string& name, const std::string& values,
+                       const std::vector<std::string>& more = {},
+                       const std::vector<std::string>& variables = {}) {
+    for (const int rank : {0, 1}) std::filesystem::create_directories(directory_of(rank));
+    auto chief = start_rank(0, 2, run_dir(), more, {"/usr/bin/env", "-C", directory_of(0)});
+    auto other = start_rank(1, 2, run_dir(), more,
+                            joined({"/usr/bin/env", "-C", directory_of(1)}, variables));
+    EXPECT_EQ(code_of(chief), 78);
+    EXPECT_EQ(code_of(other), 78);
+    for (const int rank : {0, 1})
+      EXPECT_THAT(output_of(rank),
+                  ContainsRegex("rank 1 \\([^ ]+, pid " + std::to_string(other.pid()) +
+                                "\\): " + name + " is " + values + " on rank 0; start all ranks"));
+    EXPECT_EQ(newest_record_step(run_dir()), 0u);
+  }
+};
+
+TEST_F(GroupMismatchTest, NamesRankWhoseBuildComputesDifferently) {
+  configure(24);
+  expect_mismatch("CPU capability", "DEFAULT, but [A-Z0-9]+", {}, {"ATEN_CPU_CAPABILITY=default"});
+}
+
+TEST_F(GroupMismatchTest, NamesRankThatReadsOtherData) {
+  write_on_each("table.csv", "a,b,kind\n1,2,0\n3,4,1\n", "a,b,kind\n1,2,0\n3,5,1\n5,6,1\n");
+  write_config(R"(
+data: {train: {format: csv, fields: {label: kind}, path: table.csv}}
+model: {name: mlp, hidden_sizes: [16]}
+task: {name: classification}
+train: {max_steps: 1, device: cpu, num_threads: 1}
+distributed: {reduction: ordered}
+)",
+               "group.yaml");
+  max_steps_ = "24";
+  expect_mismatch("data.train fingerprint", "[0-9a-f]+, but [0-9a-f]+");
+}
+
+// Weights that the checkpoints of the run do not have.
+TEST_F(GroupMismatchTest, NamesRankThatReadsOtherPretrainedWeights) {
+  write_config(text_config("distributed: {reduction: ordered}\n"), "group.yaml");
+  for (const int rank : {0, 1}) {
+    max_steps_ = std::to_string(rank + 1);
+    const std::string base = run_dir("base-" + std::to_string(rank));
+    train_alone(base);
+    std::filesystem::create_directories(directory_of(rank));
+    std::filesystem::copy(
+        base + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(newest_step(base)),
+        directory_of(rank) + "/base", std::filesystem::copy_options::recursive);
+  }
+  max_steps_ = "24";
+  expect_mismatch("base weights", "[0-9a-f]+, but [0-9a-f]+",
+                  {"--set", "model.pretrained.path=base", "--set",
+                   "model.lora={r: 2, lora_alpha: 4, target_modules: all-linear}"});
+}
+
+}  // namespace
+}  // namespace stoker::test
