@@ -1,4 +1,4 @@
-#include "ctl/show_batch.h"
+#include "shared/batch/batch_description.h"
 
 #include <algorithm>
 #include <cassert>
@@ -7,7 +7,7 @@
 
 #include <boost/json.hpp>
 
-#include "ctl/text_format.h"
+#include "shared/base/json_parser.h"
 #include "shared/base/tensor_role.h"
 #include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
@@ -22,8 +22,10 @@
 #include "shared/feed/sandboxed_dataset.h"
 #include "shared/metrics/json_lines.h"
 
-namespace stoker::ctl {
+namespace stoker::batch {
 namespace {
+
+namespace json = boost::json;
 
 // (ticket, sample) of the samples that could not be read.
 using SampleErrors = std::set<std::pair<uint64_t, uint64_t>>;
@@ -108,19 +110,56 @@ bool decodes_images(const config::Config& config) {
   });
 }
 
-// For example "18 % padding".
-std::string format_padding(const std::vector<SampleDescription>& samples) {
-  uint64_t own = 0, all = 0;
-  for (const SampleDescription& sample : samples) {
-    own += sample.length;
-    all += sample.padded_to;
+// ---- JSON
+
+json::object to_object(const SampleDescription& sample) {
+  json::object fields{{"ticket", sample.ticket}, {"row", sample.row},
+                      {"epoch", sample.epoch},   {"dataset_epoch", sample.dataset_epoch},
+                      {"sample", sample.sample}, {"path", valid_utf8(sample.file)},
+                      {"offset", sample.offset}};
+  if (!sample.dataset.empty()) fields["dataset"] = valid_utf8(sample.dataset);
+  if (!sample.transforms.empty()) fields["transforms"] = valid_utf8(sample.transforms);
+  if (sample.padded_to > 0) {
+    fields["length"] = sample.length;
+    fields["padded_to"] = sample.padded_to;
   }
-  return std::to_string((100 * (all - own) + all / 2) / all) + " % padding\n";
+  if (sample.maybe_replaced_sample) fields["replaces"] = *sample.maybe_replaced_sample;
+  return fields;
+}
+
+// These throw the exceptions of Boost.JSON.
+uint64_t count_of(const json::object& fields, std::string_view name) {
+  return fields.at(name).to_number<uint64_t>();
+}
+
+std::optional<uint64_t> maybe_count_of(const json::object& fields, std::string_view name) {
+  return fields.contains(name) ? std::optional(count_of(fields, name)) : std::nullopt;
+}
+
+std::string text_of(const json::object& fields, std::string_view name) {
+  const json::value* const text = fields.if_contains(name);
+  return text == nullptr ? "" : std::string(text->as_string());
+}
+
+SampleDescription parse_sample(const json::object& fields) {
+  return {.ticket = count_of(fields, "ticket"),
+          .row = count_of(fields, "row"),
+          .epoch = count_of(fields, "epoch"),
+          .dataset_epoch = count_of(fields, "dataset_epoch"),
+          .sample = count_of(fields, "sample"),
+          .file = std::string(fields.at("path").as_string()),
+          .offset = count_of(fields, "offset"),
+          .dataset = text_of(fields, "dataset"),
+          .transforms = text_of(fields, "transforms"),
+          .length = maybe_count_of(fields, "length").value_or(0),
+          .padded_to = maybe_count_of(fields, "padded_to").value_or(0),
+          .maybe_replaced_sample = maybe_count_of(fields, "replaces")};
 }
 
 }  // namespace
 
-Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step) {
+Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step,
+                                        const DescribeOptions& options) {
   assert(step >= 1);
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
   if (const auto* const streamed = config::streamed_dataset(config))
@@ -134,6 +173,9 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
     return Status(StatusCode::kInvalidArgument,
                   "step " + std::to_string(step) + " is beyond the largest possible sample plan");
   }
+  if (options.first_sample >= tickets * batch)
+    return Status(StatusCode::kInvalidArgument, "step " + std::to_string(step) + " has " +
+                                                    std::to_string(tickets * batch) + " samples");
   const uint64_t first = (step - 1) * tickets;
   STOKER_ASSIGN_OR_RETURN(const feed::DatasetVersions history,
                           feed::read_dataset_versions(layout.dataset_versions_file()));
@@ -144,84 +186,67 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   STOKER_ASSIGN_OR_RETURN(
       auto data, data::pipeline::open_indexed("train", config.data, index_dir, state.fingerprint));
   if (config.feed.num_processes > 0 && decodes_images(config)) {
-    STOKER_ASSIGN_OR_RETURN(
-        data, feed::SandboxedDataset::open(config, {.dataset = "train", .index_dir = index_dir},
-                                           std::move(data)));
+    STOKER_ASSIGN_OR_RETURN(data, feed::SandboxedDataset::open(config,
+                                                               {.dataset = "train",
+                                                                .index_dir = index_dir,
+                                                                .feed_program = {},
+                                                                .should_stop = options.should_stop},
+                                                               std::move(data)));
   }
   STOKER_ASSIGN_OR_RETURN(const data::order::SamplePlan plan,
                           feed::load_sample_plan(config, *data, index_dir, first, state.start));
   STOKER_ASSIGN_OR_RETURN(
       const SampleErrors sample_errors,
       read_sample_errors(layout.sample_errors_file(), step, first, first + tickets - 1));
-  BatchDescription description{
-      .step = step, .steps = config.train.max_steps, .size = data->size(), .samples = {}};
-  for (uint64_t ticket = first; ticket < first + tickets; ++ticket)
-    for (uint64_t row = 0; row < batch; ++row)
-      description.samples.push_back(describe_sample(plan, *data, sample_errors, ticket, row));
+  const uint64_t end =
+      options.first_sample + std::min(options.max_samples, tickets * batch - options.first_sample);
+  BatchDescription description{.step = step,
+                               .steps = config.train.max_steps,
+                               .size = data->size(),
+                               .first_sample = options.first_sample,
+                               .samples = {},
+                               .maybe_next = std::nullopt};
+  for (uint64_t i = options.first_sample; i < end; ++i)
+    description.samples.push_back(
+        describe_sample(plan, *data, sample_errors, first + i / batch, i % batch));
+  if (end < tickets * batch) description.maybe_next = end;
   STOKER_RETURN_IF_ERROR(add_batch_transforms(description, config, data->spec(), batch));
   return description;
 }
 
-std::string render_batch(const BatchDescription& description, const TextStyle& style) {
-  const auto any = [&description](std::string SampleDescription::*text) {
-    return std::any_of(description.samples.begin(), description.samples.end(),
-                       [text](const SampleDescription& sample) { return !(sample.*text).empty(); });
-  };
-  const bool is_mixture = any(&SampleDescription::dataset);
-  const bool has_transforms = any(&SampleDescription::transforms);
-  const bool is_padded = !description.samples.empty() && description.samples.front().padded_to > 0;
-  std::vector<Column> columns{
-      {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
-  if (is_mixture) columns.push_back({.title = "dataset", .left = true});
-  if (is_padded) columns.push_back({.title = "length"});
-  columns.push_back({.title = "offset"});
-  columns.push_back({.title = "path", .left = true});
-  if (has_transforms) columns.push_back({.title = "transforms", .left = true});
-  TextTable table(std::move(columns));
-  for (const SampleDescription& sample : description.samples) {
-    std::string file = sample.file.empty() ? "(synthetic)" : printable(sample.file);
-    if (sample.maybe_replaced_sample)
-      file += "  (replaces unreadable sample " + format_count(*sample.maybe_replaced_sample) + ")";
-    std::vector<std::string> cells{format_count(sample.ticket), format_count(sample.row),
-                                   format_count(sample.epoch), format_count(sample.sample)};
-    if (is_mixture) cells.push_back(sample.dataset);
-    if (is_padded)
-      cells.push_back(format_count(sample.length) + " of " + format_count(sample.padded_to));
-    cells.push_back(format_count(sample.offset));
-    cells.push_back(std::move(file));
-    if (has_transforms) cells.push_back(printable(sample.transforms));
-    table.add(std::move(cells));
-  }
-  std::string out = "step " + format_count(description.step) + " of " +
-                    format_count(description.steps) + ": " +
-                    format_count(description.samples.size()) + " of the " +
-                    format_count(description.size) + " samples of data.train\n";
-  if (is_padded) out += format_padding(description.samples);
-  if (description.step > description.steps) out += "the run ends before this step\n";
-  return out + "\n" + table.render(style);
-}
-
-std::string to_json(const BatchDescription& description) {
-  namespace json = boost::json;
+std::string to_json(BatchDescription description, size_t max_bytes) {
+  constexpr size_t kBytesOfOtherFields = 256;
   json::array samples;
+  size_t bytes = kBytesOfOtherFields;
   for (const SampleDescription& sample : description.samples) {
-    json::object fields{{"ticket", sample.ticket}, {"row", sample.row},
-                        {"epoch", sample.epoch},   {"dataset_epoch", sample.dataset_epoch},
-                        {"sample", sample.sample}, {"path", sample.file},
-                        {"offset", sample.offset}};
-    if (!sample.dataset.empty()) fields["dataset"] = sample.dataset;
-    if (!sample.transforms.empty()) fields["transforms"] = sample.transforms;
-    if (sample.padded_to > 0) {
-      fields["length"] = sample.length;
-      fields["padded_to"] = sample.padded_to;
-    }
-    if (sample.maybe_replaced_sample) fields["replaces"] = *sample.maybe_replaced_sample;
+    json::object fields = to_object(sample);
+    bytes += json::serialize(fields).size() + 1;  // with a comma
+    if (!samples.empty() && bytes > max_bytes) break;
     samples.push_back(std::move(fields));
   }
-  return json::serialize(json::object{{"step", description.step},
-                                      {"max_steps", description.steps},
-                                      {"num_samples", description.size},
-                                      {"samples", std::move(samples)}});
+  if (samples.size() < description.samples.size())
+    description.maybe_next = description.first_sample + samples.size();
+  json::object fields{{"step", description.step},
+                      {"max_steps", description.steps},
+                      {"num_samples", description.size},
+                      {"samples", std::move(samples)}};
+  if (description.maybe_next) fields["next"] = *description.maybe_next;
+  return json::serialize(fields);
 }
 
-}  // namespace stoker::ctl
+Result<BatchDescription> parse_batch_description(std::string_view text) {
+  return parse_json_object<BatchDescription>(
+      text, "the samples of the step", [](const json::object& fields) {
+        BatchDescription description{.step = count_of(fields, "step"),
+                                     .steps = count_of(fields, "max_steps"),
+                                     .size = count_of(fields, "num_samples"),
+                                     .first_sample = 0,
+                                     .samples = {},
+                                     .maybe_next = maybe_count_of(fields, "next")};
+        for (const json::value& sample : fields.at("samples").as_array())
+          description.samples.push_back(parse_sample(sample.as_object()));
+        return description;
+      });
+}
+
+}  // namespace stoker::batch

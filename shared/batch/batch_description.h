@@ -7,22 +7,24 @@
 // The size of an image, which a random region depends on, is read by a worker process
 // (shared/feed/sandboxed_dataset.h) unless feed.num_processes is 0.
 //
-// Threads: stateless functions; they access only their arguments and the file system.
-// Errors:  kNotFound: the run has no configuration or index yet; kInvalidArgument, kCorrupt,
-//          kMismatch: these are invalid or do not belong together; kIoError, kPermission; those of
-//          starting the worker process.
+// Threads:  stateless functions; they access only their arguments and the file system.
+// Blocking: describe_batch() reads files, and waits for the worker process.
+// Errors:   kNotFound: the run has no configuration or index yet; kInvalidArgument, kCorrupt,
+//           kMismatch: these are invalid or do not belong together; kIoError, kPermission; those of
+//           starting the worker process; kCancelled: should_stop.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "ctl/terminal.h"
 #include "shared/base/status.h"
 #include "shared/run/run_layout.h"
 
-namespace stoker::ctl {
+namespace stoker::batch {
 
 struct SampleDescription {
   uint64_t ticket = 0;  // sequence number of the micro-batch
@@ -44,13 +46,28 @@ struct BatchDescription {
   uint64_t step = 0;
   uint64_t steps = 0;  // train.max_steps
   uint64_t size = 0;   // number of samples in data.train
+  // The samples of a step are numbered from 0, in the order of their tickets and rows.
+  uint64_t first_sample = 0;
   std::vector<SampleDescription> samples;
+  // The sample of the step that follows the last of `samples`. Null: none does.
+  std::optional<uint64_t> maybe_next;
 };
 
-// `step` (at least 1) is the step that advances the run from step - 1 to step.
-Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step);
-std::string render_batch(const BatchDescription& description, const TextStyle& style);
-// One JSON object on one line, without a newline.
-std::string to_json(const BatchDescription& description);
+struct DescribeOptions {
+  uint64_t first_sample = 0;
+  uint64_t max_samples = ~uint64_t{0};
+  // Called several times a second while a worker process is waited for.
+  std::function<bool()> should_stop = {};
+};
 
-}  // namespace stoker::ctl
+// `step` (at least 1) is the step that advances the run from step - 1 to step. kInvalidArgument also:
+// the step has no sample `first_sample`.
+Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step,
+                                        const DescribeOptions& options = {});
+// One JSON object on one line, without a newline. Drops samples from the end, but for the first one,
+// so that it has at most `max_bytes`.
+std::string to_json(BatchDescription description, size_t max_bytes = ~size_t{0});
+// kCorrupt: not such an object.
+Result<BatchDescription> parse_batch_description(std::string_view json);
+
+}  // namespace stoker::batch

@@ -89,6 +89,7 @@ struct ModelContext {
   StepEngine::Factory make_engine = {};
   c10::Device device = c10::Device(c10::kCPU);
   group::ProcessGroup* maybe_group = nullptr;
+  bool has_device_memory = false;
 };
 
 // The part of a run that one process executes.
@@ -140,7 +141,8 @@ class Session : private BatchSource, private MetricsSink {
                      TrainerStart{.manifest = manifest,
                                   .metrics_bytes = 0,
                                   .save_after_resume = around.save_after_resume,
-                                  .maybe_group = around.maybe_group},
+                                  .maybe_group = around.maybe_group,
+                                  .has_device_memory = around.has_device_memory},
                      std::move(around.make_engine));
   }
   ~Session() override {
