@@ -158,7 +158,7 @@ def main():
         listener = serve_status(work / "runs/long")
         page.wait_for("document.body.innerText.includes('3 of 8 batches ready')")
         text = page.evaluate("document.querySelector('.now').innerText")
-        for part in ("412 MB", "peak 430 MB", "slowest: rank 1", "35.0 ms/step (median 21.0), data wait 14.0 ms; 1 restarts"):
+        for part in ("412 MB", "peak 430 MB", "slowest: rank 1", "35 ms/step (median 21), data wait 14 ms; 1 restart"):
             check(part in text, f"not shown: {part} in {text}")
         check(page.evaluate("document.querySelectorAll('.rank').length") == 3, "a rank has no bar")
         image("ranks", 1440, 1000)

@@ -349,7 +349,7 @@ class RunPage {
     const text = ranks.length ? `slowest: rank ${slowest}, ${format(max, 3)} ms/step (median ${format(median, 3)}), data wait ${format(ranks[slowest].data_wait_ms, 3)} ms` : "";
     const bars = ranks.length > 16 ? [] : ranks.map((r, i) => h("div", {class: "rank"}, h("span", null, String(i)),
       bar([[(r.compute_ms - r.data_wait_ms) / max, 0], [r.data_wait_ms / max, 1]], `rank ${i}: ${format(r.compute_ms, 3)} ms, data wait ${format(r.data_wait_ms, 3)} ms`)));
-    return [row("Ranks", count(size), ...bars, note([text, restarts ? `${count(restarts)} restarts` : ""].filter(Boolean).join("; ")))];
+    return [row("Ranks", count(size), ...bars, note([text, restarts ? count(restarts) + (restarts === 1 ? " restart" : " restarts") : ""].filter(Boolean).join("; ")))];
   }
   drawCurves() {
     const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
