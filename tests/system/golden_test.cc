@@ -208,7 +208,7 @@ TEST_P(GoldenRunTest, IsReadByCommands) {
         {"class-report"},
         {"diff", "4", "12"},
         {"export", "best", "--include", "all", "--output", path("all.safetensors")}}) {
-    auto command = ctl(run_dir(), words, words[0] + ".out");
+    auto command = ctl(run_dir(), words, words[0]);
     const auto ended = command.wait(60s);
     ASSERT_TRUE(ended.has_value()) << words[0];
     EXPECT_EQ(ended->code, 0) << words[0] << ": " << text_of(command.log());
