@@ -37,6 +37,8 @@ set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shar
 shared/data/cache shared/data/format shared/data/stream")
 set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
 shared/data/order shared/data/record shared/data/stream")
+set(ALLOW_shared/batch "shared/base shared/config shared/metrics shared/data shared/run shared/data/order shared/data/transform \
+shared/data/pipeline shared/feed")
 set(ALLOW_feeder "shared/base shared/tokenizer shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/group "shared/base")
@@ -56,13 +58,13 @@ set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics 
 shared/data shared/data/order shared/pretrained shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/pretrained shared/model \
-shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/view daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
+shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/batch shared/view daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/group daemon/parameter_server daemon/train")
 set(ALLOW_evaluator "shared/base shared/tokenizer shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/pretrained shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
-set(ALLOW_ctl "shared/base shared/tokenizer shared/config shared/control shared/metrics shared/checkpoint shared/pretrained shared/data shared/run \
-shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline shared/view shared/http")
+set(ALLOW_ctl "shared/base shared/tokenizer shared/config shared/control shared/metrics shared/checkpoint shared/pretrained shared/run \
+shared/retention shared/batch shared/view shared/http")
 
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")

@@ -139,6 +139,16 @@ Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent c
   return open;
 }
 
+// Of a dry run, after all checks. The temporary file or folder is removed by its destructor.
+Exported planned(const checkpoint::CheckpointEntry& entry, const std::string& path,
+                 const OpenParts& open) {
+  return {.step = entry.step,
+          .path = path,
+          .bytes = open.bytes,
+          .tensors = open.tensors,
+          .is_dry_run = true};
+}
+
 Status write_tensors(const OpenParts& open, ExportFormat format, uint64_t step,
                      const std::string& path, checkpoint::NewFile& out, const Console& console,
                      Clock& clock) {
@@ -423,6 +433,7 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   STOKER_RETURN_IF_ERROR(write_configs(config, maybe_end_token, folder));
   const auto* const names = checkpoint::HuggingFaceNames::find(config.model.name());
   open.parts.front().rename = [names](std::string_view name) { return names->from_stoker(name); };
+  if (request.dry_run) return planned(entry, path, open);
   STOKER_ASSIGN_OR_RETURN(
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder / "model.safetensors"));
@@ -451,6 +462,7 @@ Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOption
   STOKER_RETURN_IF_ERROR(folder.write(config::kPeftConfigFile, settings));
   const checkpoint::PeftNames names(config.model.name());
   open.parts.front().rename = [&names](std::string_view name) { return names.from_stoker(name); };
+  if (request.dry_run) return planned(entry, path, open);
   STOKER_ASSIGN_OR_RETURN(
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder / checkpoint::kPeftFile));
@@ -526,6 +538,7 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
   if (merged) warn_if_changed(*merged, layout, verified, console);
   STOKER_ASSIGN_OR_RETURN(const OpenParts open,
                           open_parts(verified, request.content, merged ? &merged->model : nullptr));
+  if (request.dry_run) return planned(entry, path, open);
   STOKER_RETURN_IF_ERROR(write_tensors(open, format, entry.step, path, out, console, clock));
   if (folder) STOKER_RETURN_IF_ERROR(folder->commit());
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
@@ -533,14 +546,18 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
 
 std::string render_export(const Exported& exported) {
   return "step " + format_count(exported.step) + ": " + format_count(exported.tensors) +
-         " tensors, " + format_bytes(exported.bytes) + ", in " + printable(exported.path) + "\n";
+         " tensors, " + format_bytes(exported.bytes) +
+         (exported.is_dry_run ? ", would be written to " : ", in ") + printable(exported.path) +
+         "\n";
 }
 
 std::string to_json(const Exported& exported) {
-  return boost::json::serialize(boost::json::object{{"step", exported.step},
-                                                    {"path", exported.path},
-                                                    {"bytes", exported.bytes},
-                                                    {"tensors", exported.tensors}});
+  boost::json::object fields{{"step", exported.step},
+                             {"path", exported.path},
+                             {"bytes", exported.bytes},
+                             {"tensors", exported.tensors}};
+  if (exported.is_dry_run) fields["dry_run"] = true;
+  return boost::json::serialize(fields);
 }
 
 }  // namespace stoker::ctl

@@ -30,6 +30,8 @@ struct ExportOptions {
   ExportContent content = ExportContent::kModel;
   bool merge = false;  // the adapter into the pretrained weights
   std::string output;  // empty: current directory, named after the step and content
+  bool dry_run =
+      false;  // verifies and checks everything, but writes no tensors and leaves no output
 };
 
 struct Exported {
@@ -37,6 +39,7 @@ struct Exported {
   std::string path;
   uint64_t bytes = 0;
   size_t tensors = 0;
+  bool is_dry_run = false;  // nothing was written; `bytes`: of the tensors
 };
 
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,

@@ -52,7 +52,8 @@ constexpr const char* kFooter = R"(Examples:
 
 status, top, watch, threads, pause, resume, checkpoint, stop, reload, events, get, set, unset,
 profile and inspect need a running stokerd. The others use the run directory only: the run may be
-running, have ended, or be a copy elsewhere. With --socket, logs and evaluate ask stokerd instead.
+running, have ended, or be a copy elsewhere. With --socket, logs, evaluate and show-batch ask
+stokerd instead.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
@@ -145,11 +146,11 @@ class Parser {
     add("top", Action::kTop, "Show a live screen with curves until the run ends or q is pressed");
     add("watch", Action::kWatch, "Print a line of status every second until the run ends");
     add_method(control::GetThreads{}, Action::kThreads);
-    add_command(control::Pause{});
+    add_pause();
     add_command(control::Resume{});
     add_checkpoint();
     add_command(control::Stop{});
-    add_method(control::Reload{}, Action::kReload);
+    add_dry_run(*add_method(control::Reload{}, Action::kReload), command_.dry_run);
     add_events();
     add_settings();
     add_profile();
@@ -160,6 +161,18 @@ class Parser {
   static void add_no_wait(CLI::App& command, bool& no_wait) {
     command.add_flag("--no-wait", no_wait,
                      "Return immediately, with the number of the job that `events` shows");
+  }
+
+  // Of commands that can report what they would do.
+  static CLI::Option* add_dry_run(CLI::App& command, bool& dry_run) {
+    return command.add_flag("--dry-run", dry_run, "Only show what would change");
+  }
+
+  void add_pause() {
+    CLI::App* const command = add_method(control::Pause{}, Action::kCommand);
+    command->add_flag("--release", pause_.release,
+                      "Save a checkpoint and give the memory of the GPU back until `resume`");
+    command->callback([this] { set_request(pause_); });
   }
 
   void add_checkpoint() {
@@ -190,9 +203,11 @@ class Parser {
     set->add_option("KEY", set_.key, "A setting that `get` lists")->required();
     set->add_option("VALUE", set_.value, "As in the configuration: 0.0003, 3e-4, null, debug")
         ->required();
+    add_dry_run(*set, set_.dry_run);
     set->callback([this] { set_request(set_); });
     CLI::App* const unset = add_method(control::UnsetSetting{}, Action::kCommand);
     unset->add_option("KEY", unset_.key, "A setting that was set during the run")->required();
+    add_dry_run(*unset, unset_.dry_run);
     unset->callback([this] { set_request(unset_); });
   }
 
@@ -368,6 +383,8 @@ class Parser {
         ->type_name("WHAT")
         ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
         ->default_str("model");
+    command->add_flag("--dry-run", command_.dry_run,
+                      "Check everything and show what would be written, without writing it");
     command->add_flag("--merge", command_.merge,
                       "Merge the adapter (model.lora) into the pretrained weights, which are read "
                       "from model.pretrained.path");
@@ -415,8 +432,9 @@ class Parser {
   void check_combination() const {
     const std::string name = app_.get_subcommands().front()->get_name();
     const bool reads_directory = command_.action >= Action::kEvaluate;
-    const bool works_remotely =
-        command_.action == Action::kLogs || command_.action == Action::kEvaluate;
+    const bool works_remotely = command_.action == Action::kLogs ||
+                                command_.action == Action::kEvaluate ||
+                                command_.action == Action::kShowBatch;
     if (works_remotely && !command_.socket.empty()) check_remote(name);
     if (reads_directory && !works_remotely && !command_.socket.empty())
       throw CLI::ValidationError(name + " reads a run directory; use --run-dir, not --socket");
@@ -459,6 +477,7 @@ class Parser {
   CLI::App app_;
   CommandLine command_;
   bool no_wait_ = false;
+  control::Pause pause_;
   control::SetSetting set_;
   control::UnsetSetting unset_;
   control::Profile profile_;

@@ -63,7 +63,7 @@ struct CommandLine {
   uint64_t lines = 20;            // logs -n
   bool follow = false;            // logs -f
   bool wait = false;              // evaluate --wait
-  bool dry_run = false;           // evaluate --dry-run
+  bool dry_run = false;           // evaluate --dry-run, reload --dry-run, export --dry-run
   bool evaluator = false;         // logs --evaluator
   std::optional<int> rank;        // logs --rank
 };

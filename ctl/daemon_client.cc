@@ -61,9 +61,10 @@ Status check_user(const control::Client& client, const std::string& directory) {
 
 // Another run can have the socket: both have the same control.socket, or the run crashed and its
 // symlink points to a path that another one uses now.
-Status check_run(control::Client& client, const run::RunLayout& layout) {
+Status check_run(control::Client& client, const run::RunLayout& layout,
+                 std::chrono::milliseconds timeout = kHelloTimeout) {
   STOKER_ASSIGN_OR_RETURN(const auto expected, control::identify_run(layout.root()));
-  const auto reply = client.call("hello", control::to_params(control::Hello{}), kHelloTimeout);
+  const auto reply = client.call("hello", control::to_params(control::Hello{}), timeout);
   if (!reply.ok()) return describe_error(reply.status(), layout);
   const auto hello = control::parse_hello_reply(*reply);
   if (hello.status().code() == StatusCode::kMismatch)
@@ -106,9 +107,27 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
   return DaemonClient(*std::move(client), std::move(maybe_layout));
 }
 
+Result<DaemonClient> DaemonClient::open(const run::RunLayout& layout,
+                                        std::chrono::milliseconds timeout) {
+  auto client = control::Client::connect(layout.control_socket(), timeout);
+  if (!client.ok()) return client.status();
+  STOKER_RETURN_IF_ERROR(check_user(*client, layout.root()));
+  STOKER_RETURN_IF_ERROR(check_run(*client, layout, timeout));
+  return DaemonClient(*std::move(client), layout);
+}
+
 Result<std::string> DaemonClient::request(const control::Call& call,
                                           std::chrono::milliseconds timeout) {
   auto reply = client_.call(control::method_info(call).name, control::to_params(call), timeout);
+  if (!reply.ok()) return describe_error(reply.status(), maybe_layout_);
+  return reply;
+}
+
+Result<std::string> DaemonClient::request(
+    const control::Call& call, std::chrono::milliseconds timeout,
+    const std::function<void(const control::Notification&)>& on_notification) {
+  auto reply = client_.call(control::method_info(call).name, control::to_params(call), timeout,
+                            on_notification);
   if (!reply.ok()) return describe_error(reply.status(), maybe_layout_);
   return reply;
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,9 +28,15 @@ namespace stoker::ctl {
 class DaemonClient {
  public:
   static Result<DaemonClient> open(const CommandLine& command);
+  // Of a run; waits at most `timeout` for the connection, and for `hello`.
+  static Result<DaemonClient> open(const run::RunLayout& layout, std::chrono::milliseconds timeout);
 
   // Returns the result, a JSON object on one line.
   Result<std::string> request(const control::Call& call, std::chrono::milliseconds timeout);
+  // The same on a subscribed connection; see control::Client::call().
+  Result<std::string> request(
+      const control::Call& call, std::chrono::milliseconds timeout,
+      const std::function<void(const control::Notification&)>& on_notification);
   // The next line of a subscription.
   Result<std::string> receive(std::chrono::milliseconds timeout) {
     return client_.receive(timeout);

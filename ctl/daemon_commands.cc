@@ -14,6 +14,7 @@
 
 #include "ctl/daemon_client.h"
 #include "ctl/inspect_command.h"
+#include "ctl/job_progress.h"
 #include "ctl/run_locator.h"
 #include "ctl/status_format.h"
 #include "ctl/text_format.h"
@@ -58,10 +59,16 @@ std::string format_result(const std::string& done, const std::string& reply) {
   const boost::json::object& fields = value.get_object();
   const auto* const setting = fields.if_contains("value");
   const auto* const lr = fields.if_contains("lr");
+  const auto* const released = fields.if_contains("released");
+  const auto* const reason = fields.if_contains("reason");
   std::string text = done + (setting != nullptr ? " " + text_of(*setting) : "") + " at step " +
                      format_count(number);
   if (lr != nullptr && lr->is_number())
     text += ", learning rate " + format_setting(lr->to_number<double>());
+  if (released != nullptr && released->is_bool())
+    text +=
+        released->get_bool() ? ", the memory of the device is released" : ", nothing was released";
+  if (reason != nullptr) text += ": " + text_of(*reason);
   return text;
 }
 
@@ -79,17 +86,19 @@ class CommandRunner {
   CommandRunner(const CommandLine& command, const Console& console)
       : command_(command), console_(console) {}
 
-  ExitCode operator()(const control::Pause&) const { return change("paused", kChangeTimeout); }
+  ExitCode operator()(const control::Pause& pause) const {
+    return change("paused", pause.release ? kSaveTimeout : kChangeTimeout);
+  }
   ExitCode operator()(const control::Resume&) const { return change("resumed", kChangeTimeout); }
   ExitCode operator()(const control::SaveCheckpoint& save) const {
     return save.wait ? change("saved", kSaveTimeout) : change("started", kStatusTimeout);
   }
   ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTimeout); }
   ExitCode operator()(const control::SetSetting& set) const {
-    return change(printable(set.key), kChangeTimeout);
+    return change((set.dry_run ? "would set " : "") + printable(set.key), kChangeTimeout);
   }
   ExitCode operator()(const control::UnsetSetting& unset) const {
-    return change(printable(unset.key), kChangeTimeout);
+    return change((unset.dry_run ? "would unset " : "") + printable(unset.key), kChangeTimeout);
   }
   ExitCode operator()(const control::Profile& profile) const {
     return record_profile(profile, command_, console_);
@@ -119,7 +128,10 @@ void draw(const Console& console, const CommandLine& command, const std::string&
 ExitCode CommandRunner::change(const std::string& done, milliseconds timeout) const {
   auto client = DaemonClient::open(command_);
   if (!client.ok()) return console_.fail(client.status(), exit_code_for_reply(client.status()));
-  const auto reply = client->request(command_.request, timeout);
+  const auto* const save = std::get_if<control::SaveCheckpoint>(&command_.request);
+  const auto reply = save != nullptr && save->wait && !command_.json
+                         ? request_job(*client, *save, "saving", console_, timeout)
+                         : client->request(command_.request, timeout);
   if (!reply.ok()) {
     // After `stop`, stokerd can exit before the answer arrives.
     const auto ended = std::holds_alternative<control::Stop>(command_.request)
@@ -279,12 +291,38 @@ ExitCode show_settings(const CommandLine& command, const Console& console) {
   return ExitCode::kSuccess;
 }
 
+namespace {
+
+// Throws the exceptions of Boost.JSON if a field is missing or has the wrong type.
+std::string render_reload(const std::string& reply, bool is_dry_run, const TextStyle& style) {
+  const std::string done = is_dry_run ? "would be reloaded" : "reloaded";
+  const boost::json::value parsed = boost::json::parse(reply);
+  const boost::json::value* const changes = parsed.as_object().if_contains("changes");
+  if (changes == nullptr || changes->as_array().empty()) return done + ", no setting changes\n";
+  TextTable table({{.title = "setting", .left = true},
+                   {.title = "before", .left = true},
+                   {.title = "after", .left = true},
+                   {.title = "effective", .left = true}});
+  for (const boost::json::value& item : changes->as_array())
+    table.add({text_of(item.at("key")), text_of(item.at("previous")), text_of(item.at("current")),
+               text_of(item.at("effective"))});
+  return done + "\n\n" + table.render(style);
+}
+
+}  // namespace
+
 ExitCode reload_configuration(const CommandLine& command, const Console& console) {
   auto client = DaemonClient::open(command);
   if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
-  const auto reply = client->request(control::Reload{}, kStatusTimeout);
+  const auto reply = client->request(control::Reload{.dry_run = command.dry_run}, kStatusTimeout);
   if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
-  console.out << (command.json ? *reply : "reloaded; the log shows what changed") << "\n";
+  try {
+    console.out << (command.json ? *reply + "\n"
+                                 : render_reload(*reply, command.dry_run, console.style));
+  } catch (const std::exception& error) {
+    const Status corrupt(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
+    return console.fail(corrupt, exit_code_for_reply(corrupt));
+  }
   return ExitCode::kSuccess;
 }
 
@@ -398,7 +436,9 @@ ExitCode record_profile(const control::Profile& request, const CommandLine& comm
   if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
   if (!command.json && client->is_paused())
     console.err << "stokerctl: training is paused; the profile starts when it resumes\n";
-  const auto reply = client->request(request, kProfileTimeout);
+  const auto reply = request.wait && !command.json
+                         ? request_job(*client, request, "profiling", console, kProfileTimeout)
+                         : client->request(request, kProfileTimeout);
   if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (!request.wait) {
     console.out << (command.json ? *reply : format_result("started", *reply)) << "\n";

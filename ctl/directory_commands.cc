@@ -22,7 +22,6 @@
 #include "ctl/plot_file.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
-#include "ctl/show_batch.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
 #include "shared/base/clock.h"
@@ -247,7 +246,8 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                               .format = command.format,
                               .content = command.content,
                               .merge = command.merge,
-                              .output = command.output};
+                              .output = command.output,
+                              .dry_run = command.dry_run};
   const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
   console.out << (command.json ? to_json(*exported) + "\n" : render_export(*exported));
@@ -261,16 +261,6 @@ ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
   if (!report.ok()) return console.fail(report.status(), exit_code_for_reading(report.status()));
   console.out << (command.json ? to_json(*report) + "\n"
                                : render_classes(*report, kMaxConfusedPairs, console.style));
-  return ExitCode::kSuccess;
-}
-
-ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
-                    const Console& console) {
-  const auto description = describe_batch(layout, command.step.value_or(1));
-  if (!description.ok())
-    return console.fail(description.status(), exit_code_for_reading(description.status()));
-  console.out << (command.json ? to_json(*description) + "\n"
-                               : render_batch(*description, console.style));
   return ExitCode::kSuccess;
 }
 

@@ -24,8 +24,6 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console);
 ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console);
-ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
-                    const Console& console);
 // With --follow: polls every `interval`.
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval);

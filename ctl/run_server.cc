@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "ctl/live_status.h"
 #include "shared/view/page.h"
 #include "shared/view/run_view.h"
 
@@ -17,7 +18,8 @@ class RunServer::Impl {
  public:
   Impl(boost::asio::io_context& io, Clock& clock, config::HttpListen listen, std::string directory,
        http::HttpLimits limits)
-      : directory_(std::move(directory)),
+      : clock_(clock),
+        directory_(std::move(directory)),
         server_(io, clock, std::move(listen),
                 {.answer = [this](const HttpRequest& request) { return answer(request); },
                  .events = [this](const std::string& topic) { return events(topic); }},
@@ -53,9 +55,23 @@ class RunServer::Impl {
   }
   http::ReadEvents events(const std::string& name) {
     return [this, name] {
-      view::RunView* const run = find(name);
-      return run == nullptr ? std::string() : run->events();
+      ShownRun* const run = find_shown(name);
+      return run == nullptr ? std::string() : status_event(*run) + run->view.events();
     };
+  }
+
+  struct ShownRun {
+    view::RunView view;
+    LiveStatus status;
+    bool has_status = false;  // sent last
+  };
+
+  // Empty without a stokerd; null after it has exited.
+  static std::string status_event(ShownRun& run) {
+    const auto status = run.status.read();
+    if (!status && !run.has_status) return "";
+    run.has_status = status.has_value();
+    return "event: status\ndata: " + status.value_or("null") + "\n\n";
   }
 
   static HttpAnswer json(std::string text) {
@@ -83,24 +99,30 @@ class RunServer::Impl {
   // Only a name that find_runs() returns: it cannot be a path out of the directory. The views of the
   // last runs are stored with what they have read.
   view::RunView* find(const std::string& name) {
+    ShownRun* const run = find_shown(name);
+    return run == nullptr ? nullptr : &run->view;
+  }
+  ShownRun* find_shown(const std::string& name) {
     constexpr size_t kMaxViews = 16;
-    const auto is_named = [&](const auto& run) { return run.name() == name; };
+    const auto is_named = [&](const auto& run) { return run.view.name() == name; };
     if (const auto known = std::ranges::find_if(views_, is_named); known != views_.end()) {
       views_.splice(views_.begin(), views_, known);
       return &views_.front();
     }
     for (view::FoundRun& run : view::find_runs(directory_)) {
-      if (name.empty()) return find(run.name);
+      if (name.empty()) return find_shown(run.name);
       if (run.name != name) continue;
-      views_.emplace_front(std::move(run.layout), std::move(run.name));
+      views_.push_front({.view = view::RunView(run.layout, std::move(run.name)),
+                         .status = LiveStatus(clock_, run.layout)});
       if (views_.size() > kMaxViews) views_.pop_back();
       return &views_.front();
     }
     return nullptr;
   }
 
+  Clock& clock_;
   const std::string directory_;
-  std::list<view::RunView> views_;  // of the thread of server_; the last used first
+  std::list<ShownRun> views_;  // of the thread of server_; the last used first
   http::HttpServer server_;
 };
 

@@ -1,5 +1,5 @@
 // RunServer: the page of many runs, finished or live, over HTTP (stoker-web). It only reads their
-// directories.
+// directories, and asks the stokerd of the run that is shown for its status.
 //
 //   GET /                                  the page
 //   GET /v1/runs                           a summary of each run

@@ -1,190 +1,92 @@
 #include "ctl/show_batch.h"
 
 #include <algorithm>
-#include <cassert>
-#include <filesystem>
-#include <set>
-#include <system_error>
+#include <chrono>
+#include <iterator>
 #include <utility>
+#include <vector>
 
-#include <boost/json.hpp>
-
+#include "ctl/daemon_client.h"
 #include "ctl/text_format.h"
-#include "shared/base/tensor_role.h"
 #include "shared/base/utf8.h"
-#include "shared/config/load_config.h"
-#include "shared/data/dataset.h"
-#include "shared/data/order/bucket_plan.h"
-#include "shared/data/order/sample_plan.h"
-#include "shared/data/pipeline/open_dataset.h"
-#include "shared/data/transform/batch_transforms.h"
-#include "shared/data/transform/image_geometry.h"
-#include "shared/feed/dataset_versions.h"
-#include "shared/feed/make_sample_plan.h"
-#include "shared/feed/sandboxed_dataset.h"
-#include "shared/metrics/json_lines.h"
+#include "shared/control/command.h"
 
 namespace stoker::ctl {
 namespace {
 
-// (ticket, sample) of the samples that could not be read.
-using SampleErrors = std::set<std::pair<uint64_t, uint64_t>>;
-
-// Filters by step as well as by ticket: ticket numbers change meaning when the batch size changes,
-// step numbers do not.
-Result<SampleErrors> read_sample_errors(const std::string& path, uint64_t step, uint64_t first,
-                                        uint64_t last) {
-  SampleErrors sample_errors;
-  const auto read = metrics::read_records(path);
-  if (!read.ok() && read.status().code() == StatusCode::kNotFound) return sample_errors;
-  if (!read.ok()) return read.status();
-  for (const metrics::MetricsRecord& row : read->records) {
-    const auto ticket = row.find_count("ticket");
-    const auto sample = row.find_count("sample");
-    if (!ticket || !sample)
-      return Status(StatusCode::kCorrupt, path + ": record without 'ticket' or 'sample'");
-    if (row.find_count("step").value_or(step) != step) continue;
-    if (*ticket >= first && *ticket <= last) sample_errors.emplace(*ticket, *sample);
-  }
-  return sample_errors;
-}
-
-// Those of all ranks that have had tickets of the step.
-Result<SampleErrors> read_all_sample_errors(const run::RunLayout& layout, uint64_t step,
-                                            uint64_t first, uint64_t last) {
-  STOKER_ASSIGN_OR_RETURN(SampleErrors all,
-                          read_sample_errors(layout.sample_errors_file(), step, first, last));
-  std::error_code error;
-  for (int rank = 1; std::filesystem::is_directory(layout.rank_dir(rank), error); ++rank) {
-    const run::RunLayout own(layout.rank_dir(rank));
-    STOKER_ASSIGN_OR_RETURN(SampleErrors others,
-                            read_sample_errors(own.sample_errors_file(), step, first, last));
-    all.merge(others);
-  }
-  return all;
-}
-
-uint64_t padded_length(const data::order::SamplePlan& plan, const data::Dataset& data,
-                       uint64_t ticket) {
-  const auto& maybe_buckets = plan.options().maybe_buckets;
-  return maybe_buckets == nullptr ? data.max_length()
-                                  : maybe_buckets->buckets()[plan.bucket_of(ticket)].length;
-}
-
-SampleDescription describe_sample(const data::order::SamplePlan& plan, const data::Dataset& data,
-                                  const SampleErrors& sample_errors, uint64_t ticket,
-                                  uint64_t row) {
-  const data::order::PlannedSample planned = plan.at(ticket, row);
-  data::order::PlannedSample used = planned;
-  for (uint64_t attempt = 1; sample_errors.contains({ticket, used.sample}) && attempt < data.size();
-       ++attempt)
-    used = plan.replacement(ticket, row, attempt);
-  data::SampleSource source = data.source(used.sample);
-  const data::SampleFiles* const maybe_files = data.info().maybe_files;
-  SampleDescription description{
-      .ticket = ticket,
-      .row = row,
-      .epoch = used.epoch,
-      .dataset_epoch = used.dataset_epoch,
-      .sample = used.sample,
-      .file = std::move(source.file),
-      .offset = source.offset,
-      .dataset = std::move(source.dataset),
-      .transforms = maybe_files == nullptr
-                        ? ""
-                        : maybe_files->describe_transforms(used.sample, plan.random_key(used)),
-      .length = data.length(used.sample),
-      .padded_to = padded_length(plan, data, ticket),
-      .maybe_replaced_sample = std::nullopt};
-  if (used.sample != planned.sample) description.maybe_replaced_sample = planned.sample;
-  return description;
-}
-
-// Appends the batch transforms, which are applied after the transforms of the samples.
-Status add_batch_transforms(BatchDescription& description, const config::Config& config,
-                            const std::vector<TensorSpec>& spec, uint64_t batch) {
-  const auto input = std::ranges::find_if(
-      spec, [](const TensorSpec& tensor) { return role_of(tensor) == TensorRole::kInput; });
-  if (input == spec.end()) return {};
-  STOKER_ASSIGN_OR_RETURN(
-      const auto options,
-      data::transform::make_mix_options(config.data.at("train").batch_transforms, *input));
-  if (!options.any()) return {};
-  for (SampleDescription& sample : description.samples) {
-    const auto mix = data::transform::sample_mix(options, config.run.seed, sample.ticket);
-    sample.transforms +=
-        (sample.transforms.empty() ? "" : " ") + data::transform::describe(mix, sample.row, batch);
-  }
-  return {};
-}
-
-// Whether the random transforms of a sample depend on the size of its image.
-bool decodes_images(const config::Config& config) {
-  return std::ranges::any_of(config.data, [](const auto& dataset) {
-    return data::transform::has_random_resized_crop(dataset.second);
-  });
-}
+constexpr std::chrono::milliseconds kReplyTimeout{60'000};  // of each request; opens the index
 
 // For example "18 % padding".
-std::string format_padding(const std::vector<SampleDescription>& samples) {
+std::string format_padding(const std::vector<batch::SampleDescription>& samples) {
   uint64_t own = 0, all = 0;
-  for (const SampleDescription& sample : samples) {
+  for (const batch::SampleDescription& sample : samples) {
     own += sample.length;
     all += sample.padded_to;
   }
   return std::to_string((100 * (all - own) + all / 2) / all) + " % padding\n";
 }
 
-}  // namespace
-
-Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step) {
-  assert(step >= 1);
-  STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
-  if (const auto* const streamed = config::streamed_dataset(config))
-    return Status(StatusCode::kInvalidArgument,
-                  "data." + streamed->first +
-                      " is a stream, which has no index: the samples of its batches are not known "
-                      "before they are read");
-  const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
-  const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
-  if (step > data::order::kMaxPlanSize / tickets / batch) {
-    return Status(StatusCode::kInvalidArgument,
-                  "step " + std::to_string(step) + " is beyond the largest possible sample plan");
-  }
-  const uint64_t first = (step - 1) * tickets;
-  STOKER_ASSIGN_OR_RETURN(const feed::DatasetVersions history,
-                          feed::read_dataset_versions(layout.dataset_versions_file()));
-  const auto state = history.empty() ? feed::DatasetVersion() : feed::version_at(history, first);
-  const std::string index_dir = feed::index_dir_for(layout.index_dir(), state);
-  // Use the index that the run used. The data can have changed since then and is not read, except
-  // images of which random regions are described.
-  STOKER_ASSIGN_OR_RETURN(
-      auto data, data::pipeline::open_indexed("train", config.data, index_dir, state.fingerprint));
-  if (config.feed.num_processes > 0 && decodes_images(config)) {
-    STOKER_ASSIGN_OR_RETURN(
-        data, feed::SandboxedDataset::open(config, {.dataset = "train", .index_dir = index_dir},
-                                           std::move(data)));
-  }
-  STOKER_ASSIGN_OR_RETURN(const data::order::SamplePlan plan,
-                          feed::load_sample_plan(config, *data, index_dir, first, state.start));
-  STOKER_ASSIGN_OR_RETURN(const SampleErrors sample_errors,
-                          read_all_sample_errors(layout, step, first, first + tickets - 1));
-  BatchDescription description{
-      .step = step, .steps = config.train.max_steps, .size = data->size(), .samples = {}};
-  for (uint64_t ticket = first; ticket < first + tickets; ++ticket)
-    for (uint64_t row = 0; row < batch; ++row)
-      description.samples.push_back(describe_sample(plan, *data, sample_errors, ticket, row));
-  STOKER_RETURN_IF_ERROR(add_batch_transforms(description, config, data->spec(), batch));
-  return description;
+void print_batch(batch::BatchDescription description, const CommandLine& command,
+                 const Console& console) {
+  if (command.json)
+    console.out << batch::to_json(std::move(description)) << "\n";
+  else
+    console.out << render_batch(description, console.style);
 }
 
-std::string render_batch(const BatchDescription& description, const TextStyle& style) {
-  const auto any = [&description](std::string SampleDescription::*text) {
-    return std::any_of(description.samples.begin(), description.samples.end(),
-                       [text](const SampleDescription& sample) { return !(sample.*text).empty(); });
+// The samples from `first` on, as many as stokerd sends at a time.
+Result<batch::BatchDescription> request_samples(DaemonClient& client, uint64_t step,
+                                                uint64_t first) {
+  const control::ShowBatch request{.step = step, .first_sample = first};
+  STOKER_ASSIGN_OR_RETURN(const std::string reply,
+                          client.request(control::FileRequest(request), kReplyTimeout));
+  STOKER_ASSIGN_OR_RETURN(batch::BatchDescription part, batch::parse_batch_description(reply));
+  const uint64_t end = first + part.samples.size();
+  if (part.samples.empty() || (part.maybe_next && *part.maybe_next != end))
+    return Status(StatusCode::kCorrupt, "the samples of the step: incomplete reply");
+  return part;
+}
+
+Result<batch::BatchDescription> request_batch(const CommandLine& command) {
+  STOKER_ASSIGN_OR_RETURN(DaemonClient client, DaemonClient::open(command));
+  const uint64_t step = command.step.value_or(1);
+  STOKER_ASSIGN_OR_RETURN(batch::BatchDescription all, request_samples(client, step, 0));
+  while (all.maybe_next) {
+    STOKER_ASSIGN_OR_RETURN(batch::BatchDescription part,
+                            request_samples(client, step, *all.maybe_next));
+    all.maybe_next = part.maybe_next;
+    std::ranges::move(part.samples, std::back_inserter(all.samples));
+  }
+  return all;
+}
+
+}  // namespace
+
+ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
+                    const Console& console) {
+  auto description = batch::describe_batch(layout, command.step.value_or(1));
+  if (!description.ok())
+    return console.fail(description.status(), exit_code_for_reading(description.status()));
+  print_batch(*std::move(description), command, console);
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_remote_batch(const CommandLine& command, const Console& console) {
+  auto description = request_batch(command);
+  if (!description.ok())
+    return console.fail(description.status(), exit_code_for_reply(description.status()));
+  print_batch(*std::move(description), command, console);
+  return ExitCode::kSuccess;
+}
+
+std::string render_batch(const batch::BatchDescription& description, const TextStyle& style) {
+  const auto any = [&description](std::string batch::SampleDescription::*text) {
+    return std::any_of(
+        description.samples.begin(), description.samples.end(),
+        [text](const batch::SampleDescription& sample) { return !(sample.*text).empty(); });
   };
-  const bool is_mixture = any(&SampleDescription::dataset);
-  const bool has_transforms = any(&SampleDescription::transforms);
+  const bool is_mixture = any(&batch::SampleDescription::dataset);
+  const bool has_transforms = any(&batch::SampleDescription::transforms);
   const bool is_padded = !description.samples.empty() && description.samples.front().padded_to > 0;
   std::vector<Column> columns{
       {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
@@ -194,13 +96,13 @@ std::string render_batch(const BatchDescription& description, const TextStyle& s
   columns.push_back({.title = "path", .left = true});
   if (has_transforms) columns.push_back({.title = "transforms", .left = true});
   TextTable table(std::move(columns));
-  for (const SampleDescription& sample : description.samples) {
+  for (const batch::SampleDescription& sample : description.samples) {
     std::string file = sample.file.empty() ? "(synthetic)" : printable(sample.file);
     if (sample.maybe_replaced_sample)
       file += "  (replaces unreadable sample " + format_count(*sample.maybe_replaced_sample) + ")";
     std::vector<std::string> cells{format_count(sample.ticket), format_count(sample.row),
                                    format_count(sample.epoch), format_count(sample.sample)};
-    if (is_mixture) cells.push_back(sample.dataset);
+    if (is_mixture) cells.push_back(printable(sample.dataset));
     if (is_padded)
       cells.push_back(format_count(sample.length) + " of " + format_count(sample.padded_to));
     cells.push_back(format_count(sample.offset));
@@ -215,29 +117,6 @@ std::string render_batch(const BatchDescription& description, const TextStyle& s
   if (is_padded) out += format_padding(description.samples);
   if (description.step > description.steps) out += "the run ends before this step\n";
   return out + "\n" + table.render(style);
-}
-
-std::string to_json(const BatchDescription& description) {
-  namespace json = boost::json;
-  json::array samples;
-  for (const SampleDescription& sample : description.samples) {
-    json::object fields{{"ticket", sample.ticket}, {"row", sample.row},
-                        {"epoch", sample.epoch},   {"dataset_epoch", sample.dataset_epoch},
-                        {"sample", sample.sample}, {"path", sample.file},
-                        {"offset", sample.offset}};
-    if (!sample.dataset.empty()) fields["dataset"] = sample.dataset;
-    if (!sample.transforms.empty()) fields["transforms"] = sample.transforms;
-    if (sample.padded_to > 0) {
-      fields["length"] = sample.length;
-      fields["padded_to"] = sample.padded_to;
-    }
-    if (sample.maybe_replaced_sample) fields["replaces"] = *sample.maybe_replaced_sample;
-    samples.push_back(std::move(fields));
-  }
-  return json::serialize(json::object{{"step", description.step},
-                                      {"max_steps", description.steps},
-                                      {"num_samples", description.size},
-                                      {"samples", std::move(samples)}});
 }
 
 }  // namespace stoker::ctl

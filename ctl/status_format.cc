@@ -114,30 +114,6 @@ std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
   return text;
 }
 
-// "4 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), data wait 14.1; optimizer state
-// 9.1 to 9.3 MiB per rank"
-std::string format_group(const TrainerStatus::Group& group) {
-  std::string text = pluralize(static_cast<uint64_t>(std::max(group.world_size, 0)), "rank");
-  if (group.restart_count > 0) text += ", " + pluralize(group.restart_count, "restart");
-  if (group.ranks.empty()) return text;
-  std::vector<double> times;
-  for (const auto& rank : group.ranks) times.push_back(rank.compute_ms);
-  const auto slowest = static_cast<size_t>(std::ranges::max_element(times) - times.begin());
-  const double wait = group.ranks[slowest].data_wait_ms;
-  text += "; slowest: rank " + std::to_string(slowest) + ", " + format_number(times[slowest], 3) +
-          " ms/step";
-  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
-  text += " (median " + format_number(times[times.size() / 2], 3) + "), data wait " +
-          format_number(wait, 3) + " ms";
-  const auto [least, most] =
-      std::ranges::minmax_element(group.ranks, {}, &TrainerStatus::Group::Rank::optimizer_bytes);
-  if (most->optimizer_bytes == 0) return text;
-  text += "; optimizer state ";
-  if (least->optimizer_bytes != most->optimizer_bytes)
-    text += format_bytes(least->optimizer_bytes) + " to ";
-  return text + format_bytes(most->optimizer_bytes) + " per rank";
-}
-
 std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
   if (evaluator.state == "not_started") return "not started";
   std::string text = printable(evaluator.state);
@@ -166,6 +142,28 @@ const char* color_of(control::TrainerState state) {
 }
 
 }  // namespace
+
+std::string format_group(const TrainerStatus::Group& group) {
+  std::string text = pluralize(static_cast<uint64_t>(std::max(group.world_size, 0)), "rank");
+  if (group.restart_count > 0) text += ", " + pluralize(group.restart_count, "restart");
+  if (group.ranks.empty()) return text;
+  std::vector<double> times;
+  for (const auto& rank : group.ranks) times.push_back(rank.compute_ms);
+  const auto slowest = static_cast<size_t>(std::ranges::max_element(times) - times.begin());
+  const double wait = group.ranks[slowest].data_wait_ms;
+  text += "; slowest: rank " + std::to_string(slowest) + ", " + format_number(times[slowest], 3) +
+          " ms/step";
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+  text += " (median " + format_number(times[times.size() / 2], 3) + "), data wait " +
+          format_number(wait, 3) + " ms";
+  const auto [least, most] =
+      std::ranges::minmax_element(group.ranks, {}, &TrainerStatus::Group::Rank::optimizer_bytes);
+  if (most->optimizer_bytes == 0) return text;
+  text += "; optimizer state ";
+  if (least->optimizer_bytes != most->optimizer_bytes)
+    text += format_bytes(least->optimizer_bytes) + " to ";
+  return text + format_bytes(most->optimizer_bytes) + " per rank";
+}
 
 std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   std::string out;

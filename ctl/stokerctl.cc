@@ -9,6 +9,7 @@
 #include "ctl/directory_commands.h"
 #include "ctl/evaluate_command.h"
 #include "ctl/run_locator.h"
+#include "ctl/show_batch.h"
 #include "ctl/subscription_commands.h"
 #include "ctl/terminal.h"
 #include "ctl/top.h"
@@ -74,6 +75,7 @@ ExitCode run(const CommandLine& command, const Console& console) {
     case Action::kClassReport:
       return run_on_directory(command, console, show_classes);
     case Action::kShowBatch:
+      if (!command.socket.empty()) return show_remote_batch(command, console);
       return run_on_directory(command, console, show_batch);
     case Action::kLogs:
       if (!command.socket.empty()) return show_remote_logs(command, console);

@@ -57,7 +57,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kProgressDelay = 500ms;  // shorter operations show no progress
 constexpr auto kInterval = 100ms;
-constexpr const char kClearLine[] = "\r\x1b[K";
 
 }  // namespace
 

@@ -40,6 +40,9 @@ struct Console {
   }
 };
 
+// Erases the current line of a terminal.
+inline constexpr const char kClearLine[] = "\r\x1b[K";
+
 // Progress: shows the progress of a long operation in one line of a terminal. Prints nothing if the
 // output is not a terminal or the operation is short. The destructor erases the line; console and
 // clock must outlive the object.

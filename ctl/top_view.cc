@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cwchar>
 
+#include "ctl/status_format.h"
 #include "ctl/text_format.h"
 #include "shared/base/utf8.h"
 
@@ -47,7 +48,7 @@ class Painter {
   const TextStyle& style_;
 };
 
-const char* color_of(TrainerState state) {
+const char* color_of_state(TrainerState state) {
   switch (state) {
     case TrainerState::kPaused:
     case TrainerState::kStopping:
@@ -64,9 +65,10 @@ const char* color_of(TrainerState state) {
 
 std::string head_line(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
-  std::string text = paint.bold(printable(state.name)) + "  " +
-                     paint.color(color_of(status.state), std::string(to_string(status.state))) +
-                     "  step " + format_count(status.step);
+  std::string text =
+      paint.bold(printable(state.name)) + "  " +
+      paint.color(color_of_state(status.state), std::string(to_string(status.state))) + "  step " +
+      format_count(status.step);
   if (status.max_steps > 0)
     text += "/" + format_count(status.max_steps) + " (" +
             std::to_string(static_cast<int>(100 * static_cast<double>(status.step) /
@@ -123,6 +125,8 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
                   format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
                   format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
                   format_number(feed.workers_waiting, 2));
+  if (status.group.world_size > 1)
+    lines.push_back(paint.label("group") + format_group(status.group));
   std::string memory = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
                        format_bytes(status.memory.peak_rss_bytes) + ")";
   if (status.memory.device_reserved_bytes > 0)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <boost/asio/post.hpp>
+#include <boost/json.hpp>
 
 #include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
@@ -20,6 +21,7 @@
 #include "shared/base/log.h"
 #include "shared/base/run_program.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
@@ -73,17 +75,34 @@ bool is_in_long_phase(control::TrainerState state) {
          state == control::TrainerState::kSaving;
 }
 
+// The changes of a reload as JSON: {"changes":[{"key":"log.level","previous":…,"current":…,
+// "effective":"now"}]}
+std::string to_json(const std::vector<config::SettingChange>& changes) {
+  boost::json::array list;
+  for (const config::SettingChange& change : changes)
+    list.push_back(boost::json::object{
+        {"key", change.key},
+        {"previous", boost::json::parse(config::to_json_value(change.previous))},
+        {"current", boost::json::parse(config::to_json_value(change.current))},
+        {"effective", change.key == kLogLevelKey ? "now" : "next start"}});
+  return boost::json::serialize(boost::json::object{{"changes", std::move(list)}});
+}
+
 // Handles SIGHUP and `reload`: reads the configuration again, applies log.level, and logs every other key that
 // differs. A level that was set during the run holds until that of the file changes. An invalid
 // configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
-// with. In a group the chief changes the settings of the run.
-Status reload_config(const config::Config& now, const CommandLine& command, bool is_chief,
-                     Run& run) {
+// with. In a group the chief changes the settings of the run. Returns what differs, as JSON.
+Result<std::string> reload_config(const config::Config& now, const CommandLine& command,
+                                  bool is_chief, Run& run, bool is_dry_run = false) {
   const auto fresh = config::load_config(command.config, command.overrides);
   if (!fresh.ok()) {
-    log_error("configuration reload rejected", {{"error", fresh.status().message()}});
+    if (!is_dry_run)
+      log_error("configuration reload rejected", {{"error", fresh.status().message()}});
     return fresh.status();
   }
+  std::vector<config::SettingChange> changes = config::diff_configs(now, *fresh);
+  std::erase_if(changes, [](const auto& change) { return change.key == "run.dir"; });
+  if (is_dry_run) return to_json(changes);
   const auto status = run.status();
   const auto live = std::ranges::find(status->live_settings, kLogLevelKey,
                                       &std::pair<std::string, std::string>::first);
@@ -101,10 +120,10 @@ Status reload_config(const config::Config& now, const CommandLine& command, bool
                  if (unset.ok()) set_log_level(level);
                });
   }
-  for (const config::SettingChange& change : config::diff_configs(now, *fresh))
-    if (change.key != kLogLevelKey && change.key != "run.dir")
+  for (const config::SettingChange& change : changes)
+    if (change.key != kLogLevelKey)
       log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
-  return {};
+  return to_json(changes);
 }
 
 // The configuration of this rank.
@@ -300,10 +319,13 @@ Status DaemonApp::start_control() {
   STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
   options.run = identity_;
-  options.execute_file_request = [this](const control::FileRequest& request) {
-    return execute_file_request(layout_, clock_, request);
+  options.execute_file_request = [this](const control::FileRequest& request,
+                                        const std::stop_token& stop) {
+    return execute_file_request(layout_, clock_, request, stop);
   };
-  options.reload = [this] { return reload_config(config_, command_, is_chief(), *run_); };
+  options.reload = [this](bool is_dry_run) {
+    return reload_config(config_, command_, is_chief(), *run_, is_dry_run);
+  };
   control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
 }

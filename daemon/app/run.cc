@@ -24,6 +24,7 @@
 #include "daemon/group/recorded_group.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
+#include "daemon/train/released_pause.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
@@ -297,13 +298,27 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         STOKER_RETURN_IF_ERROR(segment.apply_refresh());
         break;
       case train::TrainerOutcome::kNewSettings:
+      case train::TrainerOutcome::kReleased:
         break;
     }
     resume.clear();  // checkpoints saved since then are newer
     has_read_stream_ = maybe_stream_input_ != nullptr;
+    const c10::Device device = segment.device();
     if (!maybe_refresher_) data = segment.release_data();
     publish(nullptr);  // before the next one: two rings may not fit into memory
+    if (*outcome != train::TrainerOutcome::kReleased) continue;
+    release_device_memory(device);
+    if (!train::wait_while_released(channels_, stop))
+      return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
   }
+}
+
+// After a pause with `release`, whose segment is destroyed.
+void Run::release_device_memory(c10::Device device) {
+  const auto usage = train::release_device_memory(config_.train.device, device);
+  if (usage.ok()) return train::publish_released(channels_, *usage);
+  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
+    train::answer(done, usage.status());
 }
 
 Result<run::RunOutcome> Run::preparation_outcome(const Status& error) const {
@@ -554,7 +569,9 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
   record_base_weights(config_.model, start);
-  if (is_chief()) write_start_summary(config_, layout_, clock_);
+  if (is_chief())
+    write_start_summary(config_, task::to_string(start.state->task().training_metric()), layout_,
+                        clock_);
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
@@ -712,8 +729,8 @@ ThreadList Run::threads() const {
   return list;
 }
 
-void Run::post(control::Command command, Done done) {
-  channels_.mailbox.post({std::move(command), std::move(done)});
+void Run::post(control::Command command, Done done, OnProgress on_progress) {
+  channels_.mailbox.post({std::move(command), std::move(done), std::move(on_progress)});
 }
 
 Result<std::string> Run::read_inspection(uint64_t inspection, uint64_t after) {

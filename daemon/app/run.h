@@ -101,7 +101,8 @@ class Run final : public server::TrainingControl {
   // TrainingControl
   std::shared_ptr<const control::TrainerStatus> status() const override;
   ThreadList threads() const override;
-  void post(control::Command command, Done done) override;
+  using TrainingControl::post;
+  void post(control::Command command, Done done, OnProgress on_progress) override;
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
   Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override;
   Status close_inspection(uint64_t inspection) override;
@@ -132,6 +133,7 @@ class Run final : public server::TrainingControl {
   Status compare_with_group();
   // The end of a group that was stopped.
   void end_together(const std::stop_token& stop);
+  void release_device_memory(c10::Device device);
   // kStopped or kPreempted if `error` is the effect of request_stop().
   Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.

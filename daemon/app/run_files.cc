@@ -1,11 +1,13 @@
 #include "daemon/app/run_files.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <boost/json.hpp>
 
 #include "shared/base/file.h"
 #include "shared/base/utf8.h"
+#include "shared/batch/batch_description.h"
 #include "shared/checkpoint/store.h"
 #include "shared/run/evaluation_requests.h"
 #include "shared/view/log_tail.h"
@@ -14,7 +16,7 @@ namespace stoker::app {
 namespace {
 
 Result<std::string> execute(const run::RunLayout& layout, Clock& clock,
-                            const control::Evaluate& request) {
+                            const control::Evaluate& request, const std::stop_token&) {
   const checkpoint::CheckpointStore store(layout.checkpoints_dir(), default_file_system());
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
   if (std::ranges::find(entries, request.step, &checkpoint::CheckpointEntry::step) == entries.end())
@@ -32,8 +34,8 @@ std::string log_path(const run::RunLayout& layout, const control::ReadLogs& requ
   return run::RunLayout(layout.rank_dir(static_cast<int>(request.rank))).trainer_log();
 }
 
-Result<std::string> execute(const run::RunLayout& layout, Clock&,
-                            const control::ReadLogs& request) {
+Result<std::string> execute(const run::RunLayout& layout, Clock&, const control::ReadLogs& request,
+                            const std::stop_token&) {
   STOKER_ASSIGN_OR_RETURN(
       auto tail, view::LogTail::open(log_path(layout, request), request.lines, layout.root()));
   const bool is_cut = tail.skip_to_last(control::ReadLogs::kMaxBytes);
@@ -45,11 +47,24 @@ Result<std::string> execute(const run::RunLayout& layout, Clock&,
   return boost::json::serialize(boost::json::object{{"text", valid_utf8(text)}});
 }
 
+// Reads what the run directory stores; the workers and the order of the data are not involved.
+Result<std::string> execute(const run::RunLayout& layout, Clock&, const control::ShowBatch& request,
+                            const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(
+      batch::BatchDescription description,
+      batch::describe_batch(layout, request.step,
+                            {.first_sample = request.first_sample,
+                             .max_samples = control::ShowBatch::kMaxSamples,
+                             .should_stop = [&stop] { return stop.stop_requested(); }}));
+  return batch::to_json(std::move(description), control::ShowBatch::kMaxBytes);
+}
+
 }  // namespace
 
 Result<std::string> execute_file_request(const run::RunLayout& layout, Clock& clock,
-                                         const control::FileRequest& request) {
-  return std::visit([&](const auto& one) { return execute(layout, clock, one); }, request);
+                                         const control::FileRequest& request,
+                                         const std::stop_token& stop) {
+  return std::visit([&](const auto& one) { return execute(layout, clock, one, stop); }, request);
 }
 
 }  // namespace stoker::app

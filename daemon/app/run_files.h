@@ -2,10 +2,12 @@
 //
 // Threads:  functions of their arguments and the file system; called on the control server's thread
 //           for files.
-// Blocking: reads and writes small files.
-// Errors:   kNotFound: no such checkpoint or log; kIoError, kNoSpace, kPermission.
+// Blocking: reads and writes files; ShowBatch also waits for a worker process.
+// Errors:   kNotFound: no such checkpoint or log; kIoError, kNoSpace, kPermission; those of
+//           describe_batch().
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "shared/base/clock.h"
@@ -17,6 +19,7 @@ namespace stoker::app {
 
 // Returns a JSON object on one line.
 Result<std::string> execute_file_request(const run::RunLayout& layout, Clock& clock,
-                                         const control::FileRequest& request);
+                                         const control::FileRequest& request,
+                                         const std::stop_token& stop);
 
 }  // namespace stoker::app

@@ -250,12 +250,15 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
   if (metrics_) summarize_first_batch_ = first_batch_summarizer(config_, *data_, *metrics_);
   // A permanent failure of the workers ends the data: the trainer saves its state and returns.
   const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
+  STOKER_ASSIGN_OR_RETURN(const auto* const maybe_module,
+                          train::module_of(config_.train.device, device()));
   const uint64_t first_step = state_->step;
   train::Trainer trainer(configured_, *state_, *this, *this, channels, *writer_, clock_,
                          {.manifest = manifest_,
                           .metrics_bytes = metrics_ ? metrics_->position() : 0,
                           .save_after_resume = save_after_resume_,
                           .maybe_group = maybe_group_,
+                          .has_device_memory = maybe_module != nullptr,
                           .on_setting_change = std::bind_front(&RunSegment::apply_setting, this)});
   const auto outcome = trainer.run(stop);
   if (const Status feed = feeders_.reason(); !feed.ok()) return feed.with_context("feed");

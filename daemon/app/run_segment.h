@@ -97,6 +97,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
 
   // Only for the trainer thread.
   uint64_t step() const { return state_->step; }
+  c10::Device device() const { return state_->device(); }
   const config::LiveSettings& live_settings() const { return state_->settings; }
   // Adds what the ring, the workers and the checkpoint writer report.
   void add_live(control::TrainerStatus& status) const;

@@ -122,6 +122,19 @@ void write_events(const run::RunLayout& layout, Clock& clock, Add&& add) {
   if (!written.ok()) log_warn("tensorboard write failed", {{"error", written.to_string()}});
 }
 
+// Charts with the curves of training and of all evaluated datasets, and with the parts of a step.
+std::vector<metrics::ChartCategory> make_layout(std::string_view training_metric) {
+  metrics::ChartCategory results{.title = "training and validation", .charts = {}};
+  results.charts.push_back({.title = "loss", .tags = {"^loss$"}});
+  if (const std::string name(training_metric); !name.empty())
+    results.charts.push_back({.title = name, .tags = {"^(train/)?" + name + "$"}});
+  metrics::ChartCategory step{.title = "time of a step", .charts = {}};
+  step.charts.push_back(
+      {.title = "ms",
+       .tags = {"^perf/step_time_ms$", "^perf/data_wait_ms$", "^perf/checkpoint_stall_ms$"}});
+  return {results, step};
+}
+
 // The first samples of a batch.
 struct Samples {
   std::vector<std::vector<std::byte>> components;
@@ -148,7 +161,8 @@ void report(const Result<SampleSummary>& views, metrics::MetricsWriter& metrics)
 
 }  // namespace
 
-void write_start_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock) {
+void write_start_summary(const config::Config& config, std::string_view training_metric,
+                         const run::RunLayout& layout, Clock& clock) {
   if (!config.metrics.tensorboard) return;
   std::vector<metrics::Setting> hparams;
   for (const auto& [key, yaml] : config::result_affecting_settings(config))
@@ -156,6 +170,7 @@ void write_start_summary(const config::Config& config, const run::RunLayout& lay
   write_events(layout, clock, [&](metrics::EventFile& file) {
     file.add_hparams(metrics::kHparamsStartTag,
                      metrics::encode_hparams_start(hparams, to_seconds(clock)));
+    file.add_layout(make_layout(training_metric));
   });
 }
 

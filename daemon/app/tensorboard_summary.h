@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "daemon/train/graph_tracer.h"
 #include "shared/base/clock.h"
@@ -22,8 +23,10 @@
 
 namespace stoker::app {
 
-// Writes the hyperparameters of a new run to a separate file in RUN/tensorboard.
-void write_start_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock);
+// Writes the hyperparameters and the charts of a new run to a separate file in RUN/tensorboard.
+// `training_metric`: its name; empty: the task has none.
+void write_start_summary(const config::Config& config, std::string_view training_metric,
+                         const run::RunLayout& layout, Clock& clock);
 // Writes the graph of a new run, from the files of its dataset to the optimizer, to another one.
 // `traced`: the part from the batch to the loss.
 void write_graph(const config::Config& config, const data::Dataset& data, train::TracedGraph traced,

@@ -1,5 +1,6 @@
 #include "daemon/fake_device/device_allocator.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,9 @@
 namespace stoker::fake_device {
 namespace {
 
+// Relaxed order is enough: tests read it when the others are idle.
+std::atomic<int64_t> allocated{0};
+
 thread_local std::optional<uint64_t> allocations_left;
 
 constexpr size_t kAlignment = 64;  // the same as LibTorch's; room for the size in front of a block
@@ -23,6 +27,7 @@ void free_block(void* data) {
   size_t bytes = 0;
   std::memcpy(&bytes, block, sizeof bytes);
   std::memset(data, kPoison, bytes);
+  allocated.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   std::free(block);
 }
 
@@ -38,6 +43,7 @@ class DeviceAllocator final : public c10::Allocator {
     void* block = nullptr;
     if (::posix_memalign(&block, kAlignment, bytes + kAlignment) != 0) throw std::bad_alloc();
     std::memcpy(block, &bytes, sizeof bytes);
+    allocated.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
     void* const data = static_cast<std::byte*>(block) + kAlignment;
     std::memset(data, kPoison, bytes);
     return {data, data, &free_block, cpu};
@@ -54,6 +60,8 @@ void install_device_allocator() {
   static DeviceAllocator allocator;
   c10::SetCPUAllocator(&allocator, /*priority=*/2);  // that of stokerd has a lower one
 }
+
+int64_t allocated_bytes() { return allocated.load(std::memory_order_relaxed); }
 
 FailingAllocation::FailingAllocation(std::optional<uint64_t> after) { allocations_left = after; }
 

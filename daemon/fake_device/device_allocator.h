@@ -11,6 +11,8 @@ namespace stoker::fake_device {
 
 // For the rest of the process. Again: no effect.
 void install_device_allocator();
+// Of all threads, since then.
+int64_t allocated_bytes();
 
 // While it exists, an allocation of this thread throws c10::OutOfMemoryError: the one after the first
 // `after` ones. nullopt: none.

@@ -57,7 +57,7 @@ class ControlServer::Impl final : public SessionEvents {
             io, [this](const auto& events, uint64_t dropped) { send_events(events, dropped); })),
         files_(options_.execute_file_request, options_.limits.file_requests),
         handler_(training, clock, options_.limits, options_.build, options_.run, replies_, files_,
-                 options_.reload, [this](Session& session) { on_subscribe(session); }) {}
+                 events_, options_.reload, [this](Session& session) { on_subscribe(session); }) {}
 
   Status start();
   void stop();

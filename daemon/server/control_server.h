@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/server/file_requests.h"
 #include "daemon/server/limits.h"
 #include "daemon/server/peer.h"
 #include "daemon/server/training_control.h"
@@ -40,8 +41,10 @@ struct ServerOptions {
   control::RunIdentity run;      // for `hello` and `status`
   Limits limits;
   // Executes requests about files of the run directory, on one thread of the server; null: none.
-  std::function<Result<std::string>(const control::FileRequest&)> execute_file_request;
-  std::function<Status()> reload;  // on the io_context thread; null: it cannot
+  FileRequests::Execute execute_file_request;
+  // Reads the configuration file again; with `dry_run` only returns what would change, a JSON object.
+  // On the io_context thread; null: it cannot.
+  std::function<Result<std::string>(bool dry_run)> reload;
   std::function<Result<Peer>(int fd)> peer_of = &peer_of_socket;
 };
 

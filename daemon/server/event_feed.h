@@ -3,7 +3,8 @@
 //
 // A holder of a shared_ptr to this object may call its listener at any time, also after close().
 //
-// Threads:  events arrive on the threads that log them; every method on the io_context thread.
+// Threads:  events arrive on the threads that log them; every method but put() on the io_context
+//           thread.
 // Blocking: never for longer than a short lock: of the events that the io_context thread has not
 //           taken yet, kCapacity are kept, and later ones are dropped and counted.
 #pragma once
@@ -40,8 +41,10 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   void stop();   // start() starts it again
   void close();  // later events are dropped
 
- private:
+  // An event. Also for those that are only sent to subscribers and not logged; from any thread.
   void put(LogLevel level, std::string_view name, Fields fields);
+
+ private:
   void deliver();
 
   const Deliver deliver_;

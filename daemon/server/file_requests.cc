@@ -36,10 +36,11 @@ void FileRequests::post(control::FileRequest request, Done done) {
 }
 
 // An exception must not leave this request, and those behind it, without a reply.
-Result<std::string> FileRequests::execute(const control::FileRequest& request) const {
+Result<std::string> FileRequests::execute(const control::FileRequest& request,
+                                          const std::stop_token& stop) const {
   std::string reply;
   STOKER_RETURN_IF_ERROR(catch_exceptions([&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(reply, execute_(request));
+    STOKER_ASSIGN_OR_RETURN(reply, execute_(request, stop));
     return {};
   }));
   return reply;
@@ -51,7 +52,7 @@ Status FileRequests::run(const std::stop_token& stop) {
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    next.done(execute(next.request));
+    next.done(execute(next.request, stop));
     lock.lock();
     if (stop.stop_requested()) break;
   }

@@ -21,7 +21,9 @@ namespace stoker::server {
 
 class FileRequests {
  public:
-  using Execute = std::function<Result<std::string>(const control::FileRequest&)>;
+  // `stop`: the reply is not needed any more.
+  using Execute =
+      std::function<Result<std::string>(const control::FileRequest&, const std::stop_token& stop)>;
   using Done = std::function<void(Result<std::string>)>;
 
   // `capacity`: of requests that wait. Without `execute` every request gets kPermission.
@@ -38,7 +40,8 @@ class FileRequests {
     control::FileRequest request;
     Done done;
   };
-  Result<std::string> execute(const control::FileRequest& request) const;
+  Result<std::string> execute(const control::FileRequest& request,
+                              const std::stop_token& stop) const;
   Status run(const std::stop_token& stop);
 
   const Execute execute_;

@@ -1,6 +1,7 @@
 #include "daemon/server/request_handler.h"
 
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "shared/base/log.h"
@@ -69,6 +70,53 @@ std::string with_job(const std::string& result, uint64_t job) {
   if (end == std::string::npos) return result;
   const bool is_empty = result.find_first_not_of("{ ") == end;
   return result.substr(0, end) + (is_empty ? "" : ",") + "\"job\":" + std::to_string(job) + "}";
+}
+
+// JobProgress: tells subscribers how far a job is, after each further tenth and at most once a second.
+// It is not logged.
+//
+// Threads: one at a time.
+class JobProgress {
+ public:
+  JobProgress(std::shared_ptr<EventFeed> events, Clock& clock, uint64_t job, std::string words,
+              std::string_view unit)
+      : events_(std::move(events)),
+        clock_(clock),
+        job_(job),
+        words_(std::move(words)),
+        unit_(unit),
+        last_(clock.monotonic()) {}
+
+  void report(uint64_t done, uint64_t total) {
+    if (done < last_done_) next_done_ = 0;  // another attempt
+    last_done_ = done;
+    const std::chrono::nanoseconds now = clock_.monotonic();
+    if (done < next_done_ || done >= total || now - last_ < kJobProgressInterval) return;
+    last_ = now;
+    next_done_ = done + total / kParts;
+    events_->put(
+        LogLevel::kInfo, "job progress",
+        {{"job", job_}, {"command", words_}, {"done", done}, {"total", total}, {"unit", unit_}});
+  }
+
+ private:
+  static constexpr uint64_t kParts = 10;
+  static constexpr std::chrono::seconds kJobProgressInterval{1};
+
+  // Constant after construction.
+  const std::shared_ptr<EventFeed> events_;
+  Clock& clock_;
+  const uint64_t job_;
+  const std::string words_;
+  const std::string_view unit_;
+
+  std::chrono::nanoseconds last_;
+  uint64_t last_done_ = 0;
+  uint64_t next_done_ = 0;
+};
+
+std::string_view unit_of(const control::Command& command) {
+  return std::holds_alternative<control::Profile>(command) ? "steps" : "bytes";
 }
 
 // Whether the client waits for the end of the job that the command starts. Empty: it starts none.
@@ -221,10 +269,11 @@ void RequestHandler::execute(Session& session, const std::string& id,
 }
 
 void RequestHandler::execute(Session& session, const std::string& id, const control::Reload& call) {
-  const Status reloaded =
-      reload_ ? reload_() : Status(StatusCode::kPermission, "this stokerd cannot reload");
-  log_change(session.peer(), control::to_words(call), reloaded);
-  reply(session, id, reloaded.ok() ? Result<std::string>("{}") : reloaded);
+  const Result<std::string> reloaded =
+      reload_ ? reload_(call.dry_run)
+              : Status(StatusCode::kPermission, "this stokerd cannot reload");
+  if (!call.dry_run) log_change(session.peer(), control::to_words(call), reloaded.status());
+  reply(session, id, reloaded);
 }
 
 // ---- Passed to other threads
@@ -246,15 +295,15 @@ void RequestHandler::execute(Session& session, const std::string& id,
                              const control::Command& command) {
   if (const auto waits = waits_for_job(command)) return start_job(session, id, command, *waits);
   session.begin_request();
-  training_.post(
-      command, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
-                words = control::to_words(command)](Result<std::string> result) {
-        // Logged here, on the calling thread: the change was made even if the client is gone.
-        log_change(peer, words, result.status());
-        replies->put(to, result.ok() ? control::render_result(id, *result)
-                                     : control::render_error(
-                                           {id, control::ErrorCode::kFailed, result.status()}));
-      });
+  training_.post(command, [replies = replies_, to = session.weak_from_this(), id,
+                           peer = session.peer(), words = control::to_words(command),
+                           is_dry_run = control::is_dry_run(command)](Result<std::string> result) {
+    // Logged here, on the calling thread: the change was made even if the client is gone.
+    if (!is_dry_run) log_change(peer, words, result.status());
+    replies->put(to, result.ok() ? control::render_result(id, *result)
+                                 : control::render_error(
+                                       {id, control::ErrorCode::kFailed, result.status()}));
+  });
 }
 
 // The reply comes at the end of the job, or immediately with its number.
@@ -269,14 +318,19 @@ void RequestHandler::start_job(Session& session, const std::string& id,
     session.begin_request();
   else
     session.send(control::render_result(id, with_job("{}", job)));
-  training_.post(command, [replies = replies_, to = session.weak_from_this(), id,
-                           peer = session.peer(), words, job, waits](Result<std::string> result) {
+  const auto done = [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
+                     words, job, waits](Result<std::string> result) {
     log_job_end(job, peer, words, result.status());
     if (!waits) return;
     replies->put(to, result.ok() ? control::render_result(id, with_job(*result, job))
                                  : control::render_error(
                                        {id, control::ErrorCode::kFailed, result.status()}));
-  });
+  };
+  // Shared, because a std::function must be copyable.
+  const auto progress =
+      std::make_shared<JobProgress>(events_, clock_, job, words, unit_of(command));
+  training_.post(command, done,
+                 [progress](uint64_t so_far, uint64_t total) { progress->report(so_far, total); });
 }
 
 }  // namespace stoker::server

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/server/event_feed.h"
 #include "daemon/server/file_requests.h"
 #include "daemon/server/rate_limiter.h"
 #include "daemon/server/reply_queue.h"
@@ -30,7 +31,9 @@ class RequestHandler {
   // `files`, `reload`: of ServerOptions; `on_subscribe` comes before the reply to a subscription.
   RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
                  control::RunIdentity run, std::shared_ptr<ReplyQueue> replies, FileRequests& files,
-                 std::function<Status()> reload, std::function<void(Session&)> on_subscribe)
+                 std::shared_ptr<EventFeed> events,
+                 std::function<Result<std::string>(bool dry_run)> reload,
+                 std::function<void(Session&)> on_subscribe)
       : training_(training),
         clock_(clock),
         limits_(limits),
@@ -38,6 +41,7 @@ class RequestHandler {
         run_(std::move(run)),
         replies_(std::move(replies)),
         files_(files),
+        events_(std::move(events)),
         reload_(std::move(reload)),
         on_subscribe_(std::move(on_subscribe)),
         requests_(clock, limits.requests_per_s),
@@ -86,7 +90,8 @@ class RequestHandler {
   const control::RunIdentity run_;
   const std::shared_ptr<ReplyQueue> replies_;
   FileRequests& files_;
-  const std::function<Status()> reload_;
+  const std::shared_ptr<EventFeed> events_;
+  const std::function<Result<std::string>(bool dry_run)> reload_;
   const std::function<void(Session&)> on_subscribe_;
   uint64_t next_job_ = 1;
   RateLimiter requests_;

@@ -6,9 +6,11 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
@@ -30,15 +32,22 @@ class TrainingControl {
   // Receives a one-line JSON object that describes the effect ({"step":1200,"lr":0.0001}), or the
   // error.
   using Done = std::function<void(Result<std::string>)>;
+  // Receives the progress of a job, on one thread, before `done`: bytes of SaveCheckpoint, steps of
+  // Profile.
+  using OnProgress = std::function<void(uint64_t done, uint64_t total)>;
 
   virtual ~TrainingControl() = default;
   virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
   // The threads of this process, and those of the queues of a stream in its worker process.
   virtual ThreadList threads() const = 0;
   // `done` is called exactly once, on a trainer thread or before post() returns. SaveCheckpoint:
-  // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy
+  // when the checkpoint is committed or has failed. Profile: when the trace is written. Pause with
+  // `release`: when the memory is given back. kBusy
   // through `done`: the mailbox is full, and the command was not executed.
-  virtual void post(control::Command command, Done done) = 0;
+  virtual void post(control::Command command, Done done, OnProgress on_progress) = 0;
+  void post(control::Command command, Done done) {
+    post(std::move(command), std::move(done), nullptr);
+  }
   // The settings that can change, or those at and below `key`, each with its origin. Returns
   // immediately. kInvalidArgument: no such key.
   virtual Result<std::string> settings(const std::string& key) const = 0;

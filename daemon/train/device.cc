@@ -4,6 +4,7 @@
 
 #include <ATen/Context.h>
 
+#include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/model/fused_kernels.h"
 #ifdef STOKER_FAKE_DEVICE
@@ -107,6 +108,19 @@ Result<const cuda::CudaModule*> module_of(const config::DeviceConfig& config, c1
   if (config.type == config::DeviceConfig::Type::kFake) return fake_module(config);
   if (device.is_cpu()) return nullptr;
   return load_cuda_module();
+}
+
+Result<cuda::DeviceUsage> release_device_memory(const config::DeviceConfig& config,
+                                                c10::Device device) {
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, module_of(config, device));
+  if (module == nullptr) return cuda::DeviceUsage{};
+  try {
+    const auto streams = module->open_streams(device.index());
+    streams->release_cached_memory();
+    return streams->memory();
+  } catch (const c10::Error& error) {
+    return to_status(error);
+  }
 }
 
 void select_fused_kernels(const config::TrainConfig& config, c10::Device device) {

@@ -34,6 +34,11 @@ Result<group::OpenCollectives> find_collectives(int index);
 Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,
                                                       c10::Device device);
 
+// Returns the memory that LibTorch's allocator has reserved on an open device, but that no tensor uses.
+// Call it when nothing runs there. Does nothing for the CPU. Returns what is still in use.
+Result<cuda::DeviceUsage> release_device_memory(const config::DeviceConfig& config,
+                                                c10::Device device);
+
 // Uses the fused kernels of an open device, if `config.fused_kernels` selects them, else LibTorch's. Logs
 // the reason if there are none.
 void select_fused_kernels(const config::TrainConfig& config, c10::Device device);

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -24,9 +25,13 @@ using Done = std::function<void(Result<std::string>)>;
 
 void answer(const Done& done, Result<std::string> reply);
 
+// Receives the progress of a request, on one thread, before the reply: bytes or steps. Can be empty.
+using OnProgress = std::function<void(uint64_t done, uint64_t total)>;
+
 struct Request {
   control::Command command;
   Done done;
+  OnProgress on_progress = {};
 };
 
 class Mailbox {

@@ -46,7 +46,8 @@ void StepInstrumentation::open_inspection(const control::OpenInspection& command
   inspector_.open(command, step, done);
 }
 
-void StepInstrumentation::profile(const control::Profile& command, Done done) {
+void StepInstrumentation::profile(const control::Profile& command, Done done,
+                                  OnProgress on_progress) {
   if (profiler_) {
     return answer(done, Status(StatusCode::kBusy,
                                "a profile is being recorded; try again when it is complete"));
@@ -57,6 +58,7 @@ void StepInstrumentation::profile(const control::Profile& command, Done done) {
     return answer(done, started);
   }
   profile_done_ = std::move(done);
+  profile_progress_ = std::move(on_progress);
 }
 
 void StepInstrumentation::end_instrumented_step(uint64_t step) {
@@ -66,6 +68,7 @@ void StepInstrumentation::end_instrumented_step(uint64_t step) {
   tracer_.reset();
   if (!profiler_) return;
   profiler_->end_step(step);
+  if (profile_progress_) profile_progress_(profiler_->steps(), profiler_->requested_steps());
   if (profiler_->is_full()) return deliver();
   profiler_->begin_step();
 }

@@ -35,7 +35,7 @@ class StepInstrumentation final : private StepObserver {
   StepObserver* maybe_observer() { return is_active() ? this : nullptr; }
 
   // Replies kBusy while another profile is being recorded.
-  void profile(const control::Profile& command, Done done);
+  void profile(const control::Profile& command, Done done, OnProgress on_progress = {});
   // `step`: the last completed step.
   void open_inspection(const control::OpenInspection& command, uint64_t step, const Done& done);
 
@@ -91,6 +91,7 @@ class StepInstrumentation final : private StepObserver {
   Histograms histograms_;
   std::optional<GraphTracer> tracer_;  // until the graph is reported
   Done profile_done_;                  // of the one that is being recorded
+  OnProgress profile_progress_;        // the same
 };
 
 }  // namespace stoker::train

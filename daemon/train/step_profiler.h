@@ -40,6 +40,7 @@ class StepProfiler {
 
   bool is_full() const { return profile_.steps.size() >= request_.steps; }
   size_t steps() const { return profile_.steps.size(); }
+  uint64_t requested_steps() const { return request_.steps; }
   // Waits for the device.
   Result<RecordedProfile> take();
 

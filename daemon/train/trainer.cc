@@ -78,6 +78,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       instrumentation_(config_.metrics, sink, channels.inspections, clock, state.model(),
                        state.device(), source),
       on_setting_change_(std::move(start.on_setting_change)),
+      has_device_memory_(start.has_device_memory),
       last_step_(config_.train.max_steps),
       is_sharded_(state.optimizer().is_sharded()) {
   publish_settings();
@@ -125,6 +126,11 @@ Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
     answer_requests(stop);
     STOKER_RETURN_IF_ERROR(wait_while_paused(stop));
     if (stop_requested_ || stop.stop_requested()) break;
+    if (!channels_.release_requests.empty()) {
+      STOKER_ASSIGN_OR_RETURN(const bool is_released, save_for_release());
+      if (is_released) return end_segment(TrainerOutcome::kReleased);
+      continue;  // paused with its memory
+    }
     STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
     if (is_switching) return end_segment(TrainerOutcome::kNewDatasetVersion);
     STOKER_ASSIGN_OR_RETURN(const bool has_new_settings, save_for_new_settings());
@@ -237,6 +243,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
     reject_saving(nonfinite_state());
   }
   instrumentation_.finish("training ended");
+  reject_release(Status(StatusCode::kClosed, "training has ended"));
   reject_deferred();
   channels_.mailbox.close();
   STOKER_RETURN_IF_ERROR(ended_alone);
@@ -267,18 +274,47 @@ Status Trainer::nonfinite_state() const {
                 "loss or gradient is not finite at step " + std::to_string(state_.step));
 }
 
+// The state is restored from the checkpoint, as after a restart of stokerd.
+Result<bool> Trainer::save_for_release() {
+  if (writer_.is_degraded()) {
+    reject_release(Status(StatusCode::kBusy,
+                          "training continues from a checkpoint, and checkpoints cannot be "
+                          "written: " +
+                              writer_.stats().last_error));
+    return false;
+  }
+  Result<bool> saved = save_for_next_segment("device memory released");
+  if (saved.ok() && *saved) return saved;
+  reject_release(saved.ok() ? nonfinite_state() : saved.status());
+  if (!saved.ok() && !writer_.is_degraded()) return saved;
+  STOKER_RETURN_IF_ERROR(check_saving());
+  return false;
+}
+
+void Trainer::reject_release(const Status& why) {
+  for (const Done& done : std::exchange(channels_.release_requests, {})) answer(done, why);
+}
+
 void Trainer::reject_saving(const Status& why) {
+  save_progress_.clear();
   for (const Done& done : std::exchange(save_requests_, {})) answer(done, why);
 }
 
 void Trainer::execute_commands() {
   for (const Request& request : channels_.mailbox.take()) {
-    if (const Status possible = check_setting(request.command); !possible.ok()) {
+    if (const Status possible = check_command(request.command); !possible.ok()) {
       answer(request.done, possible);
       continue;
     }
     if (defer(request)) continue;
-    std::visit([&](const auto& command) { execute(command, request.done); }, request.command);
+    std::visit(
+        [&](const auto& command) {
+          if constexpr (requires { execute(command, request.done, request.on_progress); })
+            execute(command, request.done, request.on_progress);
+          else
+            execute(command, request.done);
+        },
+        request.command);
   }
 }
 
@@ -286,9 +322,17 @@ void Trainer::answer_at_step(const Done& done, const std::string& field) const {
   answer(done, "{\"step\":" + std::to_string(state_.step) + "," + field + "}");
 }
 
-void Trainer::execute(const control::Pause&, const Done& done) {
+void Trainer::execute(const control::Pause& pause, const Done& done) {
   channels_.is_paused = true;
-  answer_at_step(done, R"("state":"paused")");
+  if (!pause.release) return answer_at_step(done, R"("state":"paused")");
+  if (!has_device_memory_)
+    return answer_at_step(
+        done, R"("state":"paused","released":false,"reason":"training on the CPU has no memory of )"
+              R"(a device to release")");
+  if (state_.step == 0)
+    return answer_at_step(done, R"("state":"paused","released":false,"reason":"the run has no )"
+                                R"(step that it could continue from")");
+  channels_.release_requests.push_back(done);
 }
 
 void Trainer::execute(const control::Resume&, const Done& done) {
@@ -296,8 +340,10 @@ void Trainer::execute(const control::Resume&, const Done& done) {
   answer_at_step(done, R"("state":"training")");
 }
 
-void Trainer::execute(const control::SaveCheckpoint&, const Done& done) {
+void Trainer::execute(const control::SaveCheckpoint&, const Done& done,
+                      const OnProgress& on_progress) {
   save_requests_.push_back(done);
+  if (on_progress) save_progress_.push_back(on_progress);
 }
 
 void Trainer::execute(const control::Stop& stop, const Done& done) {
@@ -306,8 +352,9 @@ void Trainer::execute(const control::Stop& stop, const Done& done) {
   answer_at_step(done, R"("state":"stopping")");
 }
 
-void Trainer::execute(const control::Profile& command, const Done& done) {
-  instrumentation_.profile(command, done);
+void Trainer::execute(const control::Profile& command, const Done& done,
+                      const OnProgress& on_progress) {
+  instrumentation_.profile(command, done, on_progress);
 }
 
 void Trainer::execute(const control::OpenInspection& command, const Done& done) {
@@ -315,18 +362,20 @@ void Trainer::execute(const control::OpenInspection& command, const Done& done) 
 }
 
 Status Trainer::wait_while_paused(std::stop_token stop) {
-  if (!channels_.is_paused) return {};
+  if (!channels_.is_paused || !channels_.release_requests.empty()) return {};
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
   const ScopedActivity paused(kPaused);
   const ScopedPhase unwatched(channels_.board, control::TrainerPhase::kUnwatched);
   const nanoseconds began = clock_.monotonic();
-  while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
+  while (channels_.is_paused && channels_.release_requests.empty() && !stop_requested_ &&
+         !stop.stop_requested()) {
     if (may_save()) channels_.mailbox.wait(kPollInterval);
     answer_requests(stop);
     if (maybe_group_) STOKER_RETURN_IF_ERROR(agree_while_paused());
   }
   interval_.paused += clock_.monotonic() - began;
+  if (!channels_.release_requests.empty()) return {};  // still paused
   log_info("training resumed", {{"step", state_.step}});
   instrumentation_.begin_step();
   publish(control::TrainerState::kTraining);
@@ -335,9 +384,9 @@ Status Trainer::wait_while_paused(std::stop_token stop) {
 
 // ---- One step
 
-double Trainer::learning_rate() const {
-  return state_.lr_scale * train::learning_rate(config_.scheduler, config_.optimizer.lr(),
-                                                state_.step, config_.train.max_steps);
+double Trainer::learning_rate_of(const config::Config& config) const {
+  return state_.lr_scale * train::learning_rate(config.scheduler, config.optimizer.lr(),
+                                                state_.step, config.train.max_steps);
 }
 
 // nullopt: training ends here.

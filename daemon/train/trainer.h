@@ -57,6 +57,7 @@ struct TrainerStart {
   uint64_t metrics_bytes = 0;      // current length of train.jsonl
   bool save_after_resume = false;  // saves after the first step, regardless of the configuration
   group::ProcessGroup* maybe_group = nullptr;  // that shares the steps; null: this process is alone
+  bool has_device_memory = false;              // which `pause --release` can give back
   // Called after a live setting has changed, with the configuration in effect: applies what the trainer
   // does not use, and records the change. Can be empty.
   std::function<void(uint64_t step, const config::Config& config,
@@ -73,6 +74,7 @@ enum class TrainerOutcome {
   kRolledBack,         // nothing was saved; resume from the last checkpoint
   kNewDatasetVersion,  // the state was saved; resume from it with the new dataset version
   kNewSettings,        // the same, with other live settings, which are in the state
+  kReleased,           // the state was saved; resume from it when the pause ends
 };
 
 class Trainer {
@@ -109,15 +111,16 @@ class Trainer {
   // One for each kind of control::Command.
   void execute(const control::Pause&, const Done& done);
   void execute(const control::Resume&, const Done& done);
-  void execute(const control::SaveCheckpoint&, const Done& done);
+  void execute(const control::SaveCheckpoint&, const Done& done, const OnProgress& on_progress);
   void execute(const control::Stop&, const Done& done);
   void execute(const control::SetSetting& command, const Done& done);
   void execute(const control::UnsetSetting& command, const Done& done);
-  void execute(const control::Profile& command, const Done& done);
+  void execute(const control::Profile& command, const Done& done, const OnProgress& on_progress);
   void execute(const control::OpenInspection& command, const Done& done);
-  Status check_setting(const control::Command& command) const;
-  void change_settings(const std::string& key, Result<config::LiveConfig> changed,
+  Status check_command(const control::Command& command) const;
+  void change_settings(const std::string& key, Result<config::LiveConfig> changed, bool is_dry_run,
                        const Done& done);
+  void apply_settings(config::LiveConfig changed, const config::SettingChange& change);
   // True if the state was saved and the run must continue with other workers or a longer ring.
   Result<bool> save_for_new_settings();
   Result<bool> save_for_next_segment(const std::string& reason);
@@ -125,6 +128,9 @@ class Trainer {
   // Answers with the step and `field`, as JSON.
   void answer_at_step(const Done& done, const std::string& field) const;
   Status wait_while_paused(std::stop_token stop);
+  // True if the state was saved and the pause continues without this trainer.
+  Result<bool> save_for_release();
+  void reject_release(const Status& why);
   void save_for_requests();
   void reject_saving(const Status& why);  // replies to pending checkpoint requests
   Status nonfinite_state() const;         // why it is not saved
@@ -132,7 +138,8 @@ class Trainer {
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<feed::ReceivedBatch>> next_batch(uint64_t ticket, std::stop_token stop);
-  double learning_rate() const;
+  double learning_rate() const { return learning_rate_of(config_); }
+  double learning_rate_of(const config::Config& config) const;  // at the current step
 
   // Only in a group.
   bool defer(const Request& request);
@@ -220,12 +227,14 @@ class Trainer {
   std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 
   const decltype(TrainerStart::on_setting_change) on_setting_change_;
+  const bool has_device_memory_;
   const uint64_t last_step_;  // up to which the ring has batches
   std::string segment_key_;   // live setting that the next segment has; empty: none
   bool stop_requested_ = false;
   bool is_preempted_ = false;  // by the launcher
   bool has_data_ended_ = false;
-  std::vector<Done> save_requests_;  // `checkpoint` commands that wait for the next snapshot
+  std::vector<Done> save_requests_;        // `checkpoint` commands that wait for the next snapshot
+  std::vector<OnProgress> save_progress_;  // of some of them
   // Only in a group:
   std::stop_token stop_;                  // of run()
   Status group_status_;                   // of the collective of the last step

@@ -33,8 +33,8 @@ std::string to_text(const control::Command& command) {
 
 // Whether the request takes effect at the end of the next step, on all ranks.
 bool Trainer::defer(const Request& request) {
-  if (!maybe_group_) return false;
   const control::Command& command = request.command;
+  if (!maybe_group_ || control::is_dry_run(command)) return false;
   if (const auto* const stop = std::get_if<control::Stop>(&command)) {
     if (stop->is_preemption) was_preempted_ = true;
     stop_requests_.push_back(request.done);

@@ -73,6 +73,7 @@ bool Trainer::try_save() {
   if (maybe_submitted_step_ == state_.step && !writer_.stats().degraded) {
     // This step is already saved or being saved. Once it is saved, pending requests are answered.
     if (writer_.stats().in_flight) return false;
+    save_progress_.clear();
     for (const Done& done : std::exchange(save_requests_, {}))
       answer_at_step(done, R"("already_saved":true)");
     return true;
@@ -97,6 +98,9 @@ bool Trainer::try_save() {
             answer(done, result.status());
           }
         }
+      },
+      [waiting = std::exchange(save_progress_, {})](uint64_t bytes, uint64_t total) {
+        for (const OnProgress& on_progress : waiting) on_progress(bytes, total);
       });
   publish(control::TrainerState::kSaving);
   return true;

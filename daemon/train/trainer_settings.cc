@@ -14,7 +14,11 @@ constexpr std::string_view kMaxSteps = "train.max_steps";
 }  // namespace
 
 // What the ranks of a group cannot know of each other.
-Status Trainer::check_setting(const control::Command& command) const {
+Status Trainer::check_command(const control::Command& command) const {
+  const auto* const pause = std::get_if<control::Pause>(&command);
+  if (pause != nullptr && pause->release && maybe_group_)
+    return Status(StatusCode::kInvalidArgument,
+                  "pause release: not supported by a run of several ranks; omit release");
   const std::string* const key = control::changed_setting(command);
   const bool needs_segment = key != nullptr && (*key == kNumWorkers || *key == kMaxSteps);
   if (!needs_segment || !writer_.is_degraded()) return {};
@@ -27,15 +31,17 @@ Status Trainer::check_setting(const control::Command& command) const {
 
 void Trainer::execute(const control::SetSetting& command, const Done& done) {
   change_settings(command.key,
-                  config::set_live(configured_, state_.settings, command.key, command.value), done);
+                  config::set_live(configured_, state_.settings, command.key, command.value),
+                  command.dry_run, done);
 }
 
 void Trainer::execute(const control::UnsetSetting& command, const Done& done) {
-  change_settings(command.key, config::unset_live(configured_, state_.settings, command.key), done);
+  change_settings(command.key, config::unset_live(configured_, state_.settings, command.key),
+                  command.dry_run, done);
 }
 
 void Trainer::change_settings(const std::string& key, Result<config::LiveConfig> changed,
-                              const Done& done) {
+                              bool is_dry_run, const Done& done) {
   if (!changed.ok()) return answer(done, changed.status());
   const uint64_t max_steps = changed->config.train.max_steps;
   if (max_steps <= state_.step)
@@ -46,23 +52,29 @@ void Trainer::change_settings(const std::string& key, Result<config::LiveConfig>
   const config::SettingChange change{.key = key,
                                      .previous = *config::value_of(config_, key),
                                      .current = *config::value_of(changed->config, key)};
-  const bool changes_workers = changed->config.feed.num_workers != config_.feed.num_workers;
-  if (changes_workers || max_steps > last_step_) segment_key_ = key;
-  state_.settings = std::move(changed->live);
-  config_ = std::move(changed->config);
+  const double lr = learning_rate_of(changed->config);
+  if (!is_dry_run) apply_settings(*std::move(changed), change);
+  char lr_text[40];
+  std::snprintf(lr_text, sizeof lr_text, "%.17g", lr);
+  answer_at_step(done, "\"key\":\"" + key +
+                           "\",\"value\":" + config::to_json_value(change.current) +
+                           ",\"lr\":" + lr_text + (is_dry_run ? ",\"dry_run\":true" : ""));
+}
+
+void Trainer::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {
+  const bool changes_workers = changed.config.feed.num_workers != config_.feed.num_workers;
+  if (changes_workers || changed.config.train.max_steps > last_step_) segment_key_ = change.key;
+  state_.settings = std::move(changed.live);
+  config_ = std::move(changed.config);
   publish_settings();
-  status_.lr = learning_rate();
+  status_.lr = learning_rate_of(config_);
   publish(activity());
   log_info("live setting changed", {{"step", state_.step},
-                                    {"key", key},
+                                    {"key", change.key},
                                     {"previous", change.previous},
                                     {"current", change.current},
                                     {"lr", status_.lr}});
   if (on_setting_change_) on_setting_change_(state_.step, config_, change);
-  char lr[40];
-  std::snprintf(lr, sizeof lr, "%.17g", status_.lr);
-  answer_at_step(done, "\"key\":\"" + key + "\",\"value\":" +
-                           config::to_json_value(change.current) + ",\"lr\":" + lr);
 }
 
 // At step 0 there is no state to save, from which producers that cannot send again would continue.

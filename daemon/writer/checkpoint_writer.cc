@@ -39,12 +39,13 @@ Snapshot* CheckpointWriter::try_begin() {
   return &snapshot_;
 }
 
-void CheckpointWriter::submit(OnDone on_done) {
+void CheckpointWriter::submit(OnDone on_done, OnProgress on_progress) {
   {
     const std::lock_guard lock(mutex_);
     assert(phase_ == Phase::kFilling && "submit() without try_begin()");
     phase_ = Phase::kSubmitted;
     on_done_ = std::move(on_done);
+    on_progress_ = std::move(on_progress);
     submitted_at_ = clock_.monotonic();
     stats_.in_flight = true;
   }
@@ -120,8 +121,14 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt, const std:
   Status may_commit = options_.before_commit ? options_.before_commit() : Status();
   if (may_commit.ok()) free_disk_space();
   const auto commit = [&] {
-    return options_.commit ? options_.commit(snapshot_.content(), stop)
-                           : store_.commit(snapshot_.content());
+    checkpoint::CheckpointContent content = snapshot_.content();
+    uint64_t written = 0;
+    if (on_progress_) {
+      content.on_bytes = [&, total = snapshot_.bytes()](uint64_t bytes) {
+        on_progress_(written += bytes, total);
+      };
+    }
+    return options_.commit ? options_.commit(content, stop) : store_.commit(content);
   };
   auto result = may_commit.ok() ? commit() : Result<checkpoint::Manifest>(std::move(may_commit));
   if (result.ok() && options_.after_commit) options_.after_commit(*result);

@@ -76,8 +76,11 @@ class CheckpointWriter {
   void reserve(uint64_t bytes);
   // Returns the snapshot to fill, or nullptr while one is in progress. submit() must follow.
   Snapshot* try_begin();
-  // `on_done` is called on the writer thread.
-  void submit(OnDone on_done);
+  // Called on the writer thread. An attempt that follows a failed one starts with 0 bytes again.
+  using OnProgress = std::function<void(uint64_t bytes, uint64_t total_bytes)>;
+
+  // `on_done` is called on the writer thread, `on_progress` before it.
+  void submit(OnDone on_done, OnProgress on_progress = {});
   void increment_skipped();
 
   // True if no checkpoint is in progress.
@@ -109,6 +112,7 @@ class CheckpointWriter {
   // Guarded by mutex_.
   Phase phase_ = Phase::kIdle;
   OnDone on_done_;
+  OnProgress on_progress_;  // after submit(), only for the writer thread
   std::chrono::nanoseconds submitted_at_{0};
   WriterStats stats_;
 };

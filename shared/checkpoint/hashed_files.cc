@@ -74,8 +74,8 @@ class HashTask {
 // Buffers writes so that the file is written in chunks of kChunkBytes.
 class ChunkedFile {
  public:
-  ChunkedFile(FileSystem& files, UniqueFd fd, std::string path)
-      : files_(files), fd_(std::move(fd)), path_(std::move(path)) {}
+  ChunkedFile(FileSystem& files, UniqueFd fd, std::string path, const OnBytes& on_bytes)
+      : files_(files), fd_(std::move(fd)), path_(std::move(path)), on_bytes_(&on_bytes) {}
 
   Status append(std::span<const std::byte> piece) {
     if (buffer_.size() + piece.size() <= kChunkBytes) {
@@ -107,6 +107,7 @@ class ChunkedFile {
   Status write(std::span<const std::byte> chunk) {
     STOKER_RETURN_IF_ERROR(files_.write(fd_.get(), chunk, path_));
     written_ += chunk.size();
+    if (*on_bytes_) (*on_bytes_)(chunk.size());
     if (written_ - flushed_ >= kWritebackBytes) {
       // Only a hint, so that most of the data is already on disk at sync(). Errors are reported by
       // sync().
@@ -121,6 +122,7 @@ class ChunkedFile {
   FileSystem& files_;
   UniqueFd fd_;
   std::string path_;
+  const OnBytes* on_bytes_;        // outlives this object
   std::vector<std::byte> buffer_;  // buffer for small pieces, at most one chunk
   uint64_t written_ = 0;
   uint64_t flushed_ = 0;  // number of bytes for which writeback was requested
@@ -128,12 +130,12 @@ class ChunkedFile {
 
 // An empty file with disk space reserved for all of the content.
 Result<ChunkedFile> create(FileSystem& files, const std::string& directory,
-                           const FileContent& content) {
+                           const FileContent& content, const OnBytes& on_bytes) {
   std::string path = join_path(directory, content.name);
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
   if (const uint64_t bytes = content.bytes(); bytes > 0)
     STOKER_RETURN_IF_ERROR(files.reserve(fd.get(), bytes, path));
-  return ChunkedFile(files, std::move(fd), std::move(path));
+  return ChunkedFile(files, std::move(fd), std::move(path), on_bytes);
 }
 
 Status write_content(ChunkedFile& file, const FileContent& content) {
@@ -150,12 +152,13 @@ uint64_t FileContent::bytes() const {
 }
 
 Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std::string& directory,
-                                                    std::span<const FileContent> contents) {
+                                                    std::span<const FileContent> contents,
+                                                    const OnBytes& on_bytes) {
   std::vector<std::unique_ptr<HashTask>> hashes;
   for (const FileContent& content : contents) hashes.push_back(std::make_unique<HashTask>(content));
   std::vector<ChunkedFile> open;
   for (const FileContent& content : contents) {
-    STOKER_ASSIGN_OR_RETURN(ChunkedFile file, create(files, directory, content));
+    STOKER_ASSIGN_OR_RETURN(ChunkedFile file, create(files, directory, content, on_bytes));
     open.push_back(std::move(file));
   }
   for (size_t i = 0; i < contents.size(); ++i)

@@ -41,15 +41,16 @@ struct WrittenFile {
   bool operator==(const WrittenFile&) const = default;
 };
 
+// Progress callback for bytes read or written.
+using OnBytes = std::function<void(uint64_t bytes)>;
+
 // Creates each file in `directory` (it must not exist), reserves the disk space of all files before
 // the first write, then writes and syncs them. The directory is not synced.
 Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std::string& directory,
-                                                    std::span<const FileContent> contents);
+                                                    std::span<const FileContent> contents,
+                                                    const OnBytes& on_bytes = {});
 Result<WrittenFile> write_hashed_file(FileSystem& files, const std::string& directory,
                                       const std::string& name, std::string_view text);
-
-// Progress callback for bytes read or written.
-using OnBytes = std::function<void(uint64_t bytes)>;
 
 // The SHA-256 of a file of `bytes` bytes. kCorrupt: the file is longer or shorter. kIoError.
 Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path,

@@ -225,7 +225,8 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
     laid_out.push_back(*std::move(file));
     contents.push_back(laid_out.back().content);
   }
-  STOKER_ASSIGN_OR_RETURN(manifest.files, write_hashed_files(files, directory, contents));
+  STOKER_ASSIGN_OR_RETURN(manifest.files,
+                          write_hashed_files(files, directory, contents, content.on_bytes));
   STOKER_RETURN_IF_ERROR(add_other_shards(files, directory, content, manifest));
   std::vector<Checksum> sums;
   for (const WrittenFile& file : manifest.files) sums.push_back({file.sha256, file.name});

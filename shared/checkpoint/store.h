@@ -49,6 +49,7 @@ struct CheckpointContent {
   uint64_t optim_bytes = 0;             // of all shards; required with `num_shards`
   TensorRanges ranges;                  // of tensors of `optim` that are not complete
   OtherShards* maybe_others = nullptr;  // required with `num_shards`
+  OnBytes on_bytes = {};                // the progress, on the thread of commit(); can be empty
 };
 
 // Writes part `index` of a sharded optimizer state into the directory of a checkpoint that another

@@ -79,6 +79,20 @@ Result<std::string> Client::call(std::string_view method, std::string_view param
   return parse_reply(reply);
 }
 
+Result<std::string> Client::call(std::string_view method, std::string_view params,
+                                 milliseconds timeout,
+                                 const std::function<void(const Notification&)>& on_notification) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  STOKER_RETURN_IF_ERROR(
+      send_line(render_request(std::to_string(next_id_++), method, params), deadline));
+  while (true) {
+    STOKER_ASSIGN_OR_RETURN(const std::string line, read_line(deadline));
+    const auto notification = parse_notification(line);
+    if (!notification.ok()) return parse_reply(line);
+    on_notification(*notification);
+  }
+}
+
 Result<std::string> Client::exchange(std::string_view line, milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   const Status sent = send_line(line, deadline);

@@ -12,12 +12,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/control/protocol.h"
 
 namespace stoker::control {
 
@@ -28,6 +30,10 @@ class Client {
   // Returns the result, a JSON object. `params`: a JSON object, or empty.
   Result<std::string> call(std::string_view method, std::string_view params,
                            std::chrono::milliseconds timeout);
+  // The same on a connection that is subscribed: passes the notifications that come before the reply.
+  Result<std::string> call(std::string_view method, std::string_view params,
+                           std::chrono::milliseconds timeout,
+                           const std::function<void(const Notification&)>& on_notification);
   // Sends `line` unchanged and returns the reply line, both without the newline.
   Result<std::string> exchange(std::string_view line, std::chrono::milliseconds timeout);
 

@@ -19,6 +19,8 @@ inline constexpr uint64_t kProtocolVersion = 2;
 // ---- Executed by the trainer between two steps
 
 struct Pause {
+  bool release = false;  // give the memory of the device back until training resumes
+
   bool operator==(const Pause&) const = default;
 };
 
@@ -44,8 +46,9 @@ struct SetSetting {
   static constexpr size_t kMaxKeyBytes = 256;
   static constexpr size_t kMaxValueBytes = 256;
 
-  std::string key;    // "optimizer.lr"
-  std::string value;  // as YAML
+  std::string key;       // "optimizer.lr"
+  std::string value;     // as YAML
+  bool dry_run = false;  // only reply what would be in effect
 
   bool operator==(const SetSetting&) const = default;
 };
@@ -53,6 +56,7 @@ struct SetSetting {
 // Restores the value of the configuration.
 struct UnsetSetting {
   std::string key;
+  bool dry_run = false;
 
   bool operator==(const UnsetSetting&) const = default;
 };
@@ -101,6 +105,13 @@ inline const std::string* changed_setting(const Command& command) {
   return unset != nullptr ? &unset->key : nullptr;
 }
 
+// Whether it only replies what it would do.
+inline bool is_dry_run(const Command& command) {
+  if (const auto* const set = std::get_if<SetSetting>(&command)) return set->dry_run;
+  const auto* const unset = std::get_if<UnsetSetting>(&command);
+  return unset != nullptr && unset->dry_run;
+}
+
 // ---- Answered immediately by the control server
 
 struct Hello {
@@ -143,6 +154,8 @@ struct Subscribe {
 
 // Reads the configuration file again, as SIGHUP does.
 struct Reload {
+  bool dry_run = false;  // only reply what would change
+
   bool operator==(const Reload&) const = default;
 };
 
@@ -185,7 +198,18 @@ struct ReadLogs {
   bool operator==(const ReadLogs&) const = default;
 };
 
-using FileRequest = std::variant<Evaluate, ReadLogs>;
+// The samples of a step, from a sample of it on.
+struct ShowBatch {
+  static constexpr uint64_t kMaxSamples = 1000;   // per reply; the next request continues
+  static constexpr size_t kMaxBytes = 256 << 10;  // fewer samples if they need more
+
+  uint64_t step = 1;
+  uint64_t first_sample = 0;
+
+  bool operator==(const ShowBatch&) const = default;
+};
+
+using FileRequest = std::variant<Evaluate, ReadLogs, ShowBatch>;
 
 using Call = std::variant<Hello, Help, GetStatus, GetThreads, GetSettings, Subscribe, Reload,
                           Attach, ReadInspection, CloseInspection, FileRequest, Command>;

@@ -56,6 +56,19 @@ constexpr Argument<Hello> kHelloArguments[] = {
     {"protocol_version", &Hello::protocol_version, Form::kOptional, 1, kMaxNumber},
 };
 
+constexpr Argument<Pause> kPauseArguments[] = {
+    {"release", &Pause::release, Form::kOptional},
+};
+
+constexpr Argument<Reload> kReloadArguments[] = {
+    {"dry_run", &Reload::dry_run, Form::kField},
+};
+
+constexpr Argument<ShowBatch> kShowBatchArguments[] = {
+    {"step", &ShowBatch::step, Form::kRequired, 1, kMaxNumber},
+    {"first_sample", &ShowBatch::first_sample, Form::kOptional, 0, kMaxNumber},
+};
+
 constexpr Argument<SaveCheckpoint> kCheckpointArguments[] = {
     {"wait", &SaveCheckpoint::wait, Form::kField},
 };
@@ -113,10 +126,12 @@ constexpr Argument<SetSetting> kSetArguments[] = {
      .min = 1,
      .max = SetSetting::kMaxValueBytes,
      .accepts_scalar = true},
+    {"dry_run", &SetSetting::dry_run, Form::kField},
 };
 
 constexpr Argument<UnsetSetting> kUnsetArguments[] = {
     {"key", &UnsetSetting::key, Form::kRequired, 1, SetSetting::kMaxKeyBytes},
+    {"dry_run", &UnsetSetting::dry_run, Form::kField},
 };
 
 constexpr bool kReads = false, kChanges = true;
@@ -128,7 +143,9 @@ constexpr std::tuple kRows{
     Row<Help>{"help", kReads, "this list"},
     Row<GetStatus>{"status", kReads, "show the training status"},
     Row<GetThreads>{"threads", kReads, "list the threads and what each of them does"},
-    Row<Pause>{"pause", kChanges, "pause after the current step"},
+    Row<Pause>{"pause", kChanges, "pause after the current step", "", kPauseArguments,
+               "pause takes at most the word release, for example: pause release",
+               R"({"release":true})"},
     Row<Resume>{"resume", kChanges, "resume training"},
     Row<SaveCheckpoint>{"checkpoint", kChanges, "save a checkpoint now", "it is durable",
                         kCheckpointArguments, "checkpoint takes no arguments", R"({"wait":false})"},
@@ -148,13 +165,18 @@ constexpr std::tuple kRows{
                    "seconds, for example: subscribe checkpoint* 5",
                    R"({"events":"*","status_seconds":5})"},
     Row<ReadLogs>{"logs", kChanges, "show the last lines of the log", "", kLogsArguments,
-                  "logs takes a number of lines, at most 10000, for example: logs 20, or logs 20 "
+                  "logs takes a number of lines, at most 10000, for example: logs 20, or logs "
                   "evaluator",
                   R"({"lines":20,"evaluator":false,"rank":0})"},
     Row<Evaluate>{"evaluate", kChanges, "ask the evaluator to evaluate a checkpoint again", "",
                   kEvaluateArguments, "evaluate takes a step, for example: evaluate 1200",
                   R"({"step":1200})"},
-    Row<Reload>{"reload", kChanges, "read the configuration file again, as SIGHUP does"},
+    Row<ShowBatch>{"show_batch", kChanges, "list the samples of a step", "", kShowBatchArguments,
+                   "show_batch takes a step, from 1, and the first sample to list, for example: "
+                   "show_batch 1200",
+                   R"({"step":1200,"first_sample":0})"},
+    Row<Reload>{"reload", kChanges, "read the configuration file again, as SIGHUP does", "",
+                kReloadArguments, "reload takes no arguments", R"({"dry_run":true})"},
     Row<Attach>{"attach", kChanges, "the ring, as a file descriptor, to fill batches"},
     Row<Profile>{"profile", kChanges, "profile the next steps", "the trace is written",
                  kProfileArguments,
@@ -225,10 +247,32 @@ std::vector<Argument<C>> positional_arguments(const Row<C>& row) {
 // Checks what can be checked from the word alone. read_word() checks numbers.
 template <typename C>
 bool is_valid_word(const Argument<C>& argument, std::string_view word) {
-  if (std::holds_alternative<bool C::*>(argument.member)) return word == argument.name;
   if (std::holds_alternative<std::string C::*>(argument.member))
     return word.size() >= argument.min && word.size() <= argument.max;
   return true;
+}
+
+// The argument of each word. Flags are given by their names, in any place among the others. Empty: the
+// words are not those of the method.
+template <typename C>
+std::vector<Argument<C>> match_words(const std::vector<Argument<C>>& positional, WordSpan words) {
+  std::vector<Argument<C>> flags, values, matched;
+  for (const Argument<C>& argument : positional)
+    (std::holds_alternative<bool C::*>(argument.member) ? flags : values).push_back(argument);
+  size_t next = 0;
+  for (const std::string_view word : words) {
+    const auto flag = std::ranges::find(flags, word, &Argument<C>::name);
+    if (flag != flags.end()) {
+      matched.push_back(*flag);
+      flags.erase(flag);
+    } else if (next < values.size() && is_valid_word(values[next], word)) {
+      matched.push_back(values[next++]);
+    } else {
+      return {};
+    }
+  }
+  const bool is_complete = next == values.size() || values[next].form != Form::kRequired;
+  return is_complete ? matched : std::vector<Argument<C>>();
 }
 
 // Not inlined, here and below, because GCC 12 would warn about members that this C does not have.
@@ -257,14 +301,12 @@ Result<C> parse(const Row<C>& row, WordSpan words) {
     return invalid(std::string(row.name) + " takes no arguments");
   }
   const auto positional = positional_arguments(row);
-  if (words.size() > positional.size()) return invalid(std::string(row.usage));
-  for (size_t i = 0; i < positional.size(); ++i) {
-    const bool is_valid = i < words.size() ? is_valid_word(positional[i], words[i])
-                                           : positional[i].form != Form::kRequired;
-    if (!is_valid) return invalid(std::string(row.usage));
-  }
+  const auto matched = match_words(positional, words);
+  const bool needs_words = std::ranges::count(positional, Form::kRequired, &Argument<C>::form) > 0;
+  if (matched.size() != words.size() || (words.empty() && needs_words))
+    return invalid(std::string(row.usage));
   for (size_t i = 0; i < words.size(); ++i)
-    STOKER_RETURN_IF_ERROR(read_word(positional[i], words[i], &call));
+    STOKER_RETURN_IF_ERROR(read_word(matched[i], words[i], &call));
   STOKER_RETURN_IF_ERROR(validate(call));
   return call;
 }
@@ -378,11 +420,16 @@ std::string words_of(const Row<C>& row, const C& call) {
 
 template <typename C>
 std::string params_of(const Row<C>& row, const C& call) {
-  if (row.arguments.empty()) return "";
+  // Flags at their default are omitted, so that an earlier stokerd without them accepts the request.
+  const C defaults;
   json::object params;
-  for (const Argument<C>& argument : row.arguments)
+  for (const Argument<C>& argument : row.arguments) {
+    if (const auto* flag = std::get_if<bool C::*>(&argument.member);
+        flag != nullptr && call.**flag == defaults.**flag)
+      continue;
     std::visit([&](auto member) { params[argument.name] = call.*member; }, argument.member);
-  return json::serialize(params);
+  }
+  return params.empty() ? "" : json::serialize(params);
 }
 
 // ---- Table of all methods

@@ -147,6 +147,10 @@ void EventFile::add_hparams(std::string_view tag, std::string_view content) {
   add_record(encode_plugin_content(now(), tag, "hparams", content));
 }
 
+void EventFile::add_layout(const std::vector<ChartCategory>& categories) {
+  add_record(encode_layout(now(), categories));
+}
+
 Status EventFile::flush() {
   if (buffer_.empty()) return {};
   // A partial record after a failed write would make the rest of the file unreadable, so it is

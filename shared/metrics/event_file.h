@@ -17,11 +17,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/metrics/tensor_summary.h"
+#include "shared/metrics/tensorboard_messages.h"
 
 namespace stoker::metrics {
 
@@ -52,6 +54,8 @@ class EventFile {
   void add_graph(std::string_view graph);
   // `content`: the result of encode_hparams_start() or encode_hparams_end(), under its tag.
   void add_hparams(std::string_view tag, std::string_view content);
+  // Charts with several curves; one per run.
+  void add_layout(const std::vector<ChartCategory>& categories);
   Status flush();
 
   const std::string& path() const { return path_; }

@@ -171,6 +171,37 @@ std::string encode_plugin_content(double wall, std::string_view tag, std::string
   return make_event(wall, 0).message(kSummary, Message().message(kValue, summary_value)).encoded();
 }
 
+namespace {
+
+// Layout, Category, Chart, MultilineChartContent
+constexpr uint32_t kLayoutCategory = 2, kCategoryTitle = 1, kCategoryChart = 2, kChartTitle = 1,
+                   kChartMultiline = 2, kMultilineTag = 1;
+
+}  // namespace
+
+std::string encode_layout(double wall, const std::vector<ChartCategory>& categories) {
+  Message layout;
+  for (const ChartCategory& category : categories) {
+    Message encoded;
+    encoded.bytes(kCategoryTitle, valid_utf8(category.title));
+    for (const ChartLayout& chart : category.charts) {
+      Message curves;
+      for (const std::string& tag : chart.tags) curves.bytes(kMultilineTag, valid_utf8(tag));
+      encoded.message(
+          kCategoryChart,
+          Message().bytes(kChartTitle, valid_utf8(chart.title)).message(kChartMultiline, curves));
+    }
+    layout.message(kLayoutCategory, encoded);
+  }
+  Message tensor;  // a scalar
+  tensor.varint(kDtype, kDtString).message(kShape, Message()).bytes(kStringVal, layout.encoded());
+  Message metadata;
+  metadata.message(kPluginData, Message().bytes(kPluginName, "custom_scalars"));
+  Message summary_value;
+  summary_value.bytes(kTag, kLayoutTag).message(kTensor, tensor).message(kMetadata, metadata);
+  return make_event(wall, 0).message(kSummary, Message().message(kValue, summary_value)).encoded();
+}
+
 std::string frame_record(std::string_view data) {
   const auto put = [](std::string& out, auto number) {
     char raw[sizeof number];

@@ -38,6 +38,20 @@ std::string encode_graph_def(double wall, std::string_view graph);
 std::string encode_plugin_content(double wall, std::string_view tag, std::string_view plugin,
                                   std::string_view content);
 
+// Charts of the Custom Scalars page, each with the curves of several tags, of all runs that are shown.
+//
+// Format:  tensorboard.Layout; field numbers are those of plugins/custom_scalar/layout.proto.
+struct ChartLayout {
+  std::string title;
+  std::vector<std::string> tags;  // regular expressions
+};
+struct ChartCategory {
+  std::string title;
+  std::vector<ChartLayout> charts;
+};
+inline constexpr const char* kLayoutTag = "custom_scalars__config__";
+std::string encode_layout(double wall, const std::vector<ChartCategory>& categories);
+
 // A TFRecord frame: length, CRC of the length, data, CRC of the data.
 std::string frame_record(std::string_view data);
 

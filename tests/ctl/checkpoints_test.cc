@@ -313,6 +313,26 @@ TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
   EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 4"));
 }
 
+TEST_F(CheckpointCommandsTest, DryRunOfExportChecksAndWritesNothing) {
+  write_checkpoint(200);
+  for (const char* const format : {"safetensors", "torch", "dcp"}) {
+    const std::string output = path(std::string("planned.") + format);
+    const CommandResult planned =
+        ctl({"export", "latest", "--dry-run", "--format", format, "--output", output});
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    EXPECT_THAT(planned.out, HasSubstr("would be written to " + output));
+    EXPECT_FALSE(std::filesystem::exists(output)) << format;
+  }
+  EXPECT_THAT(
+      ctl({"--json", "export", "latest", "--dry-run", "--output", path("planned.json")}).out,
+      HasSubstr(R"("dry_run":true)"));
+  for (const auto& entry : std::filesystem::directory_iterator(root_))
+    EXPECT_EQ(entry.path().filename().string().find("planned"), std::string::npos) << entry.path();
+  write_file(path("existing"), "");
+  EXPECT_NE(ctl({"export", "latest", "--dry-run", "--output", path("existing")}).code, 0);
+  EXPECT_NE(ctl({"export", "latest", "--dry-run", "--include", "ema"}).code, 0);
+}
+
 TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
   write_checkpoint(200);
   const std::string torch = path("w.pt"), all = path("all.safetensors");

@@ -87,6 +87,13 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
   EXPECT_EQ(exported.result.command->output, "");
   EXPECT_TRUE(parse({"verify", "--all"}).result.command->all);
   EXPECT_EQ(parse({"show-batch", "7"}).result.command->step, 7u);
+  EXPECT_EQ(parse({"--socket", "b", "show-batch", "7"}).result.command->step, 7u);
+  EXPECT_EQ(parse({"pause", "--release"}).result.command->request,
+            control::Command(control::Pause{.release = true}));
+  EXPECT_EQ(parse({"set", "--dry-run", "log.level", "debug"}).result.command->request,
+            control::Command(control::SetSetting{"log.level", "debug", true}));
+  EXPECT_TRUE(parse({"reload", "--dry-run"}).result.command->dry_run);
+  EXPECT_TRUE(parse({"export", "best", "--dry-run"}).result.command->dry_run);
   const auto logs = parse({"logs", "-n", "5", "-f", "--evaluator"});
   ASSERT_TRUE(logs.result.command.has_value()) << logs.err;
   EXPECT_EQ(logs.result.command->lines, 5u);

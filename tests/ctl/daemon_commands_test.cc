@@ -1,13 +1,10 @@
 #include "ctl/daemon_commands.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <thread>
@@ -15,12 +12,11 @@
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/control/hello_reply.h"
-#include "shared/control/socket_path.h"
 #include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
 #include "shared/queue/queue_runner.h"
+#include "tests/ctl/fake_daemon.h"
 #include "tests/ctl/run_fixture.h"
-#include "tests/support/unprivileged_user.h"
 
 namespace stoker::ctl {
 namespace {
@@ -28,76 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Listens on a control socket and answers each line; no answer closes the connection. `hello` is
-// answered with `maybe_hello` and not recorded.
-class FakeDaemon {
- public:
-  using Reply = std::function<std::optional<std::string>(const std::string& line)>;
-
-  // `as_another_user`: for root only.
-  FakeDaemon(const std::string& path, Reply reply,
-             std::optional<control::HelloReply> maybe_hello = std::nullopt,
-             bool as_another_user = false)
-      : reply_(std::move(reply)), maybe_hello_(std::move(maybe_hello)) {
-    const auto address = control::SocketAddress::of(path);
-    fd_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::bind(fd_.get(), address->get(), address->length()), 0);
-    {
-      std::optional<test::UnprivilegedUser> user;
-      if (as_another_user) user.emplace();
-      EXPECT_EQ(::listen(fd_.get(), 4), 0);
-    }
-    thread_ = std::jthread([this](std::stop_token stop) { serve(stop); });
-  }
-  std::vector<std::string> stop() {
-    if (thread_.joinable()) {
-      thread_.request_stop();
-      thread_.join();
-    }
-    return requests_;
-  }
-
- private:
-  static bool readable(int fd, const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      pollfd poll_fd{.fd = fd, .events = POLLIN, .revents = 0};
-      if (::poll(&poll_fd, 1, 20) > 0) return true;
-    }
-    return false;
-  }
-  void serve(const std::stop_token& stop) {
-    while (readable(fd_.get(), stop))
-      serve_client(UniqueFd(::accept(fd_.get(), nullptr, nullptr)), stop);
-  }
-  void serve_client(const UniqueFd& client, const std::stop_token& stop) {
-    std::string line;
-    char c = 0;
-    while (readable(client.get(), stop) && ::recv(client.get(), &c, 1, 0) == 1) {
-      if (c != '\n') {
-        line += c;
-        continue;
-      }
-      const auto reply = reply_to(std::exchange(line, ""));
-      if (!reply.has_value()) return;
-      const std::string text = *reply + "\n";
-      (void)::send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    }
-  }
-
-  std::optional<std::string> reply_to(const std::string& line) {
-    if (maybe_hello_ && line.find("\"hello\"") != std::string::npos)
-      return R"({"id":1,"result":)" + control::to_json(*maybe_hello_) + "}";
-    requests_.push_back(line);
-    return reply_(line);
-  }
-
-  Reply reply_;
-  std::optional<control::HelloReply> maybe_hello_;
-  UniqueFd fd_;
-  std::vector<std::string> requests_;  // read after the thread has ended
-  std::jthread thread_;
-};
 
 class DaemonCommandsTest : public CtlTest {
  protected:
@@ -261,6 +187,100 @@ TEST_F(DaemonCommandsTest, ShowsValueAndLearningRateAfterSet) {
             "train.max_steps 3000 at step 1 200, learning rate 0.00021\n");
 }
 
+TEST_F(DaemonCommandsTest, DryRunsSendThemAndReportWhatWouldChange) {
+  auto fake = daemon([&](const std::string& line) {
+    return reply_line(
+        line.find("reload") != std::string::npos
+            ? R"({"changes":[{"key":"log.level","previous":"info","current":"debug","effective":"now"}]})"
+            : R"({"step":1200,"key":"optimizer.lr","value":0.5,"lr":0.25,"dry_run":true})");
+  });
+  EXPECT_EQ(ctl({"set", "--dry-run", "optimizer.lr", "0.5"}).out,
+            "would set optimizer.lr 0.5 at step 1 200, learning rate 0.25\n");
+  EXPECT_THAT(ctl({"unset", "--dry-run", "optimizer.lr"}).out,
+              HasSubstr("would unset optimizer.lr"));
+  EXPECT_THAT(ctl({"reload", "--dry-run"}).out,
+              testing::AllOf(HasSubstr("would be reloaded\n"),
+                             HasSubstr("log.level  info    debug  now\n")));
+  EXPECT_THAT(ctl({"reload"}).out, testing::StartsWith("reloaded\n"));
+  const auto requests = fake.stop();
+  ASSERT_EQ(requests.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_THAT(requests[i], HasSubstr(R"("dry_run":true)"));
+  EXPECT_THAT(requests[3], Not(HasSubstr("dry_run")));
+}
+
+TEST_F(DaemonCommandsTest, PauseReportsWhetherMemoryWasReleased) {
+  std::string reply =
+      R"({"step":1200,"state":"paused","released":false,"reason":"training on the CPU"})";
+  auto fake = daemon([&](const std::string&) { return reply_line(reply); });
+  EXPECT_EQ(ctl({"pause", "--release"}).out,
+            "paused at step 1 200, nothing was released: training on the CPU\n");
+  reply = R"({"step":1200,"state":"paused","released":true,"device_reserved_bytes":0})";
+  EXPECT_EQ(ctl({"pause", "--release"}).out,
+            "paused at step 1 200, the memory of the device is released\n");
+  EXPECT_THAT(fake.stop()[0], HasSubstr(R"("pause","params":{"release":true})"));
+}
+
+// Only on a terminal, where the line is erased at the end.
+TEST_F(DaemonCommandsTest, ShowsProgressOfItsJob) {
+  const auto event = [](const std::string& fields) {
+    return R"({"method":"event","params":{"time":"t","level":"info",)" + fields + "}}\n";
+  };
+  auto fake = daemon([&](const std::string& line) {
+    if (line.find("subscribe") != std::string::npos) return reply_line("{}");
+    return event(R"("event":"job started","job":6,"command":"profile 5")") +
+           event(R"("event":"job started","job":7,"command":"checkpoint")") +
+           event(
+               R"("event":"job progress","job":6,"command":"profile 5","done":1,"total":5,"unit":"steps")") +
+           event(R"("event":"job progress","job":7,"command":"checkpoint","done":250000000,)"
+                 R"("total":1000000000,"unit":"bytes")") +
+           reply_line(R"({"step":1200,"job":7})");
+  });
+  const CommandResult shown = ctl({"checkpoint"}, kTerminal);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(shown.out, "\r\x1b[Ksaving: 25 % of 1.00 GB\r\x1b[Ksaved at step 1 200\n");
+  EXPECT_THAT(fake.stop(),
+              testing::ElementsAre(HasSubstr(R"("events":"job *")"), HasSubstr("\"checkpoint\"")));
+}
+
+TEST_F(DaemonCommandsTest, ShowBatchAsksDaemonForOnePartAfterTheOther) {
+  const auto part = [](int begin, int end, const std::string& next) {
+    std::string samples;
+    for (int i = begin; i < end; ++i)
+      samples += (i > begin ? "," : "") + std::string(R"({"ticket":4,"row":)") + std::to_string(i) +
+                 R"(,"epoch":0,"dataset_epoch":0,"sample":7,"path":"a\u001b[2J","offset":0})";
+    return R"({"step":3,"max_steps":10,"num_samples":40,"samples":[)" + samples + "]" + next + "}";
+  };
+  auto fake = daemon([&](const std::string& line) {
+    return reply_line(line.find(R"("first_sample":0)") != std::string::npos
+                          ? part(0, 2, R"(,"next":2)")
+                          : part(2, 5, ""));
+  });
+  const auto ask = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--socket", layout().control_socket()});
+    return run_with_arguments(words);
+  };
+  const CommandResult shown = ask({"show-batch", "3"});
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("step 3 of 10: 5 of the 40 samples of data.train\n"));
+  EXPECT_THAT(shown.out, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(ask({"--json", "show-batch", "3"}).out,
+              testing::AllOf(HasSubstr(R"("row":4)"), Not(HasSubstr("next"))));
+  const auto requests = fake.stop();
+  ASSERT_EQ(requests.size(), 4u);
+  EXPECT_THAT(requests[1], HasSubstr(R"("show_batch","params":{"step":3,"first_sample":2})"));
+}
+
+// It must neither ask forever nor show samples twice.
+TEST_F(DaemonCommandsTest, ShowBatchRejectsPartsThatDoNotFollowEachOther) {
+  auto fake = daemon([&](const std::string&) {
+    return reply_line(R"({"step":3,"max_steps":10,"num_samples":40,"samples":[],"next":0})");
+  });
+  const CommandResult shown =
+      run_with_arguments({"--socket", layout().control_socket(), "show-batch", "3"});
+  EXPECT_EQ(shown.code, 69);
+  EXPECT_THAT(shown.err, HasSubstr("incomplete reply"));
+}
+
 TEST_F(DaemonCommandsTest, ShowsSettingsWithTheirOrigins) {
   const std::string reply =
       R"({"settings":[{"key":"optimizer.lr","value":0.0001,"origin":"live","can_change":true,)"
@@ -301,8 +321,7 @@ TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
   EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
   EXPECT_EQ(ctl({"profile", "101", "--kernels"}).code, 64);
   const auto requests = fake.stop();
-  EXPECT_THAT(requests.back(),
-              HasSubstr(R"("profile","params":{"steps":20,"kernels":true,"wait":true})"));
+  EXPECT_THAT(requests.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
 }
 
 TEST_F(DaemonCommandsTest, ProfileCopiesNoFileOutsideOfRunDirectory) {
@@ -399,8 +418,8 @@ TEST_F(DaemonCommandsTest, InspectPrintsLinePerTensorUntilEnd) {
   EXPECT_THAT(lines.err, HasSubstr("training ended"));
   const auto requests = fake.stop();
   EXPECT_THAT(requests[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
-                                     R"("parameters":false,"gradients":true,"activations":false,)"
-                                     R"("inputs":false,"histograms":true})"));
+                                     R"("parameters":false,"activations":false,)"
+                                     R"("histograms":true})"));
   EXPECT_THAT(requests[3], HasSubstr(R"({"inspection":3,"after":8})"));
 }
 

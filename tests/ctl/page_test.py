@@ -9,10 +9,12 @@ import math
 import os
 import pathlib
 import shutil
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 
@@ -83,6 +85,36 @@ def check_page(page, problems):
     check(not page.problems(), page.problems())
 
 
+def serve_status(run):
+    """Answers as the stokerd of `run`, a group of three ranks, on its control socket."""
+    info = run.stat()
+    hello = {"protocol_version": 2, "stoker_version": "1", "role": "read", "methods": [], "run_dir": str(run), "run_dir_id": f"{info.st_dev}:{info.st_ino}", "pid": 1}
+    status = {**hello, "state": "training", "step": 1234, "max_steps": 2000, "step_time_ms": 35.0,
+              "feed": {"ready_batches": 3, "queue_capacity": 8, "workers": 2, "data_wait_ms": 1.0},
+              "memory": {"rss_bytes": 412000000, "peak_rss_bytes": 430000000},
+              "group": {"world_size": 3, "restart_count": 1, "ranks": [{"compute_ms": c, "data_wait_ms": w, "optimizer_bytes": 9} for c, w in ((20.0, 1.0), (35.0, 14.0), (21.0, 2.0))]}}
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(run / "control.sock"))
+    listener.listen()
+
+    def answer(client):
+        with client, client.makefile("rw") as lines:
+            for line in lines:
+                request = json.loads(line)
+                lines.write(json.dumps({"id": request["id"], "result": hello if request["method"] == "hello" else status}) + "\n")
+                lines.flush()
+
+    def accept():
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=[client], daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listener
+
+
 def contrast(page):
     """Of text in the two colors of the page, as in WCAG."""
     return page.evaluate("""(() => {
@@ -121,6 +153,15 @@ def main():
         check(all(url.startswith((address, "data:")) for url in page.requests()), page.requests())
         check(page.evaluate(f"fetch('{address}').then(a => a.text()).then(t => t.length)") < 1 << 20, "more than 1 MiB")
         check(contrast(page) >= 4.5, f"contrast {contrast(page)}")
+
+        # The ring, the memory and the ranks of a run whose stokerd answers.
+        listener = serve_status(work / "runs/long")
+        page.wait_for("document.body.innerText.includes('3 of 8 batches ready')")
+        text = page.evaluate("document.querySelector('.now').innerText")
+        for part in ("412 MB", "peak 430 MB", "slowest: rank 1", "35 ms/step (median 21), data wait 14 ms; 1 restart"):
+            check(part in text, f"not shown: {part} in {text}")
+        check(page.evaluate("document.querySelectorAll('.rank').length") == 3, "a rank has no bar")
+        image("ranks", 1440, 1000)
 
         # What is appended to the run and to its log appears.
         with open(work / "runs/long/metrics/train.jsonl", "a") as file:

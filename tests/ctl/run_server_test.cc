@@ -9,11 +9,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
+#include "shared/control/trainer_status.h"
+#include "tests/ctl/fake_daemon.h"
 #include "tests/ctl/run_fixture.h"
 
 namespace stoker::ctl {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -28,13 +31,14 @@ class RunServerTest : public CtlTest {
     CtlTest::TearDown();
   }
   void start(const std::string& directory) {
-    server_ = std::make_unique<RunServer>(io_, system_clock(),
-                                          config::HttpListen{.address = "127.0.0.1"}, directory);
+    server_ =
+        std::make_unique<RunServer>(io_, system_clock(), config::HttpListen{.address = "127.0.0.1"},
+                                    directory, http::HttpLimits{.event_interval = 20ms});
     ASSERT_TRUE(server_->start().ok());
     thread_ = std::thread([this] { io_.run(); });
   }
-  std::string get(const std::string& target) const {
-    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd send(const std::string& target) const {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{
         .sin_family = AF_INET, .sin_port = htons(server_->port()), .sin_addr = {}, .sin_zero = {}};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -45,11 +49,24 @@ class RunServerTest : public CtlTest {
         "GET " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     EXPECT_EQ(::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(request.size()));
+    return fd;
+  }
+  std::string get(const std::string& target) const {
+    const UniqueFd fd = send(target);
     std::string all;
     char buffer[4096];
     for (ssize_t n = 0; (n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;)
       all.append(buffer, static_cast<size_t>(n));
     return all;
+  }
+
+  // Reads until `text` has arrived; false after the timeout of the socket.
+  static bool wait_for(const UniqueFd& fd, const std::string& text) {
+    std::string all;
+    char c = 0;
+    while (::recv(fd.get(), &c, 1, 0) == 1)
+      if ((all += c).ends_with(text)) return true;
+    return false;
   }
 
   boost::asio::io_context io_{1};
@@ -68,6 +85,25 @@ TEST_F(RunServerTest, ServesRunsBelowDirectory) {
   EXPECT_THAT(get("/v1/run?run=other%2Fa+b"), HasSubstr("\"name\":\"other/a b\""));
   EXPECT_THAT(get("/"), HasSubstr("<!doctype html>"));
   EXPECT_THAT(get("/healthz"), HasSubstr("\r\n\r\nok\n"));
+}
+
+TEST_F(RunServerTest, SendsStatusWhileDaemonRuns) {
+  write_train_metrics(20);
+  const auto run = control::identify_run(layout().root());
+  ASSERT_TRUE(run.ok());
+  control::TrainerStatus status;
+  status.feed.ready_batches = 5;
+  std::optional<FakeDaemon> daemon(
+      std::in_place, layout().control_socket(),
+      [&](const std::string&) { return R"({"id":2,"result":)" + control::to_json(status) + "}"; },
+      control::HelloReply{.stoker_version = "1", .role = "read", .run = *run});
+  start(root_);
+  const UniqueFd events = send("/v1/events?run=run");
+  EXPECT_TRUE(wait_for(events, "event: status\ndata: {"));
+  EXPECT_TRUE(wait_for(events, R"("ready_batches":5)"));
+  daemon.reset();
+  std::filesystem::remove(layout().control_socket());
+  EXPECT_TRUE(wait_for(events, "event: status\ndata: null\n"));
 }
 
 TEST_F(RunServerTest, ReadsNothingOutsideOfRuns) {

@@ -86,6 +86,22 @@ TEST(TopViewTest, ShowsValuesThatAreNotKnown) {
   EXPECT_THAT(joined(render_top(state, 24, kPiped)), HasSubstr("none yet"));
 }
 
+TEST(TopViewTest, ShowsRanksOfGroup) {
+  TopState state = some_state();
+  EXPECT_THAT(joined(render_top(state, 40, kPiped)), Not(HasSubstr("group")));
+  state.status.group = {.world_size = 3,
+                        .restart_count = 1,
+                        .ranks = {{.compute_ms = 20, .data_wait_ms = 1, .optimizer_bytes = 1000},
+                                  {.compute_ms = 35, .data_wait_ms = 14, .optimizer_bytes = 1000},
+                                  {.compute_ms = 21, .data_wait_ms = 2, .optimizer_bytes = 1000}}};
+  TextStyle wide = kPiped;
+  wide.columns = 200;
+  EXPECT_THAT(
+      joined(render_top(state, 40, wide)),
+      HasSubstr("group      3 ranks, 1 restart; slowest: rank 1, 35.0 ms/step (median 21.0), "
+                "data wait 14.0 ms; optimizer state 1.00 kB per rank"));
+}
+
 TEST(TopViewTest, ShowsGpus) {
   TopState state = some_state();
   state.gpus = {{.index = 0,

@@ -1,6 +1,8 @@
-// Checkpoints of released formats (tests/golden) remain usable: they verify, load, and runs resume
-// from them.
+// Checkpoints of released formats and run directories of earlier packages (tests/golden) remain usable:
+// they verify, load, and runs resume from them.
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include <boost/json.hpp>
 #include <gmock/gmock.h>
@@ -20,11 +22,37 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kStep = 4;
 
-std::vector<std::string> golden_formats() {
+// The folders whose names start with `prefix`.
+std::vector<std::string> golden_folders(const std::string& prefix) {
   std::vector<std::string> folders;
   for (const auto& entry : std::filesystem::directory_iterator(STOKER_GOLDEN))
-    if (entry.is_directory()) folders.push_back(entry.path().filename().string());
+    if (entry.is_directory() && entry.path().filename().string().starts_with(prefix))
+      folders.push_back(entry.path().filename().string());
   return folders;
+}
+
+// The loss of each step, from metrics/train.jsonl.
+std::vector<double> losses(const std::string& run) {
+  std::vector<double> losses;
+  std::istringstream rows(*read_file(run + "/metrics/train.jsonl", 1 << 20));
+  for (std::string row; std::getline(rows, row);)
+    losses.push_back(boost::json::parse(row).at("loss").to_number<double>());
+  return losses;
+}
+
+// Within the differences between processors and LibTorch versions.
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
+                  size_t steps) {
+  ASSERT_EQ(found.size(), steps);
+  ASSERT_EQ(expected.size(), steps);
+  for (size_t i = 0; i < steps; ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-3 * expected[i]) << "step " << i + 1;
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::string>& folder) {
+  std::string name = folder.param;
+  std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+  return name;
 }
 
 class GoldenCheckpointTest : public RunTest, public ::testing::WithParamInterface<std::string> {
@@ -47,14 +75,6 @@ class GoldenCheckpointTest : public RunTest, public ::testing::WithParamInterfac
     EXPECT_EQ(to_string(*found), name + " " + type);
     std::vector<std::byte> bytes(found->bytes());
     EXPECT_TRUE(tensors.read(name, bytes).ok());
-  }
-  // The loss of each step, from metrics/train.jsonl.
-  static std::vector<double> losses(const std::string& run) {
-    std::vector<double> losses;
-    std::istringstream rows(text_of(run + "/metrics/train.jsonl"));
-    for (std::string row; std::getline(rows, row);)
-      losses.push_back(boost::json::parse(row).at("loss").to_number<double>());
-    return losses;
   }
 };
 
@@ -100,9 +120,8 @@ TEST_P(GoldenCheckpointTest, HasRangesIfSharded) {
   EXPECT_GT(parts, 1u);
 }
 
-// The losses are close to those of an uninterrupted run of this build, within the differences
-// between processors and LibTorch versions. Without the optimizer state or the sample order they
-// would differ more.
+// The losses are close to those of an uninterrupted run of this build. Without the optimizer state or
+// the sample order they would differ more.
 TEST_P(GoldenCheckpointTest, ResumesRun) {
   const std::vector<std::string> more = {"--set", "train.max_steps=12", "--set",
                                          "checkpoint.save_every_steps=12"};
@@ -111,11 +130,7 @@ TEST_P(GoldenCheckpointTest, ResumesRun) {
   EXPECT_EQ(newest_step(run_dir()), 12U);
   const std::vector<double> resumed = losses(run_dir());
   EXPECT_EQ(train(config(), run_dir("uninterrupted"), more).code, 0);
-  const std::vector<double> uninterrupted = losses(run_dir("uninterrupted"));
-  ASSERT_EQ(resumed.size(), 12U);
-  ASSERT_EQ(uninterrupted.size(), 12U);
-  for (size_t i = 0; i < uninterrupted.size(); ++i)
-    EXPECT_NEAR(resumed[i], uninterrupted[i], 1e-3 * uninterrupted[i]) << "step " << i + 1;
+  expect_close(resumed, losses(run_dir("uninterrupted")), 12);
 }
 
 TEST_P(GoldenCheckpointTest, LoadsAsPretrainedWeights) {
@@ -141,12 +156,81 @@ TEST_P(GoldenCheckpointTest, IsRejectedWithNewerFormat) {
   EXPECT_EQ(*read_file(checkpoint_path() + "/manifest.json", 1 << 20), manifest);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, GoldenCheckpointTest, ::testing::ValuesIn(golden_formats()),
-                         [](const auto& format) {
-                           std::string name = format.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Formats, GoldenCheckpointTest,
+                         ::testing::ValuesIn(golden_folders("format-")), name_of);
+
+// ---- Run directories
+
+class GoldenRunTest : public RunTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  static constexpr uint64_t kLastStep = 12;  // of the recorded run
+
+  void SetUp() override {
+    RunTest::SetUp();
+    copy_tree(STOKER_GOLDEN "/" + GetParam(), run_dir());
+  }
+  std::vector<std::string> evaluated() const {
+    std::vector<std::string> records;
+    std::istringstream lines(text_of(run_dir() + "/metrics/eval.jsonl"));
+    for (std::string line; std::getline(lines, line);) records.push_back(line);
+    return records;
+  }
+
+  const std::string config_ = STOKER_GOLDEN "/run.yaml";
+};
+
+TEST_P(GoldenRunTest, ResumesTrainingAndEvaluation) {
+  const std::vector<std::string> recorded = evaluated();
+  ASSERT_EQ(recorded.size(), 1U);
+  const std::vector<std::string> longer = {"--set", "train.max_steps=24"};
+  EXPECT_EQ(train(config_, run_dir(), longer).code, 0);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step=12"));
+  EXPECT_EQ(newest_step(run_dir()), 24U);
+  EXPECT_EQ(train(config_, run_dir("uninterrupted"), longer).code, 0);
+  expect_close(losses(run_dir()), losses(run_dir("uninterrupted")), 24);
+
+  const auto exit = evaluator(run_dir(), {"--once"}).wait(120s);
+  ASSERT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
+  const std::vector<std::string> now = evaluated();
+  ASSERT_EQ(now.size(), 2U) << "what was evaluated before is not evaluated again";
+  EXPECT_EQ(now[0], recorded[0]);
+  EXPECT_THAT(now[1], HasSubstr("\"step\":24"));
+  EXPECT_TRUE(
+      boost::json::parse(text_of(run_dir() + "/eval/best.json")).as_object().contains("step"));
+}
+
+TEST_P(GoldenRunTest, IsReadByCommands) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"list"},
+        {"verify", "--all"},
+        {"report"},
+        {"show-batch", "3"},
+        {"class-report"},
+        {"diff", "4", "12"},
+        {"export", "best", "--include", "all", "--output", path("all.safetensors")}}) {
+    auto command = ctl(run_dir(), words, words[0]);
+    const auto ended = command.wait(60s);
+    ASSERT_TRUE(ended.has_value()) << words[0];
+    EXPECT_EQ(ended->code, 0) << words[0] << ": " << text_of(command.log());
+  }
+  EXPECT_THAT(text_of(path("list.out")), HasSubstr("12"));
+}
+
+// These numbers are what docs/compatibility.md declares.
+TEST_P(GoldenRunTest, HasRecordedFormatNumbers) {
+  const auto opened = checkpoint::CheckpointStore::open_verified(
+      run_dir() + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(kLastStep));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(opened->manifest().format, 2);
+  EXPECT_EQ("run-" + opened->manifest().stoker_version, GetParam());
+  std::ifstream index(run_dir() + "/index/train.index", std::ios::binary);
+  std::string head(16, '\0');
+  ASSERT_TRUE(index.read(head.data(), static_cast<std::streamsize>(head.size())).good());
+  EXPECT_EQ(head[8], 6) << "version of the index";
+}
+
+INSTANTIATE_TEST_SUITE_P(Releases, GoldenRunTest, ::testing::ValuesIn(golden_folders("run-")),
+                         name_of);
 
 }  // namespace
 }  // namespace stoker::test

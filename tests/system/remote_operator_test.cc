@@ -66,6 +66,37 @@ TEST_F(RemoteOperatorTest, ReadsLogAndFollowsEvents) {
   EXPECT_EQ(log_of("events").find("control command"), std::string::npos);
 }
 
+// While it trains, and without an effect on what it trains on.
+TEST_F(RemoteOperatorTest, ListsSamplesAsFromRunDirectory) {
+  const std::string remote_list = output({"show-batch", "3"});
+  Process local(joined({program("stokerctl"), "--run-dir", run_dir()}, {"show-batch", "3"}),
+                path("local.out"));
+  const auto exit = local.wait(60s);
+  ASSERT_TRUE(exit && exit->code == 0) << log_of("local");
+  EXPECT_EQ(remote_list, log_of("local"));
+  EXPECT_NE(remote_list.find("step 3 of "), std::string::npos) << remote_list;
+}
+
+TEST_F(RemoteOperatorTest, PausesWithoutReleasingMemoryOfCpu) {
+  EXPECT_NE(output({"pause", "--release"}).find("nothing was released: training on the CPU"),
+            std::string::npos);
+  EXPECT_NE(output({"--json", "status"}).find(R"("state":"paused")"), std::string::npos);
+  output({"resume"});
+}
+
+TEST_F(RemoteOperatorTest, DryRunsChangeNothing) {
+  EXPECT_NE(
+      output({"set", "--dry-run", "optimizer.lr", "0.125"}).find("would set optimizer.lr 0.125"),
+      std::string::npos);
+  EXPECT_NE(output({"set", "--dry-run", "optimizer.lr", "fast"}, 64).find("optimizer.lr"),
+            std::string::npos);
+  EXPECT_EQ(output({"get", "optimizer.lr"}).find("live"), std::string::npos);
+  write_config(small_config("log: {level: debug}\n"));
+  const std::string changes = output({"reload", "--dry-run"});
+  EXPECT_NE(changes.find("log.level"), std::string::npos) << changes;
+  EXPECT_EQ(output({"logs", "-n", "1000"}).find("configuration reloaded"), std::string::npos);
+}
+
 TEST_F(RemoteOperatorTest, StartsJobEvaluatesAndReloads) {
   Process events = remote({"events"}, "events");
   ASSERT_TRUE(wait_until(60s, [&] {

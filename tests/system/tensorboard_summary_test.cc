@@ -94,6 +94,12 @@ TEST_F(TensorBoardSummaryTest, IsWrittenForNewAndResumedRun) {
   EXPECT_EQ(start.at("train.max_steps").to_number<double>(), 80);
   EXPECT_TRUE(run.at("hparams").as_object().contains("_hparams_/session_end_info"));
   expect_data_flow(run.at("graph").as_array());
+  // The curves of training and validation are in one chart.
+  const json::array& charts =
+      run.at("layout").at("custom_scalars__config__").at("category").at(0).at("chart").as_array();
+  ASSERT_EQ(charts.size(), 2u);
+  EXPECT_EQ(charts[0].at("multiline").at("tag").at(0), "^loss$");
+  EXPECT_EQ(charts[1].at("multiline").at("tag").at(0), "^(train/)?accuracy$");
 
   const json::object curves = read(run_dir() + "/tensorboard/train", "train-events");
   const json::object& histograms = curves.at("histograms").as_object();

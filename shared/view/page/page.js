@@ -333,11 +333,23 @@ class RunPage {
       row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
       row("Readers", feed.workers + (feed.workers === 1 ? " worker" : " workers"), bar(activities.map(([, n, c]) => [(n || 0) / workers, c]), activities.map(([name, n]) => `${name} ${format(n, 2)}`).join(", ")),
         note(activities.filter(([, n]) => n >= .005).map(([name, n]) => `${format(n, 2)} ${name}`).join(", ") + (feed.external_producers ? `, ${feed.external_producers} external producers` : ""))),
+      ...this.ranks(row, note),
       row("Memory", bytes(memory.rss_bytes), note("peak " + bytes(memory.peak_rss_bytes) + (memory.device_reserved_bytes ? `; device ${bytes(memory.device_allocated_bytes)} of ${bytes(memory.device_reserved_bytes)} reserved` : ""))),
       row("Checkpoint", checkpoint.saved_total || checkpoint.last_saved_step ? "step " + count(checkpoint.last_saved_step) : "none yet",
         note((checkpoint.is_saving ? "saving; " : "") + `stall ${format(checkpoint.stall_ms, 3)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
       row("Evaluator", words(evaluator.state), note(evaluator.last_evaluated_step ? `step ${count(evaluator.last_evaluated_step)}` + (lag > 0 ? `, ${count(lag)} steps behind the newest checkpoint` : ", up to date") : "")),
       row("Up", duration(status.uptime_seconds), note(failures.join(", "))));
+  }
+  // The ranks of a group, the time of each against the slowest.
+  ranks(row, note) {
+    const {world_size: size, restart_count: restarts, ranks} = this.status.group || {};
+    if (!(size > 1)) return [];
+    const times = ranks.map(r => r.compute_ms), slowest = times.indexOf(Math.max(...times)), max = times[slowest] || 1;
+    const median = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
+    const text = ranks.length ? `slowest: rank ${slowest}, ${format(max, 3)} ms/step (median ${format(median, 3)}), data wait ${format(ranks[slowest].data_wait_ms, 3)} ms` : "";
+    const bars = ranks.length > 16 ? [] : ranks.map((r, i) => h("div", {class: "rank"}, h("span", null, String(i)),
+      bar([[(r.compute_ms - r.data_wait_ms) / max, 0], [r.data_wait_ms / max, 1]], `rank ${i}: ${format(r.compute_ms, 3)} ms, data wait ${format(r.data_wait_ms, 3)} ms`)));
+    return [row("Ranks", count(size), ...bars, note([text, restarts ? count(restarts) + (restarts === 1 ? " restart" : " restarts") : ""].filter(Boolean).join("; ")))];
   }
   drawCurves() {
     const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
@@ -605,10 +617,10 @@ function showLive() {
       });
       on("status", status => {
         const isFirst = !page.status;
-        page.status = status;
+        page.status = status;  // null: stokerd has exited
         page.offline = null;
         if (document.hidden) return;
-        if (isFirst) { page.nowCard.hidden = false; page.lossCard.className = "card two"; }
+        if (isFirst && status) { page.nowCard.hidden = false; page.lossCard.className = "card two"; }
         page.drawHeader();
         page.drawNow();
       });

@@ -65,7 +65,7 @@ TEST_F(ControlCommandsTest, HelloReturnsVersionBuildRoleAndMethods) {
   EXPECT_EQ(
       client().request(R"({"id":1,"method":"hello"})"),
       R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","methods":)"
-      R"(["hello","help","status","threads","pause","resume","checkpoint","stop","get","set","unset","subscribe","logs","evaluate","reload","attach","profile","inspect_open","inspect_read","inspect_close"],)"
+      R"(["hello","help","status","threads","pause","resume","checkpoint","stop","get","set","unset","subscribe","logs","evaluate","show_batch","reload","attach","profile","inspect_open","inspect_read","inspect_close"],)"
       R"("run_dir":"/runs/a b","run_dir_id":"2049:17","pid":4711}})");
 }
 

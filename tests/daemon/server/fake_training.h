@@ -29,8 +29,10 @@ class FakeTraining : public TrainingControl {
     const std::lock_guard lock(mutex_);
     return threads_;
   }
-  void post(control::Command command, Done done) override {
+  using TrainingControl::post;
+  void post(control::Command command, Done done, OnProgress on_progress) override {
     std::unique_lock lock(mutex_);
+    on_progress_ = std::move(on_progress);
     commands_.push_back(std::move(command));
     if (is_withholding_) {
       pending_.push_back(std::move(done));
@@ -97,6 +99,11 @@ class FakeTraining : public TrainingControl {
     posted_.wait_for(lock, std::chrono::seconds(20), [&] { return pending_.size() >= count; });
     return std::exchange(pending_, {});
   }
+  // Of the last command.
+  OnProgress on_progress() const {
+    const std::lock_guard lock(mutex_);
+    return on_progress_;
+  }
   std::vector<control::Command> commands() const {
     const std::lock_guard lock(mutex_);
     return commands_;
@@ -113,6 +120,7 @@ class FakeTraining : public TrainingControl {
   Result<std::string> answer_ = std::string(R"({"step":1200})");
   bool is_withholding_ = false;
   std::vector<Done> pending_;
+  OnProgress on_progress_;
   std::vector<control::Command> commands_;
   std::vector<pid_t> attached_;
 };

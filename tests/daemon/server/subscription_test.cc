@@ -208,12 +208,47 @@ TEST_F(SubscriptionTest, NumbersLongCommandsAndReportsTheirEnd) {
   EXPECT_EQ(peer.read_line(), R"({"id":2,"result":{"first_step":3,"job":2}})");
 }
 
+TEST_F(SubscriptionTest, ReportsProgressOfJobAtMostOnceASecondAndPerTenth) {
+  start_serving();
+  auto watcher = client();
+  ASSERT_EQ(watcher.request("subscribe job*"), kSubscribed);
+  training_.withhold_replies();
+  auto peer = client();
+  ASSERT_TRUE(peer.send("{\"id\":1,\"method\":\"checkpoint\"}\n"));
+  auto pending = training_.take_pending(1);
+  ASSERT_THAT(pending, SizeIs(1));
+  EXPECT_THAT(watcher.read_line(), HasSubstr("job started"));
+  const auto progress = training_.on_progress();
+  ASSERT_TRUE(progress);
+  progress(10, 1000);  // the job has just started
+  clock_.advance(std::chrono::seconds(1));
+  progress(500, 1000);
+  EXPECT_THAT(watcher.read_line(),
+              AllOf(HasSubstr(R"("event":"job progress")"), HasSubstr(R"("job":1)"),
+                    HasSubstr(R"("done":500)"), HasSubstr(R"("total":1000)"),
+                    HasSubstr(R"("unit":"bytes")")));
+  progress(700, 1000);  // within the same second
+  clock_.advance(std::chrono::seconds(5));
+  progress(550, 1000);  // less than before: another attempt
+  progress(560, 1000);  // in the same second
+  EXPECT_THAT(watcher.read_line(), HasSubstr(R"("done":550)"));
+  clock_.advance(std::chrono::seconds(5));
+  progress(600, 1000);  // not a tenth more
+  progress(650, 1000);
+  EXPECT_THAT(watcher.read_line(), HasSubstr(R"("done":650)"));
+  clock_.advance(std::chrono::seconds(5));
+  progress(1000, 1000);  // the reply says so
+  pending[0](std::string(R"({"step":3})"));
+  EXPECT_EQ(peer.read_line(), R"({"id":1,"result":{"step":3,"job":1}})");
+}
+
 // ---- Files and configuration
 
 class FileRequestsTest : public ControlServerTest {
  protected:
   FileRequestsTest() {
-    options_.execute_file_request = [this](const control::FileRequest& request) {
+    options_.execute_file_request = [this](const control::FileRequest& request,
+                                           const std::stop_token&) {
       requests_.push_back(request);  // read after the reply
       if (blocks_) {
         started_.count_down();
@@ -234,9 +269,11 @@ TEST_F(FileRequestsTest, ExecutesRequestsOnItsThread) {
   EXPECT_EQ(peer.request(R"({"id":1,"method":"logs","params":{"lines":3,"rank":2}})"),
             R"({"id":1,"result":{"text":"a\n"}})");
   EXPECT_THAT(peer.request("evaluate 1200"), HasSubstr("result"));
+  EXPECT_THAT(peer.request("show_batch 7 1000"), HasSubstr("result"));
   EXPECT_THAT(requests_, ElementsAre(control::FileRequest(control::ReadLogs{}),
                                      control::FileRequest(control::ReadLogs{.lines = 3, .rank = 2}),
-                                     control::FileRequest(control::Evaluate{1200})));
+                                     control::FileRequest(control::Evaluate{1200}),
+                                     control::FileRequest(control::ShowBatch{7, 1000})));
 }
 
 TEST_F(FileRequestsTest, AnswersOthersWhileDiskIsSlow) {
@@ -257,7 +294,8 @@ TEST_F(FileRequestsTest, AnswersOthersWhileDiskIsSlow) {
 }
 
 TEST_F(FileRequestsTest, AnswersRequestsAfterException) {
-  options_.execute_file_request = [](const control::FileRequest& request) -> Result<std::string> {
+  options_.execute_file_request = [](const control::FileRequest& request,
+                                     const std::stop_token&) -> Result<std::string> {
     if (std::holds_alternative<control::Evaluate>(request)) throw std::bad_alloc();
     return std::string("{}");
   };
@@ -270,10 +308,10 @@ TEST_F(FileRequestsTest, AnswersRequestsAfterException) {
 TEST_F(FileRequestsTest, ReadersMayNeitherReadLogsNorReload) {
   options_.peer_of = [](int) { return Result<Peer>(Peer{.uid = 4242}); };
   int reloads = 0;
-  options_.reload = [&] { return ++reloads, Status(); };
+  options_.reload = [&](bool) { return ++reloads, Result<std::string>("{}"); };
   start_serving();
   auto peer = client();
-  for (const char* const line : {"logs", "evaluate 5", "reload"})
+  for (const char* const line : {"logs", "evaluate 5", "show_batch 5", "reload"})
     EXPECT_THAT(peer.request(line), HasSubstr("not permitted")) << line;
   EXPECT_EQ(peer.request("subscribe"), kSubscribed);
   EXPECT_TRUE(requests_.empty());
@@ -281,13 +319,35 @@ TEST_F(FileRequestsTest, ReadersMayNeitherReadLogsNorReload) {
 }
 
 TEST_F(FileRequestsTest, ReloadReturnsErrorOfConfiguration) {
-  Status reloaded;
-  options_.reload = [&] { return reloaded; };
+  Result<std::string> reloaded = std::string("{}");
+  options_.reload = [&](bool) { return reloaded; };
   start_serving();
   auto peer = client();
   EXPECT_EQ(peer.request("reload"), R"({"id":null,"result":{}})");
   reloaded = Status(StatusCode::kInvalidArgument, "stoker.yaml:3: unknown key");
   EXPECT_THAT(peer.request("reload"), HasSubstr("stoker.yaml:3: unknown key"));
+}
+
+TEST_F(FileRequestsTest, DryRunReportsWithoutChangeInLog) {
+  std::vector<bool> dry_runs;
+  options_.reload = [&](bool is_dry_run) {
+    dry_runs.push_back(is_dry_run);
+    return Result<std::string>(R"({"changes":[]})");
+  };
+  start_serving();
+  auto watcher = client();
+  ASSERT_EQ(watcher.request("subscribe control*"), kSubscribed);
+  auto peer = client();
+  EXPECT_EQ(peer.request(R"({"id":1,"method":"reload","params":{"dry_run":true}})"),
+            R"({"id":1,"result":{"changes":[]}})");
+  EXPECT_THAT(peer.request(R"({"id":2,"method":"set","params":)"
+                           R"({"key":"optimizer.lr","value":1,"dry_run":true}})"),
+              HasSubstr("result"));
+  EXPECT_THAT(peer.request("reload"), HasSubstr("result"));
+  EXPECT_THAT(watcher.read_line(), HasSubstr(R"("command":"reload")")) << "the only change";
+  EXPECT_THAT(dry_runs, ElementsAre(true, false));
+  EXPECT_THAT(training_.commands(),
+              ElementsAre(control::Command(control::SetSetting{"optimizer.lr", "1", true})));
 }
 
 // ---- Versions

@@ -43,7 +43,9 @@ class RingForProducers final : public server::TrainingControl {
 
   std::shared_ptr<const control::TrainerStatus> status() const override { return nullptr; }
   ThreadList threads() const override { return {}; }
-  void post(control::Command, Done done) override { done(Status(StatusCode::kBusy, "no trainer")); }
+  void post(control::Command, Done done, OnProgress) override {
+    done(Status(StatusCode::kBusy, "no trainer"));
+  }
   Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     if (supervisor_ == nullptr) return Status(StatusCode::kBusy, "training is being prepared");

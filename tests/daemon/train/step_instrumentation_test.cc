@@ -60,6 +60,16 @@ TEST_F(StepInstrumentationTest, ProfilesMicroBatchesInSequence) {
                                 Phase::kOptimizer));
 }
 
+TEST_F(StepInstrumentationTest, ReportsStepsOfProfileAsProgress) {
+  Session run(small_config(5), root_);
+  std::vector<std::pair<uint64_t, uint64_t>> progress;
+  run.mailbox_.post({control::Profile{.steps = 3}, {}, [&](uint64_t done, uint64_t total) {
+                       progress.emplace_back(done, total);
+                     }});
+  ASSERT_TRUE(run.train().ok());
+  EXPECT_THAT(progress, ElementsAre(std::pair{1, 3}, std::pair{2, 3}, std::pair{3, 3}));
+}
+
 TEST_F(StepInstrumentationTest, ReturnsPartialProfileWhenRunEndsEarly) {
   Session run(small_config(3), root_);
   run.ask(control::Profile{.steps = 100});

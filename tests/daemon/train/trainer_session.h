@@ -90,6 +90,7 @@ struct ModelContext {
   StepEngine::Factory make_engine = {};
   c10::Device device = c10::Device(c10::kCPU);
   group::ProcessGroup* maybe_group = nullptr;
+  bool has_device_memory = false;
 };
 
 // The part of a run that one process executes.
@@ -145,6 +146,7 @@ class Session : private BatchSource, private MetricsSink {
             .metrics_bytes = 0,
             .save_after_resume = around.save_after_resume,
             .maybe_group = around.maybe_group,
+            .has_device_memory = around.has_device_memory,
             .on_setting_change =
                 [this](uint64_t step, const config::Config&, const config::SettingChange& change) {
                   setting_changes_.push_back(std::to_string(step) + " " + change.key + " " +

@@ -300,6 +300,30 @@ TEST_F(TrainerTest, ChangesIntervalsOfReportsAndSaves) {
   EXPECT_THAT(run.saved(), ElementsAre(5, 10, 12));
 }
 
+TEST_F(TrainerTest, DryRunOfSettingChangesNothing) {
+  const auto config = small_config(9);
+  Session undisturbed(config, fresh());
+  ASSERT_TRUE(undisturbed.train().ok());
+  Session run(config, root_);
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    if (row.step != 6) return;
+    run.ask(control::SetSetting{.key = "optimizer.lr", .value = "0.5", .dry_run = true});
+    run.ask(control::SetSetting{.key = "train.max_steps", .value = "15", .dry_run = true});
+    run.ask(control::SetSetting{.key = "train.max_steps", .value = "2", .dry_run = true});
+    run.ask(control::UnsetSetting{.key = "optimizer.lr", .dry_run = true});
+  };
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
+  EXPECT_THAT(run.replies_,
+              ElementsAre(testing::AllOf(HasSubstr(R"("step":6,"key":"optimizer.lr","value":)"),
+                                         HasSubstr(R"("dry_run":true)")),
+                          HasSubstr(R"("key":"train.max_steps","value":15)"),
+                          HasSubstr("is not above the current step 6"), HasSubstr("optimizer.lr")));
+  EXPECT_TRUE(run.state_->settings.empty());
+  EXPECT_EQ(run.model_sha256(), undisturbed.model_sha256());
+}
+
 // The ring ends at the step that was configured, so that a longer run needs another segment.
 TEST_F(TrainerTest, ContinuesInNextSegmentToLaterLastStep) {
   const auto config = small_config(9);

@@ -109,6 +109,30 @@ TEST_F(CheckpointWriterTest, WritesSnapshotContents) {
   EXPECT_EQ(before_commits_, 1);
 }
 
+TEST_F(CheckpointWriterTest, ReportsBytesOfEachAttempt) {
+  make(/*tries=*/2);
+  Snapshot* const snapshot = writer_->try_begin();
+  ASSERT_NE(snapshot, nullptr);
+  snapshot->begin();
+  (void)snapshot->add(Part::kModel, {"w", DType::kF32, {1000}});
+  (void)snapshot->add(Part::kModel, {"v", DType::kF32, {1000}});
+  snapshot->manifest().step = 7;
+  snapshot->manifest().live_settings = "{}";
+  std::vector<uint64_t> written;
+  std::promise<Status> saved;
+  writer_->submit([&](const auto& result) { saved.set_value(result.status()); },
+                  [&](uint64_t bytes, uint64_t total) {
+                    EXPECT_EQ(total, 8000u);
+                    written.push_back(bytes);
+                  });
+  run();
+  const Status status = saved.get_future().get();
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  ASSERT_FALSE(written.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(written));
+  EXPECT_GE(written.back(), 8000u) << "with the headers of the files";
+}
+
 // A chief that has been replaced by that of a new group.
 TEST_F(CheckpointWriterTest, CommitsNothingThatMayNotBeCommitted) {
   may_commit_ = Status(StatusCode::kPeerLost, "another group of this run has started");

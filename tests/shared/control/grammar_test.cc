@@ -117,7 +117,7 @@ std::span<const MethodCase> all_methods() {
       {Help{}, "help", ""},
       {GetStatus{}, "status", ""},
       {GetThreads{}, "threads", ""},
-      {Pause{}, "pause", ""},
+      {Pause{.release = true}, "pause release", R"({"release":true})"},
       {Resume{}, "resume", ""},
       {SaveCheckpoint{.wait = false}, "checkpoint", R"({"wait":false})"},
       {Stop{}, "stop", ""},
@@ -127,16 +127,16 @@ std::span<const MethodCase> all_methods() {
       {GetSettings{"train"}, "get", R"({"key":"train"})"},
       {Subscribe{.events = "checkpoint *", .status_seconds = 5}, "subscribe",
        R"({"events":"checkpoint *","status_seconds":5})"},
-      {FileRequest(ReadLogs{.lines = 3, .rank = 1}), "logs",
-       R"({"lines":3,"evaluator":false,"rank":1})"},
+      {FileRequest(ReadLogs{.lines = 3, .rank = 1}), "logs", R"({"lines":3,"rank":1})"},
       {FileRequest(Evaluate{1200}), "evaluate 1200", R"({"step":1200})"},
-      {Reload{}, "reload", ""},
+      {FileRequest(ShowBatch{.step = 1200, .first_sample = 1000}), "show_batch 1200",
+       R"({"step":1200,"first_sample":1000})"},
+      {Reload{.dry_run = true}, "reload", R"({"dry_run":true})"},
       {Attach{}, "attach", ""},
       {Profile{.steps = 20, .kernels = true}, "profile 20 kernels",
-       R"({"steps":20,"kernels":true,"wait":true})"},
+       R"({"steps":20,"kernels":true})"},
       {OpenInspection{.glob = "a.*", .gradients = false}, "inspect_open a.*",
-       R"({"glob":"a.*","every":1,"steps":0,"parameters":true,"gradients":false,)"
-       R"("activations":true,"inputs":false,"histograms":false})"},
+       R"({"glob":"a.*","every":1,"steps":0,"gradients":false})"},
       {ReadInspection{3, 17}, "inspect_read 3", R"({"inspection":3,"after":17})"},
       {CloseInspection{3}, "inspect_close 3", R"({"inspection":3})"},
   };
@@ -156,6 +156,32 @@ TEST(GrammarTest, ParsesWhatItRenders) {
   }
 }
 
+TEST(GrammarTest, AcceptsFlagsInAnyPlace) {
+  const auto call_of = [](const std::string& line) {
+    const auto parsed = parse_request(line);
+    const auto* const request = std::get_if<Request>(&parsed);
+    EXPECT_NE(request, nullptr) << line;
+    return request == nullptr ? Call(Help{}) : request->call;
+  };
+  EXPECT_EQ(call_of("logs evaluator"), Call(FileRequest(ReadLogs{.evaluator = true})));
+  EXPECT_EQ(call_of("logs evaluator 3"),
+            Call(FileRequest(ReadLogs{.lines = 3, .evaluator = true})));
+  EXPECT_EQ(call_of("logs 3 evaluator"),
+            Call(FileRequest(ReadLogs{.lines = 3, .evaluator = true})));
+  for (const char* const line : {"logs evaluator evaluator", "logs 3 4", "logs trainer",
+                                 "profile kernels", "profile 5 5", "pause now", "set a"})
+    EXPECT_THAT(rejection(line), Not(IsEmpty())) << line;
+}
+
+TEST(GrammarTest, OmitsFlagsThatHaveTheirDefault) {
+  EXPECT_EQ(to_params(Pause{}), "");
+  EXPECT_EQ(to_params(Reload{}), "");
+  EXPECT_EQ(to_params(SaveCheckpoint{}), "");
+  EXPECT_EQ(to_params(SetSetting{.key = "a", .value = "1"}), R"({"key":"a","value":"1"})");
+  EXPECT_EQ(to_params(SetSetting{.key = "a", .value = "1", .dry_run = true}),
+            R"({"key":"a","value":"1","dry_run":true})");
+}
+
 TEST(GrammarTest, DescribesArgumentsInTextForm) {
   std::vector<std::string> forms;
   for (const MethodInfo& info : methods()) forms.push_back(info.text_form);
@@ -163,7 +189,7 @@ TEST(GrammarTest, DescribesArgumentsInTextForm) {
                                              "help",
                                              "status",
                                              "threads",
-                                             "pause",
+                                             "pause [release]",
                                              "resume",
                                              "checkpoint",
                                              "stop",
@@ -173,6 +199,7 @@ TEST(GrammarTest, DescribesArgumentsInTextForm) {
                                              "subscribe [EVENTS] [STATUS_SECONDS]",
                                              "logs [LINES] [evaluator]",
                                              "evaluate STEP",
+                                             "show_batch STEP [FIRST_SAMPLE]",
                                              "reload",
                                              "attach",
                                              "profile STEPS [kernels]",

@@ -321,6 +321,22 @@ TEST_F(EventFileTest, WritesHparamsReadableByTensorBoard) {
       << output;
 }
 
+TEST_F(EventFileTest, WritesLayoutReadableByTensorBoard) {
+  auto file = create();
+  file->add_layout({{.title = "training",
+                     .charts = {{.title = "loss", .tags = {"^loss$"}},
+                                {.title = "time", .tags = {"^a$", "^b$"}}}},
+                    {.title = "empty", .charts = {}}});
+  ASSERT_TRUE(file->flush().ok());
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
+  EXPECT_NE(output.find(R"("layout": {"custom_scalars__config__": {"category": [{"chart": )"
+                        R"([{"multiline": {"tag": ["^loss$"]}, "title": "loss"}, )"
+                        R"({"multiline": {"tag": ["^a$", "^b$"]}, "title": "time"}], )"
+                        R"("title": "training"}, {"title": "empty"}]}})"),
+            std::string::npos)
+      << output;
+}
+
 TEST_F(EventFileTest, ReportsErrorWhenFileCannotBeCreated) {
   EXPECT_FALSE(EventFile::create(files_, clock_, "/proc/none", {}).ok());
 }

@@ -1,5 +1,5 @@
 """Prints what TensorBoard reads from a directory of event files, as JSON: scalars and texts per tag and, if
-present, images, histograms, the graph and the HParams settings."""
+present, images, histograms, the graph, the HParams settings and the layout of the Custom Scalars page."""
 import json
 import math
 import sys
@@ -7,6 +7,7 @@ import sys
 try:
     from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
     from google.protobuf import json_format
+    from tensorboard.plugins.custom_scalar import layout_pb2
     from tensorboard.plugins.hparams import plugin_data_pb2
     from tensorboard.util import tensor_util
 except ImportError as error:
@@ -42,6 +43,10 @@ def main(directory: str) -> None:
             hparams[tag] = json_format.MessageToDict(content)
             continue
         if plugin == "graphs":
+            continue
+        if plugin == "custom_scalars":  # as the Custom Scalars page reads it
+            content = layout_pb2.Layout.FromString(page.Tensors(tag)[0].tensor_proto.string_val[0])
+            result["layout"] = {tag: json_format.MessageToDict(content)}
             continue
         values = [[e.step, tensor_util.make_ndarray(e.tensor_proto)] for e in page.Tensors(tag)]
         if plugin == "scalars":

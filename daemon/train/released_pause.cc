@@ -1,0 +1,83 @@
+#include "daemon/train/released_pause.h"
+
+#include <chrono>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
+
+namespace stoker::train {
+namespace {
+
+constexpr std::chrono::milliseconds kReleasedPollInterval{100};
+constexpr ThreadActivity kReleased{.operation = "wait for resume", .is_waiting = true};
+
+std::string released_reply(uint64_t step, uint64_t reserved_bytes) {
+  return "{\"step\":" + std::to_string(step) +
+         R"(,"state":"paused","released":true,"device_reserved_bytes":)" +
+         std::to_string(reserved_bytes) + "}";
+}
+
+// Returns true for `stop`.
+bool answer_while_released(TrainerChannels& channels, const Request& request) {
+  const uint64_t step = channels.board.step();
+  const auto with_step = [step](const std::string& field) {
+    return "{\"step\":" + std::to_string(step) + "," + field + "}";
+  };
+  return std::visit(
+      [&](const auto& command) {
+        using C = std::decay_t<decltype(command)>;
+        if constexpr (std::is_same_v<C, control::Resume>) {
+          channels.is_paused = false;
+          answer(request.done, with_step(R"("state":"training")"));
+        } else if constexpr (std::is_same_v<C, control::Pause>) {
+          channels.is_paused = true;
+          answer(request.done,
+                 released_reply(step, channels.board.read()->memory.device_reserved_bytes));
+        } else if constexpr (std::is_same_v<C, control::SaveCheckpoint>) {
+          answer(request.done, with_step(R"("already_saved":true)"));
+        } else if constexpr (std::is_same_v<C, control::Stop>) {
+          answer(request.done, with_step(R"("state":"stopping")"));
+          return true;
+        } else {
+          answer(request.done,
+                 Status(StatusCode::kBusy,
+                        "training is paused without the memory of its device; `resume` first"));
+        }
+        return false;
+      },
+      request.command);
+}
+
+}  // namespace
+
+void publish_released(TrainerChannels& channels, const cuda::DeviceUsage& usage) {
+  control::TrainerStatus status = *channels.board.read();
+  status.state = control::TrainerState::kPaused;
+  status.memory.device_allocated_bytes = usage.allocated_bytes;
+  status.memory.device_reserved_bytes = usage.reserved_bytes;
+  const uint64_t step = channels.board.step();
+  channels.board.publish(std::move(status));
+  log_info("training paused", {{"step", step}});
+  for (const Done& done : std::exchange(channels.release_requests, {}))
+    answer(done, released_reply(step, usage.reserved_bytes));
+}
+
+bool wait_while_released(TrainerChannels& channels, const std::stop_token& stop) {
+  const ScopedActivity paused(kReleased);
+  const ScopedPhase unwatched(channels.board, control::TrainerPhase::kUnwatched);
+  bool stops = false;
+  while (channels.is_paused && !stops && !stop.stop_requested()) {
+    channels.mailbox.wait(kReleasedPollInterval);
+    for (const Request& request : channels.mailbox.take())
+      stops = answer_while_released(channels, request) || stops;
+  }
+  if (stops || stop.stop_requested()) return false;
+  log_info("training resumed", {{"step", channels.board.step()}});
+  return true;
+}
+
+}  // namespace stoker::train
