@@ -26,6 +26,7 @@ constexpr const char* kAcceptedOrder =
 struct TrainedDatasets {
   bool are_valid = true;  // false: they already have errors
   bool have_variable_length = true;
+  bool are_packed = false;
   bool occur_once = true;  // each sample occurs once per epoch of unchanged data
   int64_t max_length = std::numeric_limits<int64_t>::max();
 };
@@ -212,12 +213,15 @@ class DataValidator {
       if (sequence->block_size)
         add("sequence.block_size",
             "cannot be combined with sequence.max_length; remove one of them");
+      if (sequence->packing) validate_packing(dataset);
       return;
     }
     const std::string needs =
         "requires sequence.max_length, the length to which samples are padded";
     if (sequence->on_overflow != OnOverflow::kError) add("sequence.on_overflow", needs);
     if (sequence->max_label_length) add("sequence.max_label_length", needs);
+    if (sequence->packing)
+      add("sequence.packing", "requires sequence.max_length, the length of a sample");
     const FieldNames* const fields = dataset.fields();
     if (fields == nullptr) return;
     if (!fields->labels.empty()) add("fields.labels", needs);
@@ -225,6 +229,21 @@ class DataValidator {
     if (!fields->length.empty()) add("fields.length", needs);
     const auto* const numpy = std::get_if<NumpyDataset>(&dataset.source);
     if (numpy != nullptr && !numpy->lengths_path.empty()) add("lengths_path", needs);
+  }
+
+  void validate_packing(const DatasetConfig& dataset) {
+    const FieldNames& fields = *dataset.fields();
+    if (!dataset.has_tokens() || !fields.label.empty() || !fields.labels.empty() ||
+        !fields.target.empty())
+      add("sequence.packing",
+          "requires fields.text or fields.input_ids without label, labels and target; a sample of "
+          "several documents is for language modeling");
+    if (dataset.stream)
+      add("sequence.packing", "cannot be combined with stream, which has no index; remove it");
+    if (!dataset.sample_weights_path.empty())
+      add("sample_weights_path",
+          "cannot be combined with sequence.packing, where a sample has several documents; remove "
+          "one of them");
   }
 
   void validate_record_sequence(const RecordConfig& record) {
@@ -579,6 +598,7 @@ class DataValidator {
                        !std::holds_alternative<Mixture>(dataset.source);
       if (dataset.combines_datasets()) continue;
       all.have_variable_length = all.have_variable_length && dataset.has_variable_length();
+      all.are_packed = all.are_packed || dataset.is_packed();
       if (dataset.has_variable_length())
         all.max_length = std::min(all.max_length, *dataset.sequence()->max_length);
     }
@@ -591,7 +611,12 @@ class DataValidator {
     const TrainedDatasets datasets = trained_datasets();
     if (bounds.empty() || !datasets.are_valid) return;
     const ShuffleMode shuffle = config_.feed.shuffle;
-    if (!datasets.have_variable_length)
+    if (datasets.are_packed)
+      add_error(
+          key,
+          "cannot be combined with sequence.packing in data.train, which leaves no padding to "
+          "save; remove one of them");
+    else if (!datasets.have_variable_length)
       add_error(key, "requires sequence.max_length in data.train");
     if (std::ranges::adjacent_find(bounds, std::greater_equal<>()) != bounds.end())
       add_error(key, "must be increasing, for example [32, 64, 128]");

@@ -194,6 +194,11 @@ bool DatasetConfig::has_variable_length() const {
   return lengths != nullptr && lengths->max_length.has_value();
 }
 
+bool DatasetConfig::is_packed() const {
+  const SequenceConfig* const lengths = sequence();
+  return lengths != nullptr && lengths->packing;
+}
+
 bool DatasetConfig::can_be_streamed() const {
   return std::holds_alternative<TextDataset>(source) ||
          std::holds_alternative<TokensDataset>(source) ||

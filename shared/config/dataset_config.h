@@ -159,8 +159,9 @@ struct SequenceConfig {
   std::optional<int64_t> block_size;  // tokens per sample; default: model.context_length
   std::optional<int64_t> max_length;  // variable-length samples, padded to this or to their bucket
   OnOverflow on_overflow = OnOverflow::kError;  // samples longer than max_length
-  std::optional<int64_t> max_label_length;      // labels per sample; null: one per time step
-  int64_t max_captions = 5;                     // captions of an image that are trained on
+  bool packing = false;                     // several records share a sample of max_length tokens
+  std::optional<int64_t> max_label_length;  // labels per sample; null: one per time step
+  int64_t max_captions = 5;                 // captions of an image that are trained on
   bool operator==(const SequenceConfig&) const = default;
 };
 
@@ -399,6 +400,7 @@ struct DatasetConfig {
   bool has_text() const;             // format text, or fields.text
   bool has_byte_tokens() const;      // has_text() without tokenizer: the token ids are bytes
   bool has_variable_length() const;  // sequence.max_length is set
+  bool is_packed() const;            // sequence.packing
   bool has_captions() const {        // fields.caption is set
     return fields() != nullptr && !fields()->caption.empty();
   }

@@ -446,6 +446,17 @@ Fields record_sequence_fields(SequenceConfig& sequence) {
                                "start. truncate: use the first max_length time steps and their "
                                "labels. drop: drop the samples. Truncated and dropped samples "
                                "are counted in the log."}),
+      sample_field({.name = "packing",
+                    .target = &sequence.packing,
+                    .help = "Put several documents into a sample instead of padding",
+                    .details = "For language models over text or input_ids: each sample is filled "
+                               "with whole documents up to max_length. Attention, positions and "
+                               "loss do not cross documents, so the loss per token is that of "
+                               "documents alone. Requires max_length and model gpt, gpt2 or llama. "
+                               "skip_samples, max_samples and split count documents; repeat, "
+                               "train.micro_batch_size and eval.max_samples count samples. Cannot "
+                               "be combined with feed.bucket_boundaries, sample_weights_path and "
+                               "stream."}),
       sample_field({.name = "max_label_length",
                     .target = &sequence.max_label_length,
                     .help = "Maximum number of labels per sample, for CTC and captions",

@@ -5,6 +5,7 @@ namespace stoker::config::test {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -415,6 +416,35 @@ TEST(MixtureValidationTest, RequiresCarryOverForRandomSamples) {
     EXPECT_THAT(errors_of(kTextData, {flag, "data.train.sample_weights_path=w"}),
                 ElementsAre(HasSubstr("must be carry_over with data.train.sample_weights_path")));
   }
+}
+
+// ---- Packing
+
+TEST(PackingValidationTest, RequiresDocumentsOfTokens) {
+  valid_config(jsonl("sequence: {max_length: 9, packing: true}, fields: {text: t}"));
+  valid_config(jsonl("sequence: {max_length: 9, packing: true}, fields: {input_ids: t}"));
+  EXPECT_THAT(errors_of(jsonl("sequence: {packing: true}, fields: {text: t}")),
+              ElementsAre(HasSubstr("data.train.sequence.packing: requires sequence.max_length")));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9, packing: true}, fields: {input: x, label: "
+                              "y}") +
+                        kSequenceClassifier),
+              Contains(HasSubstr("data.train.sequence.packing: requires fields.text or "
+                                 "fields.input_ids without label")));
+}
+
+TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
+  const std::string data = jsonl("sequence: {max_length: 9, packing: true}, fields: {text: t}");
+  for (const std::string name : {"gpt", "gpt2", "llama"})
+    valid_config(data + "model: {name: " + name + "}\n");
+  EXPECT_THAT(errors_of(data + "model: {name: lstm_lm}\n"),
+              ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model "
+                                    "lstm_lm; remove it, or set model gpt, gpt2 or llama")));
+  EXPECT_THAT(errors_of(data + "feed: {bucket_boundaries: [3]}\n"),
+              ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with "
+                                    "sequence.packing in data.train")));
+  EXPECT_THAT(errors_of(data, {"data.train.sample_weights_path=w"}),
+              ElementsAre(HasSubstr("data.train.sample_weights_path: cannot be combined with "
+                                    "sequence.packing")));
 }
 
 // ---- Buckets
