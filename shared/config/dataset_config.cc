@@ -178,8 +178,13 @@ bool DatasetConfig::has_tokens() const {
 
 bool DatasetConfig::has_text() const {
   const RecordConfig* const records = record();
-  return std::holds_alternative<TextDataset>(source) ||
+  return std::holds_alternative<TextDataset>(source) || has_messages() ||
          (records != nullptr && !records->fields.text.empty());
+}
+
+bool DatasetConfig::has_messages() const {
+  const RecordConfig* const records = record();
+  return records != nullptr && !records->fields.messages.empty();
 }
 
 bool DatasetConfig::has_byte_tokens() const { return has_text() && text_tokenizer() == nullptr; }

@@ -21,14 +21,15 @@ namespace {
 struct TokenTensors {
   ModelInput input;
   std::optional<size_t> maybe_positions;  // samples of several documents
+  std::optional<size_t> maybe_labels;  // the tokens that are predicted; kIgnoredLabel: not this one
 
   // Whether some tokens are not predicted.
-  bool has_ignored() const { return input.maybe_length || maybe_positions; }
+  bool has_ignored() const { return input.maybe_length || maybe_positions || maybe_labels; }
 };
 
 // The inputs [batch, time] of the model, and for each the token that follows; kIgnoredLabel for
-// padding and for the first token of a document, which does not follow from the one before. A causal
-// model needs no lengths: padding comes after all outputs that are evaluated.
+// padding, for tokens that are not to be learned, and for the first token of a document, which does
+// not follow from the one before. A causal model needs no lengths: padding comes after all outputs that are evaluated.
 struct InputAndNext {
   at::Tensor input, next;
   at::Tensor position_ids;  // of the inputs; undefined if each sample is one document
@@ -37,7 +38,8 @@ struct InputAndNext {
 InputAndNext split_tokens(const Batch& batch, const TokenTensors& tensors) {
   const at::Tensor tokens = input_values(batch, tensors.input);
   const int64_t time = tokens.size(1) - 1;
-  InputAndNext split{tokens.narrow(1, 0, time), tokens.narrow(1, 1, time), {}};
+  const at::Tensor& targets = tensors.maybe_labels ? batch.at(*tensors.maybe_labels) : tokens;
+  InputAndNext split{tokens.narrow(1, 0, time), targets.narrow(1, 1, time), {}};
   if (tensors.input.maybe_length)
     split.next = without_padding(split.next, sequence_lengths(batch, tensors.input, time + 1) - 1);
   if (tensors.maybe_positions) {
@@ -66,6 +68,15 @@ model::HeadInput features(model::Model& model, const InputAndNext& tokens) {
                                        : model.forward_features(tokens.input);
 }
 
+// I64: 1 where the first of adjacent labels is, otherwise 0.
+at::Tensor begins_of_replies(const at::Tensor& labels) {
+  const at::Tensor is_label = labels.ne(kIgnoredLabel);
+  const int64_t time = labels.size(1);
+  at::Tensor begins = is_label.to(at::kLong);
+  begins.narrow(1, 1, time - 1).masked_fill_(is_label.narrow(1, 0, time - 1), 0);
+  return begins;
+}
+
 class LanguageModelEvaluation : public Evaluation {
  public:
   LanguageModelEvaluation(TokenTensors tensors, bool bytes)
@@ -73,12 +84,19 @@ class LanguageModelEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    auto [logits, target] = predict(model, split_tokens(batch, tensors_));
+    const InputAndNext tokens = split_tokens(batch, tensors_);
+    auto [logits, target] = predict(model, tokens);
+    at::Tensor begins;
+    if (tensors_.maybe_labels)
+      begins = begins_of_replies(tokens.next).flatten().masked_select(target.ne(kIgnoredLabel));
     if (tensors_.has_ignored()) std::tie(logits, target) = drop_ignored_labels(logits, target);
     const HostValues<float> losses(at::cross_entropy_loss(logits, target, {}, at::Reduction::None));
     const HostValues<int64_t> targets(target);
     const HostValues<int64_t> predictions(logits.argmax(1));
     metrics_.add(losses.span(), targets.span(), predictions.span());
+    if (!tensors_.maybe_labels) return;
+    const HostValues<int64_t> begins_on_host(begins);
+    metrics_.add_replies(targets.span(), predictions.span(), begins_on_host.span());
   }
 
   eval_metrics::EvalReport report() const override { return metrics_.report(); }
@@ -125,10 +143,12 @@ Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint
   }
   STOKER_ASSIGN_OR_RETURN(
       ModelInput input, find_model_input(/*maybe_normalize=*/nullptr, sample, "language_modeling"));
-  TokenTensors tensors{.input = std::move(input), .maybe_positions = {}};
-  for (size_t i = 0; i < sample.size(); ++i)
-    if (role_of(sample[i]) == TensorRole::kPositions && sample[i].shape == sample[at].shape)
-      tensors.maybe_positions = i;
+  TokenTensors tensors{.input = std::move(input), .maybe_positions = {}, .maybe_labels = {}};
+  for (size_t i = 0; i < sample.size(); ++i) {
+    if (sample[i].shape != sample[at].shape) continue;
+    if (role_of(sample[i]) == TensorRole::kPositions) tensors.maybe_positions = i;
+    if (role_of(sample[i]) == TensorRole::kLabels) tensors.maybe_labels = i;
+  }
   return std::unique_ptr<Task>(
       std::make_unique<LanguageModel>(std::move(tensors), sample[at].dtype == DType::kU8));
 }

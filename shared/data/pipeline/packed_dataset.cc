@@ -1,6 +1,7 @@
 #include "shared/data/pipeline/packed_dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstdio>
 #include <limits>
@@ -18,7 +19,8 @@ namespace {
 
 constexpr uint32_t kNoSample = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxDocuments = kNoSample;
-constexpr uint32_t kMinLength = 2;  // a token and the one that it predicts
+constexpr int64_t kIgnoredLabel = -100;  // PyTorch's ignore_index
+constexpr uint32_t kMinLength = 2;       // a token and the one that it predicts
 
 // The documents that are packed, from the longest to the shortest; those of one length in order.
 std::vector<uint32_t> by_decreasing_length(std::span<const uint32_t> lengths, uint32_t max_length) {
@@ -91,10 +93,7 @@ class PackedDataset final : public Dataset, public SampleFiles {
         token_bytes_(documents_->spec()[0].bytes() / documents_->max_length()),
         info_{.size = packing_.ends.size(),
               .fingerprint = sha256_hex(documents_->fingerprint() + " packing"),
-              .spec = {documents_->spec()[0],
-                       {.name = tensor_name(TensorRole::kPositions),
-                        .dtype = DType::kI32,
-                        .shape = documents_->spec()[0].shape}},
+              .spec = packed_spec(documents_->spec()),
               .classes = documents_->classes(),
               .class_names = documents_->class_names(),
               .writable_fds = documents_->writable_fds(),
@@ -107,7 +106,7 @@ class PackedDataset final : public Dataset, public SampleFiles {
 
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 2);
+    assert(sample < size() && outputs.size() == info_.spec.size());
     // The tensors of a slot are aligned for their type (batch_layout.h).
     const std::span positions(reinterpret_cast<int32_t*>(outputs[1].data()),
                               outputs[1].size() / sizeof(int32_t));
@@ -115,17 +114,25 @@ class PackedDataset final : public Dataset, public SampleFiles {
     for (const uint32_t document : packing_.documents_of(sample)) {
       const uint64_t length = documents_->length(document);
       int64_t length_read = 0;
-      const std::span<std::byte> of_document[] = {
+      std::array<std::span<std::byte>, 3> of_document{
           outputs[0].subspan(filled * token_bytes_, length * token_bytes_),
-          std::as_writable_bytes(std::span(&length_read, 1))};
+          std::as_writable_bytes(std::span(&length_read, 1)),
+          {}};
+      if (has_labels())
+        of_document[2] = outputs[2].subspan(filled * sizeof(int64_t), length * sizeof(int64_t));
       const RandomKey key{.seed = random_key.seed, .epoch = random_key.epoch, .sample = document};
-      STOKER_RETURN_IF_ERROR(documents_->read(document, key, of_document));
+      STOKER_RETURN_IF_ERROR(
+          documents_->read(document, key, std::span(of_document).first(documents_->spec().size())));
       const std::span<int32_t> own = positions.subspan(filled, length);
       std::iota(own.begin(), own.end(), 0);
       filled += length;
     }
     std::ranges::fill(outputs[0].subspan(filled * token_bytes_), std::byte{0});
     std::ranges::fill(positions.subspan(filled), 0);
+    if (has_labels()) {
+      const std::span labels(reinterpret_cast<int64_t*>(outputs[2].data()), positions.size());
+      std::ranges::fill(labels.subspan(filled), kIgnoredLabel);
+    }
     return {};
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
@@ -134,6 +141,13 @@ class PackedDataset final : public Dataset, public SampleFiles {
   }
 
  private:
+  static std::vector<TensorSpec> packed_spec(std::vector<TensorSpec> spec) {
+    spec[1] = {
+        .name = tensor_name(TensorRole::kPositions), .dtype = DType::kI32, .shape = spec[0].shape};
+    return spec;
+  }
+  bool has_labels() const { return info_.spec.size() > 2; }
+
   // Constant after construction.
   const std::unique_ptr<Dataset> documents_;
   const Packing packing_;
@@ -164,8 +178,11 @@ Result<std::unique_ptr<Dataset>> with_packing(const DatasetRequest& request,
     return request.config_error("sequence.packing", what);
   };
   const std::vector<TensorSpec>& spec = documents->spec();
-  if (documents->max_length() == 0 || spec.size() != 2 || role_of(spec[0]) != TensorRole::kTokens)
-    return wrong("requires sequences of tokens without labels");
+  const bool has_labels =
+      spec.size() == 3 && role_of(spec[2]) == TensorRole::kLabels && spec[2].shape == spec[0].shape;
+  if (documents->max_length() == 0 || role_of(spec[0]) != TensorRole::kTokens ||
+      (spec.size() != 2 && !has_labels))
+    return wrong("requires sequences of tokens, without labels or with one per token");
   if (documents->size() > kMaxDocuments)
     return wrong("has more than " + std::to_string(kMaxDocuments) + " documents; split them");
   std::vector<uint32_t> lengths(documents->size());

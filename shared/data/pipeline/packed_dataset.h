@@ -4,6 +4,7 @@
 //
 //   `tokens` [max_length]            as in the documents, padded with 0
 //   `position_ids` I32 [max_length]  position of each token in its document; 0 for padding
+//   `labels` I64 [max_length]        if the documents have a label per token; -100 for padding
 //
 // Best-fit decreasing: from the longest document to the shortest, each is added to the sample with
 // the least space left that it fits into. This depends on the lengths only, so all processes that
@@ -42,7 +43,7 @@ Packing pack(std::span<const uint32_t> lengths, uint32_t max_length);
 
 enum class LogsPacking { kNo, kYes };
 
-// `documents`: sequences of tokens without labels.
+// `documents`: sequences of tokens, without labels or with one per token.
 Result<std::unique_ptr<Dataset>> with_packing(const DatasetRequest& request,
                                               std::unique_ptr<Dataset> documents, LogsPacking logs);
 

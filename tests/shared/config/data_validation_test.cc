@@ -264,10 +264,11 @@ TEST(RecordValidationTest, AcceptsSequencesOfNumbersTextAndTokens) {
   valid_config(jsonl("sequence: {max_length: 9}, fields: {input_ids: t}"));
   EXPECT_THAT(
       errors_of(jsonl("sequence: {max_length: 9}, fields: {label: y}") + kSequenceClassifier),
-      ElementsAre(HasSubstr("data.train.fields: requires one of input, text and input_ids")));
-  EXPECT_THAT(
-      errors_of(jsonl("sequence: {max_length: 9}, fields: {text: t, input_ids: u}")),
-      ElementsAre(HasSubstr("data.train.fields: requires one of input, text and input_ids")));
+      ElementsAre(
+          HasSubstr("data.train.fields: requires one of input, text, messages and input_ids")));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {text: t, input_ids: u}")),
+              ElementsAre(HasSubstr(
+                  "data.train.fields: requires one of input, text, messages and input_ids")));
   EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {input: [x, z], label: y}") +
                         kSequenceClassifier),
               ElementsAre(HasSubstr("data.train.fields.input: must be one name")));
@@ -418,6 +419,31 @@ TEST(MixtureValidationTest, RequiresCarryOverForRandomSamples) {
   }
 }
 
+// ---- Messages
+
+TEST(MessagesValidationTest, RequireTokenizerWithChatTemplate) {
+  const std::string fields = "sequence: {max_length: 9}, fields: {messages: m}";
+  valid_config(jsonl(fields + ", tokenizer: {path: t.json, chat_template: chatml}"));
+  valid_config(
+      jsonl("sequence: {max_length: 9, packing: true}, fields: {messages: m}, tokenizer: "
+            "{path: t.json, chat_template: llama3}"));
+  EXPECT_THAT(errors_of(jsonl(fields + ", tokenizer: {path: t.json}")),
+              ElementsAre(HasSubstr("data.train.tokenizer.chat_template: is required with "
+                                    "fields.messages")));
+  EXPECT_THAT(errors_of(jsonl(fields)),
+              ElementsAre(HasSubstr("data.train.tokenizer.chat_template: is required with "
+                                    "fields.messages")));
+  EXPECT_THAT(errors_of(jsonl(fields + ", tokenizer: {path: t.json, chat_template: vicuna}")),
+              ElementsAre(AllOf(HasSubstr("data.train.tokenizer.chat_template"),
+                                HasSubstr("chatml"), HasSubstr("llama3"))));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {messages: m, text: t}, "
+                              "tokenizer: {path: t.json, chat_template: chatml}")),
+              ElementsAre(HasSubstr("data.train.fields: requires one of input, text, messages")));
+  EXPECT_THAT(errors_of(jsonl("fields: {messages: m}, tokenizer: {path: t.json, chat_template: "
+                              "chatml}")),
+              Contains(HasSubstr("data.train.fields.messages: requires sequence.max_length")));
+}
+
 // ---- Packing
 
 TEST(PackingValidationTest, RequiresDocumentsOfTokens) {
@@ -428,8 +454,8 @@ TEST(PackingValidationTest, RequiresDocumentsOfTokens) {
   EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9, packing: true}, fields: {input: x, label: "
                               "y}") +
                         kSequenceClassifier),
-              Contains(HasSubstr("data.train.sequence.packing: requires fields.text or "
-                                 "fields.input_ids without label")));
+              Contains(HasSubstr("data.train.sequence.packing: requires fields.text, "
+                                 "messages or input_ids without label")));
 }
 
 TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
@@ -443,7 +469,7 @@ TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
               ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with "
                                     "sequence.packing in data.train")));
   EXPECT_THAT(errors_of(data, {"data.train.sample_weights_path=w"}),
-              ElementsAre(HasSubstr("data.train.sample_weights_path: cannot be combined with "
+              ElementsAre(HasSubstr("data.train.sample_weights_path=w: cannot be combined with "
                                     "sequence.packing")));
 }
 

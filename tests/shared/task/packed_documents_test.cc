@@ -11,6 +11,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
@@ -196,8 +198,57 @@ TEST_P(PackedDocumentsTest, AcceptAnyPositions) {
   EXPECT_TRUE(std::isfinite(task({kTokens, kPositions})->loss(*model_, batch).item<double>()));
 }
 
+// Labels as for conversations: the loss is the mean over what has a label.
+TEST_P(PackedDocumentsTest, HaveNoLossWithoutLabel) {
+  const TensorSpec labels_of{"labels", DType::kI64, {kLength}};
+  const Batch alone = documents_.alone();
+  at::Tensor labels = alone[0].to(at::kLong);
+  labels.narrow(1, 0, 6).fill_(-100);
+  const at::Tensor loss =
+      task({kTokens, kLengthOf, labels_of})->loss(*model_, {alone[0], alone[1], labels});
+  double sum = 0;
+  int64_t count = 0;
+  const at::NoGradGuard no_grad;
+  for (const auto& documents : documents_.samples)
+    for (const at::Tensor& document : documents) {
+      const at::Tensor log_probabilities = model_->forward(document.unsqueeze(0))[0].log_softmax(1);
+      for (int64_t i = 6; i < document.size(0); ++i, ++count)
+        sum -= log_probabilities[i - 1][document[i].item<int64_t>()].item<double>();
+    }
+  EXPECT_NEAR(loss.item<double>(), sum / static_cast<double>(count), 1e-5);
+  const double nothing = task({kTokens, kLengthOf, labels_of})
+                             ->loss(*model_, {alone[0], alone[1], at::full_like(labels, -100)})
+                             .item<double>();
+  EXPECT_EQ(nothing, 0);
+}
+
+TEST_P(PackedDocumentsTest, CountRepliesThatArePredictedCompletely) {
+  const TensorSpec labels_of{"labels", DType::kI64, {kLength}};
+  const at::NoGradGuard no_grad;
+  model_->eval();
+  const Batch packed = documents_.packed();
+  const at::Tensor predicted =
+      model_->forward_packed(documents_.tokens(), packed[1].to(at::kLong)).argmax(2);
+  at::Tensor labels = at::full_like(predicted, -100);
+  const auto learn = [&](int64_t row, int64_t position, int64_t change) {
+    labels[row][position] = predicted[row][position - 1].add(change).remainder(kVocab);
+  };
+  learn(0, 2, 0), learn(0, 3, 0);  // exact
+  learn(0, 5, 0), learn(0, 6, 1);  // not exact
+  learn(1, 1, 0);                  // exact, at the start of the next sample
+  learn(1, 16, 1);                 // the first token of a document is not predicted
+  const auto language_modeling = task({kTokens, kPositions, labels_of});
+  const auto evaluation = language_modeling->start_evaluation({});
+  evaluation->add(*model_, {packed[0], packed[1], labels});
+  evaluation->add(*model_, {packed[0], packed[1], labels});
+  const auto report = evaluation->report();
+  const std::map<std::string, double> metrics(report.metrics.begin(), report.metrics.end());
+  EXPECT_NEAR(metrics.at("exact_match"), 2.0 / 3, 1e-12);
+  EXPECT_NEAR(metrics.at("accuracy"), 4.0 / 5, 1e-12);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, PackedDocumentsTest, ValuesIn(model_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST(UnpackedModelTest, RejectsPackedSamples) {
   auto made =
