@@ -25,9 +25,11 @@ Status validate_same_schema(const std::string& name, const data::Dataset& data,
                             const std::string& first_name, const data::Dataset& first) {
   const auto schema = schema_of_any_length(data), first_schema = schema_of_any_length(first);
   bool is_same = data.classes() == first.classes() && schema.size() == first_schema.size();
-  for (size_t i = 0; is_same && i < schema.size(); ++i)
-    is_same = schema[i] == first_schema[i] || (role_of(schema[i]) == TensorRole::kTokens &&
-                                               role_of(first_schema[i]) == TensorRole::kTokens);
+  for (size_t i = 0; is_same && i < schema.size(); ++i) {
+    const auto role = role_of(schema[i]);
+    const bool has_any_length = role == TensorRole::kTokens || role == TensorRole::kPositions;
+    is_same = schema[i] == first_schema[i] || (has_any_length && role == role_of(first_schema[i]));
+  }
   if (is_same) return {};
   return Status(StatusCode::kMismatch,
                 "eval.datasets: the inputs differ, so one model cannot evaluate both: " +

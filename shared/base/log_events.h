@@ -174,6 +174,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kData, "padding ratio measured", kInfo,
      "dataset padding max_length hint padding_without_buckets bucket_sizes",
      "Share of padding in the batches, with and without buckets."},
+    {LogTopic::kData, "sequences packed", kInfo, "dataset documents samples padding",
+     "sequence.packing: the documents share samples, of which the share `padding` is empty."},
     {LogTopic::kData, "shard shuffle not effective", kWarn, "reason",
      "feed.shuffle: shards has no effect on one shard."},
     {LogTopic::kData, "sample weights updated", kInfo, "dataset start_ticket",

@@ -10,6 +10,8 @@ std::string tensor_name(TensorRole role) {
       return "tokens";
     case TensorRole::kLength:
       return "length";
+    case TensorRole::kPositions:
+      return "position_ids";
     case TensorRole::kLabel:
       return "label";
     case TensorRole::kLabels:
@@ -24,8 +26,8 @@ std::string tensor_name(TensorRole role) {
 
 std::optional<TensorRole> role_of(const TensorSpec& spec) {
   for (const TensorRole role :
-       {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength, TensorRole::kLabel,
-        TensorRole::kLabels, TensorRole::kTarget, TensorRole::kReferences})
+       {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength, TensorRole::kPositions,
+        TensorRole::kLabel, TensorRole::kLabels, TensorRole::kTarget, TensorRole::kReferences})
     if (spec.name == tensor_name(role)) return role;
   return std::nullopt;
 }

@@ -16,6 +16,7 @@ enum class TensorRole {
   kInput,      // an image, a vector, or a vector per step
   kTokens,     // the input of models with a vocabulary
   kLength,     // number of valid steps of a padded sequence
+  kPositions,  // of each token in its document, for samples of several documents
   kLabel,      // one class
   kLabels,     // a class per step, or a sequence of classes
   kTarget,     // numbers

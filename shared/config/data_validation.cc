@@ -26,6 +26,7 @@ constexpr const char* kAcceptedOrder =
 struct TrainedDatasets {
   bool are_valid = true;  // false: they already have errors
   bool have_variable_length = true;
+  bool are_packed = false;
   bool occur_once = true;  // each sample occurs once per epoch of unchanged data
   int64_t max_length = std::numeric_limits<int64_t>::max();
 };
@@ -147,7 +148,8 @@ class DataValidator {
 
   void validate_text_tokenizer(const DatasetConfig& dataset) {
     if (!dataset.has_text())
-      return add("tokenizer", "requires fields.text or fields.caption; remove it or set one");
+      return add("tokenizer",
+                 "requires fields.text, fields.messages or fields.caption; remove it or set one");
     if (dataset.record() != nullptr && !dataset.has_variable_length())
       add("tokenizer",
           "requires sequence.max_length with fields.text, so that each record is a sample");
@@ -176,6 +178,7 @@ class DataValidator {
     const bool has_input = !fields.image.empty() || !fields.input.empty();
     const bool has_answer = !fields.label.empty() || !fields.target.empty();
     if (dataset.has_variable_length()) return validate_record_sequence(record);
+    if (dataset.has_messages()) return;  // validate_sequence() reports the missing length
     if (!fields.text.empty()) {
       if (has_input || has_answer)
         add("fields.text",
@@ -212,29 +215,58 @@ class DataValidator {
       if (sequence->block_size)
         add("sequence.block_size",
             "cannot be combined with sequence.max_length; remove one of them");
+      if (sequence->packing) validate_packing(dataset);
       return;
     }
     const std::string needs =
         "requires sequence.max_length, the length to which samples are padded";
     if (sequence->on_overflow != OnOverflow::kError) add("sequence.on_overflow", needs);
     if (sequence->max_label_length) add("sequence.max_label_length", needs);
+    if (sequence->packing)
+      add("sequence.packing", "requires sequence.max_length, the length of a sample");
     const FieldNames* const fields = dataset.fields();
     if (fields == nullptr) return;
     if (!fields->labels.empty()) add("fields.labels", needs);
     if (!fields->input_ids.empty()) add("fields.input_ids", needs);
+    if (!fields->messages.empty()) add("fields.messages", needs);
     if (!fields->length.empty()) add("fields.length", needs);
     const auto* const numpy = std::get_if<NumpyDataset>(&dataset.source);
     if (numpy != nullptr && !numpy->lengths_path.empty()) add("lengths_path", needs);
   }
 
+  void validate_packing(const DatasetConfig& dataset) {
+    const FieldNames& fields = *dataset.fields();
+    if (!dataset.has_tokens() || !fields.label.empty() || !fields.labels.empty() ||
+        !fields.target.empty())
+      add("sequence.packing",
+          "requires fields.text, messages or input_ids without label, labels and target; a sample "
+          "of "
+          "several documents is for language modeling");
+    if (dataset.stream)
+      add("sequence.packing", "cannot be combined with stream, which has no index; remove it");
+    if (!dataset.sample_weights_path.empty())
+      add("sample_weights_path",
+          "cannot be combined with sequence.packing, where a sample has several documents; remove "
+          "one of them");
+  }
+
+  void validate_messages(const RecordConfig& record, bool has_answer) {
+    if (has_answer)
+      add("fields.messages", "cannot be combined with label, labels and target; remove these");
+    if (!record.tokenizer || !record.tokenizer->chat_template)
+      add("tokenizer.chat_template",
+          "is required with fields.messages; set tokenizer: {path: tokenizer.json, chat_template: "
+          "chatml}, or llama3");
+  }
+
   void validate_record_sequence(const RecordConfig& record) {
     const FieldNames& fields = record.fields;
     const int sources = (fields.input.empty() ? 0 : 1) + (fields.text.empty() ? 0 : 1) +
-                        (fields.input_ids.empty() ? 0 : 1);
+                        (fields.input_ids.empty() ? 0 : 1) + (fields.messages.empty() ? 0 : 1);
     if (!fields.image.empty())
       add("fields.image", "cannot be combined with sequence.max_length; remove one of them");
     else if (sources != 1)
-      add("fields", "requires one of input, text and input_ids with sequence.max_length");
+      add("fields", "requires one of input, text, messages and input_ids with sequence.max_length");
     if (fields.input.size() > 1) add("fields.input", "must be one name with sequence.max_length");
     const int answers = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
                         (fields.target.empty() ? 0 : 1);
@@ -242,6 +274,7 @@ class DataValidator {
       add("fields.label", "cannot be combined with labels and target; set one of them");
     if (answers == 0 && !fields.input.empty())
       add("fields", "requires label, labels or target; set it to the name of a value");
+    if (!fields.messages.empty()) validate_messages(record, answers > 0);
     if (!record.input_shape.empty() && fields.input.empty())
       add("input_shape", "requires fields.input; tokens have no shape");
     if (record.sequence.max_label_length && fields.labels.empty())
@@ -579,6 +612,7 @@ class DataValidator {
                        !std::holds_alternative<Mixture>(dataset.source);
       if (dataset.combines_datasets()) continue;
       all.have_variable_length = all.have_variable_length && dataset.has_variable_length();
+      all.are_packed = all.are_packed || dataset.is_packed();
       if (dataset.has_variable_length())
         all.max_length = std::min(all.max_length, *dataset.sequence()->max_length);
     }
@@ -591,7 +625,12 @@ class DataValidator {
     const TrainedDatasets datasets = trained_datasets();
     if (bounds.empty() || !datasets.are_valid) return;
     const ShuffleMode shuffle = config_.feed.shuffle;
-    if (!datasets.have_variable_length)
+    if (datasets.are_packed)
+      add_error(
+          key,
+          "cannot be combined with sequence.packing in data.train, which leaves no padding to "
+          "save; remove one of them");
+    else if (!datasets.have_variable_length)
       add_error(key, "requires sequence.max_length in data.train");
     if (std::ranges::adjacent_find(bounds, std::greater_equal<>()) != bounds.end())
       add_error(key, "must be increasing, for example [32, 64, 128]");

@@ -178,8 +178,13 @@ bool DatasetConfig::has_tokens() const {
 
 bool DatasetConfig::has_text() const {
   const RecordConfig* const records = record();
-  return std::holds_alternative<TextDataset>(source) ||
+  return std::holds_alternative<TextDataset>(source) || has_messages() ||
          (records != nullptr && !records->fields.text.empty());
+}
+
+bool DatasetConfig::has_messages() const {
+  const RecordConfig* const records = record();
+  return records != nullptr && !records->fields.messages.empty();
 }
 
 bool DatasetConfig::has_byte_tokens() const { return has_text() && text_tokenizer() == nullptr; }
@@ -192,6 +197,11 @@ const TokenizerConfig* DatasetConfig::text_tokenizer() const {
 bool DatasetConfig::has_variable_length() const {
   const SequenceConfig* const lengths = sequence();
   return lengths != nullptr && lengths->max_length.has_value();
+}
+
+bool DatasetConfig::is_packed() const {
+  const SequenceConfig* const lengths = sequence();
+  return lengths != nullptr && lengths->packing;
 }
 
 bool DatasetConfig::can_be_streamed() const {

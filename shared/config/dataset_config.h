@@ -53,6 +53,9 @@ inline constexpr auto kWords<OnMissingField> = words("error", "drop");
 enum class OnOverflow { kError, kTruncate, kDrop };
 template <>
 inline constexpr auto kWords<OnOverflow> = words("error", "truncate", "drop");
+enum class ChatTemplate { kChatml, kLlama3 };
+template <>
+inline constexpr auto kWords<ChatTemplate> = words("chatml", "llama3");
 enum class CacheType { kPacked, kDecoded };
 template <>
 inline constexpr auto kWords<CacheType> = words("packed", "decoded");
@@ -149,6 +152,7 @@ struct FieldNames {
   std::string labels = {};               // class indices per time step, or the CTC target
   std::string text = {};                 // bytes are token ids
   std::string caption = {};              // texts that describe the image
+  std::string messages = {};             // a conversation; the assistant's messages are learned
   std::string input_ids = {};            // token ids
   std::string length = {};               // number of valid time steps (arrays of an .npz)
   std::string priority = {};             // an integer, for StreamQueue::kPriority
@@ -159,14 +163,16 @@ struct SequenceConfig {
   std::optional<int64_t> block_size;  // tokens per sample; default: model.context_length
   std::optional<int64_t> max_length;  // variable-length samples, padded to this or to their bucket
   OnOverflow on_overflow = OnOverflow::kError;  // samples longer than max_length
-  std::optional<int64_t> max_label_length;      // labels per sample; null: one per time step
-  int64_t max_captions = 5;                     // captions of an image that are trained on
+  bool packing = false;                     // several records share a sample of max_length tokens
+  std::optional<int64_t> max_label_length;  // labels per sample; null: one per time step
+  int64_t max_captions = 5;                 // captions of an image that are trained on
   bool operator==(const SequenceConfig&) const = default;
 };
 
 // The words of captions, or the tokens of text, and their ids; the file decides which.
 struct TokenizerConfig {
-  std::string path;  // required
+  std::string path;                                // required
+  std::optional<ChatTemplate> chat_template = {};  // required with fields.messages
   bool operator==(const TokenizerConfig&) const = default;
 };
 
@@ -396,9 +402,11 @@ struct DatasetConfig {
 
   bool is_refreshable() const { return refresh() != Refresh::kNever; }
   bool has_tokens() const;           // samples are sequences of token ids …
-  bool has_text() const;             // format text, or fields.text
+  bool has_text() const;             // format text, fields.text or fields.messages
+  bool has_messages() const;         // fields.messages is set
   bool has_byte_tokens() const;      // has_text() without tokenizer: the token ids are bytes
   bool has_variable_length() const;  // sequence.max_length is set
+  bool is_packed() const;            // sequence.packing
   bool has_captions() const {        // fields.caption is set
     return fields() != nullptr && !fields()->caption.empty();
   }

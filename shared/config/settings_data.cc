@@ -446,6 +446,17 @@ Fields record_sequence_fields(SequenceConfig& sequence) {
                                "start. truncate: use the first max_length time steps and their "
                                "labels. drop: drop the samples. Truncated and dropped samples "
                                "are counted in the log."}),
+      sample_field({.name = "packing",
+                    .target = &sequence.packing,
+                    .help = "Put several documents into a sample instead of padding",
+                    .details = "For language models over text or input_ids: each sample is filled "
+                               "with whole documents up to max_length. Attention, positions and "
+                               "loss do not cross documents, so the loss per token is that of "
+                               "documents alone. Requires max_length and model gpt, gpt2 or llama. "
+                               "skip_samples, max_samples and split count documents; repeat, "
+                               "train.micro_batch_size and eval.max_samples count samples. Cannot "
+                               "be combined with feed.bucket_boundaries, sample_weights_path and "
+                               "stream."}),
       sample_field({.name = "max_label_length",
                     .target = &sequence.max_label_length,
                     .help = "Maximum number of labels per sample, for CTC and captions",
@@ -483,19 +494,31 @@ Fields token_cache_fields(TokenCacheConfig& cache) { return {cache_dir_field(cac
 // ---- tokenizer ----------------------------------------------------------------------------------
 
 Fields tokenizer_fields(TokenizerConfig& tokenizer) {
-  return {sample_field(
-      {.name = "path",
-       .target = &tokenizer.path,
-       .help = "File: tokenizer.json, .tiktoken, SentencePiece, or for captions a word per line",
-       .details =
-           "Recognized by its content. Text: byte-level BPE, with the ids of Hugging Face's "
-           "tokenizers or of tiktoken, or a model of SentencePiece. Captions: the token ids are 0 "
-           "for the start of a caption, "
-           "1 for its end, 2 for words that are not in the file, and from 3 the words; what "
-           "follows a space is ignored. Captions are split into words as for the metrics: in "
-           "lower case, without punctuation.",
-       .is_required = true,
-       .example = "tokenizer.json"})};
+  return {
+      sample_field(
+          {.name = "path",
+           .target = &tokenizer.path,
+           .help =
+               "File: tokenizer.json, .tiktoken, SentencePiece, or for captions a word per line",
+           .details =
+               "Recognized by its content. Text: byte-level BPE, with the ids of Hugging Face's "
+               "tokenizers or of tiktoken, or a model of SentencePiece. Captions: the token ids "
+               "are 0 "
+               "for the start of a caption, "
+               "1 for its end, 2 for words that are not in the file, and from 3 the words; what "
+               "follows a space is ignored. Captions are split into words as for the metrics: in "
+               "lower case, without punctuation.",
+           .is_required = true,
+           .example = "tokenizer.json"}),
+      sample_field({.name = "chat_template",
+                    .target = choice(tokenizer.chat_template),
+                    .help = "Text of a conversation (fields.messages): chatml, llama3",
+                    .details = "Required with fields.messages; the file must have its special "
+                               "tokens. chatml: <|im_start|>ROLE, a line end, the content, "
+                               "<|im_end|> and a line end, without a default system message. "
+                               "llama3: that of Llama 3, without the dates and tools of 3.1. "
+                               "Templates of tokenizer_config.json are not executed.",
+                    .accepts_null = true})};
 }
 
 Field tokenizer_field(std::optional<TokenizerConfig>& tokenizer) {
@@ -559,6 +582,14 @@ Field text_role(FieldNames& names) {
       "a byte 0, or with a tokenizer its end token, unless it has a label or labels.");
 }
 
+Field messages_role(FieldNames& names) {
+  return role_field("messages", names.messages, "Conversation: a list of messages",
+                    "Replaces the other input. Objects with role and content, two texts. Only what "
+                    "the assistant writes is learned: the messages with role assistant and the "
+                    "token that ends them. Requires sequence.max_length, and tokenizer with a "
+                    "chat_template.");
+}
+
 Field input_ids_role(FieldNames& names) {
   return role_field("input_ids", names.input_ids, "List of token ids",
                     "Replaces the other input. Integers from 0, int32. Requires "
@@ -601,6 +632,7 @@ Fields json_roles(FieldNames& names) {
           target_role(names),
           labels_role(names),
           text_role(names),
+          messages_role(names),
           input_ids_role(names),
           priority_role(names)};
 }

@@ -43,6 +43,7 @@ class Validator {
     if (is_known && !errors_.has_error_for("task.name") && !errors_.has_error_for("model.name")) {
       validate_task_and_model();
       validate_model_and_data();
+      validate_packing();
     }
     validate_own_loss();
     validate_num_outputs();
@@ -342,6 +343,18 @@ class Validator {
                                     " must have format text or tokens, or fields.text or "
                                     "fields.input_ids");
     }
+  }
+
+  // Other models would read across documents.
+  void validate_packing() {
+    if (model<GptConfig>() != nullptr || model<Gpt2Config>() != nullptr ||
+        model<LlamaConfig>() != nullptr)
+      return;
+    for (const auto& [name, dataset] : config_.data)
+      if (dataset.is_packed())
+        add_error("data." + name + ".sequence.packing",
+                  "is not supported by model " + config_.model.name() +
+                      "; remove it, or set model gpt, gpt2 or llama");
   }
 
   void validate_weights(const std::string& key, const std::vector<double>& weights) {

@@ -287,6 +287,19 @@ void LanguageModelingMetrics::add(std::span<const float> losses, std::span<const
   tokens_ += losses.size();
 }
 
+void LanguageModelingMetrics::add_replies(std::span<const int64_t> targets,
+                                          std::span<const int64_t> predictions,
+                                          std::span<const int64_t> begins) {
+  for (size_t i = 0; i < targets.size();) {
+    bool is_exact = true;
+    do {
+      is_exact = is_exact && targets[i] == predictions[i];
+    } while (++i < targets.size() && begins[i] == 0);
+    ++replies_;
+    exact_replies_ += is_exact ? 1 : 0;
+  }
+}
+
 EvalReport LanguageModelingMetrics::report() const {
   const auto tokens = static_cast<double>(tokens_);
   const double loss = loss_ / tokens;
@@ -295,6 +308,9 @@ EvalReport LanguageModelingMetrics::report() const {
                     {bytes_ ? "bits_per_byte" : "bits_per_token", loss / std::log(2.0)},
                     {"perplexity", std::exp(loss)},
                     {"accuracy", static_cast<double>(correct_) / tokens}};
+  if (replies_ > 0)
+    report.metrics.emplace_back(
+        "exact_match", static_cast<double>(exact_replies_) / static_cast<double>(replies_));
   return report;
 }
 

@@ -213,6 +213,11 @@ class LanguageModelingMetrics {
   // One value per token.
   void add(std::span<const float> losses, std::span<const int64_t> targets,
            std::span<const int64_t> predictions);
+  // In addition, for tokens that are replies: `begins` is 1 for the first token of each, otherwise 0.
+  // Adds the metric exact_match: the fraction of replies whose tokens are all predicted, which are
+  // those that greedy decoding generates.
+  void add_replies(std::span<const int64_t> targets, std::span<const int64_t> predictions,
+                   std::span<const int64_t> begins);
   EvalReport report() const;
 
  private:
@@ -220,6 +225,7 @@ class LanguageModelingMetrics {
   double loss_ = 0;
   uint64_t correct_ = 0;
   uint64_t tokens_ = 0;
+  uint64_t replies_ = 0, exact_replies_ = 0;
 };
 
 // LabelErrorRate: the error rate of decoded label sequences.

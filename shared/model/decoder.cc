@@ -2,6 +2,7 @@
 // and differ by the settings in DecoderSettings.
 #include <cmath>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/ones.h>
@@ -72,6 +73,20 @@ at::Tensor drop_out(const at::Tensor& x, double rate, bool is_training) {
   return rate > 0 && is_training ? at::dropout(x, rate, true) : x;
 }
 
+// What blocks know about the time steps of their input.
+struct TimeSteps {
+  RopeTables rope;  // of their positions, if the model has them
+  at::Tensor
+      sees;  // Bool [batch, 1, time, time]: which ones each attends to; undefined: all before
+};
+
+// Each time step of a sample of several documents attends to those before it in its document.
+at::Tensor block_diagonal(const at::Tensor& position_ids) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor document = position_ids.eq(0).cumsum(1);
+  return document.unsqueeze(2).eq(document.unsqueeze(1)).tril().unsqueeze(1);
+}
+
 class DecoderBlock : public torch::nn::Module {
  public:
   explicit DecoderBlock(const DecoderSettings& settings) : settings_(settings) {
@@ -105,9 +120,9 @@ class DecoderBlock : public torch::nn::Module {
 
   // `maybe_cache`: the keys and values of the time steps before those of `x`, to which theirs are
   // appended.
-  at::Tensor forward(const at::Tensor& x, const RopeTables& rope,
+  at::Tensor forward(const at::Tensor& x, const TimeSteps& steps,
                      CachedLayer* maybe_cache = nullptr) {
-    const at::Tensor attended = linear(proj_, attend(ln1_->forward(x), rope, maybe_cache));
+    const at::Tensor attended = linear(proj_, attend(ln1_->forward(x), steps, maybe_cache));
     const auto [y, normalized] = ln2_->add(x, drop(attended));
     return y + drop(linear(down_, activate(normalized)));
   }
@@ -136,21 +151,22 @@ class DecoderBlock : public torch::nn::Module {
     return heads;
   }
 
-  at::Tensor attend(const at::Tensor& x, const RopeTables& rope, CachedLayer* maybe_cache) {
+  at::Tensor attend(const at::Tensor& x, const TimeSteps& steps, CachedLayer* maybe_cache) {
     const int64_t batch = x.size(0), time = x.size(1);
-    const Heads heads = project(x, rope);
+    const Heads heads = project(x, steps.rope);
     if (maybe_cache) maybe_cache->append({heads.k, heads.v});
     const bool has_past = maybe_cache && maybe_cache->length() > time;
     const at::Tensor attended =
-        has_past ? attend_to_past(heads.q, maybe_cache->all()) : attend(heads);
+        has_past ? attend_to_past(heads.q, maybe_cache->all()) : attend(heads, steps.sees);
     return attended.transpose(1, 2).reshape(
         {batch, time, settings_.num_heads * settings_.head_dim});
   }
 
-  at::Tensor attend(const Heads& heads) const {
-    return at::scaled_dot_product_attention(
-        heads.q, repeat_groups(heads.k), repeat_groups(heads.v), /*attn_mask=*/{},
-        is_training() ? settings_.attention_dropout : 0.0, /*is_causal=*/true);
+  at::Tensor attend(const Heads& heads, const at::Tensor& sees) const {
+    return at::scaled_dot_product_attention(heads.q, repeat_groups(heads.k), repeat_groups(heads.v),
+                                            sees.defined() ? std::optional(sees) : std::nullopt,
+                                            is_training() ? settings_.attention_dropout : 0.0,
+                                            /*is_causal=*/!sees.defined());
   }
 
   at::Tensor by_head(const at::Tensor& x, int64_t heads) const {
@@ -209,21 +225,27 @@ class Decoder : public Model {
     initialize();
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return head(features(input)); }
+  at::Tensor forward(const at::Tensor& input) override { return head(features(input, {})); }
+  at::Tensor forward_packed(const at::Tensor& input, const at::Tensor& position_ids) override {
+    return head(features(input, position_ids));
+  }
 
   at::Tensor next_logits(const at::Tensor& tokens, KeyValueCache& cache) override {
     check_size(tokens);
     const int64_t past = cache.length();
-    RopeTables rope;
-    at::Tensor x = embed(tokens.narrow(1, past, tokens.size(1) - past), past, rope);
-    for (size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->forward(x, rope, &cache.layer(i));
+    TimeSteps steps;
+    at::Tensor x = embed(tokens.narrow(1, past, tokens.size(1) - past), past, steps);
+    for (size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->forward(x, steps, &cache.layer(i));
     return head(ln_->forward(x.select(1, -1)));
   }
 
   HeadInput forward_features(const at::Tensor& input) override {
-    if (settings_.tie_weights) return {features(input), tok_->weight};
+    return packed_features(input, /*position_ids=*/{});
+  }
+  HeadInput packed_features(const at::Tensor& input, const at::Tensor& position_ids) override {
+    if (settings_.tie_weights) return {features(input, position_ids), tok_->weight};
     if (!head_->children().empty()) return {};  // it has an adapter
-    return {features(input), head_->weight};
+    return {features(input, position_ids), head_->weight};
   }
 
   int64_t context() const override { return settings_.context_length; }
@@ -232,14 +254,15 @@ class Decoder : public Model {
   bool ties_output() const override { return settings_.tie_weights; }
 
  private:
-  // The input of the head.
-  at::Tensor features(const at::Tensor& input) {
+  // The input of the head. `position_ids`: undefined if each sample is one document.
+  at::Tensor features(const at::Tensor& input, const at::Tensor& position_ids) {
     check_size(input);
-    RopeTables rope;
-    at::Tensor x = embed(input, 0, rope);
+    TimeSteps steps;
+    at::Tensor x =
+        position_ids.defined() ? embed_packed(input, position_ids, steps) : embed(input, 0, steps);
     for (const auto& block : blocks_)
-      x = settings_.activation_checkpointing ? run_checkpointed(*block, x, rope)
-                                             : block->forward(x, rope);
+      x = settings_.activation_checkpointing ? run_checkpointed(*block, x, steps)
+                                             : block->forward(x, steps);
     return ln_->forward(x);
   }
 
@@ -249,16 +272,35 @@ class Decoder : public Model {
                 " tokens per sample");
   }
 
-  // The tokens at positions from `first` on. Sets `rope` to the angles of these positions if the
+  // The tokens at positions from `first` on. Sets the angles of these positions in `steps` if the
   // model has them.
-  at::Tensor embed(const at::Tensor& tokens, int64_t first, RopeTables& rope) {
+  at::Tensor embed(const at::Tensor& tokens, int64_t first, TimeSteps& steps) {
     const int64_t time = tokens.size(1);
     at::Tensor x = tok_(tokens);
     if (settings_.rope) {
       const RopeTables tables = settings_.rope->tables(first + time, x);
-      rope = {tables.cos.narrow(0, first, time), tables.sin.narrow(0, first, time)};
+      steps.rope = {tables.cos.narrow(0, first, time), tables.sin.narrow(0, first, time)};
     } else {
       x = x + pos_->weight.narrow(0, first, time);
+    }
+    return drop_out(x, settings_.dropout, is_training());
+  }
+
+  // As embed(), for tokens at any positions.
+  at::Tensor embed_packed(const at::Tensor& tokens, const at::Tensor& position_ids,
+                          TimeSteps& steps) {
+    const int64_t batch = tokens.size(0), time = tokens.size(1);
+    steps.sees = block_diagonal(position_ids);
+    at::Tensor x = tok_(tokens);
+    if (settings_.rope) {
+      const RopeTables tables = settings_.rope->tables(time, x);
+      const at::Tensor positions = position_ids.flatten();
+      const auto of_positions = [&](const at::Tensor& table) {
+        return table.index_select(0, positions).view({batch, 1, time, table.size(1)});
+      };
+      steps.rope = {of_positions(tables.cos), of_positions(tables.sin)};
+    } else {
+      x = x + pos_(position_ids);
     }
     return drop_out(x, settings_.dropout, is_training());
   }
@@ -268,11 +310,11 @@ class Decoder : public Model {
   }
 
   at::Tensor run_checkpointed(DecoderBlock& block, const at::Tensor& x,
-                              const RopeTables& rope) const {
+                              const TimeSteps& steps) const {
     const bool uses_random = settings_.dropout > 0 || settings_.attention_dropout > 0 ||
                              (adapter() != nullptr && adapter()->dropout > 0);
     return checkpoint_activations(
-        [&block, rope](const at::Tensor& input) { return block.forward(input, rope); }, x,
+        [&block, steps](const at::Tensor& input) { return block.forward(input, steps); }, x,
         block.parameters(), uses_random && is_training());
   }
 

@@ -74,6 +74,10 @@ struct ModelFactory {
 
 }  // namespace
 
+at::Tensor Model::forward_packed(const at::Tensor& /*input*/, const at::Tensor& /*position_ids*/) {
+  TORCH_CHECK(false, "this model reads across the documents of a sample (sequence.packing)");
+}
+
 at::Tensor Model::loss(const std::vector<at::Tensor>& /*inputs*/,
                        const std::vector<at::Tensor>& /*targets*/) {
   TORCH_CHECK(false, "this model has no own loss");

@@ -48,6 +48,14 @@ class Model : public torch::nn::Module {
   // As forward() without the last layer, so that a loss can be computed without the logits. Undefined
   // if the model does not support that.
   virtual HeadInput forward_features(const at::Tensor& /*input*/) { return {}; }
+  // As forward() and forward_features(), for samples of several documents: no output depends on
+  // another document. `position_ids` I64 [batch, time]: the position of each token in its document,
+  // from 0, which begins a document, to time - 1. gpt, gpt2 and llama; others throw.
+  virtual at::Tensor forward_packed(const at::Tensor& input, const at::Tensor& position_ids);
+  virtual HeadInput packed_features(const at::Tensor& /*input*/,
+                                    const at::Tensor& /*position_ids*/) {
+    return {};
+  }
   // As forward(), for sequences padded to a common length. `length` I64 [batch] is the number of
   // valid time steps of each sequence, from 0 to the length of the input. Padding must not affect
   // the outputs at valid steps. The default is correct for models that are causal or process each

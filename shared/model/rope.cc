@@ -78,8 +78,8 @@ using torch::autograd::variable_list;
 // The layout of the values is any in which those of a head are contiguous; the result has the same.
 bool can_fuse_rope(const at::Tensor& x, const RopeTables& tables) {
   return maybe_bf16_kernels(x.device()) != nullptr && x.scalar_type() == at::kBFloat16 &&
-         x.dim() == 4 && x.stride(3) == 1 && has_kernel_layout(tables.cos, at::kFloat) &&
-         has_kernel_layout(tables.sin, at::kFloat);
+         x.dim() == 4 && x.stride(3) == 1 && tables.cos.dim() == 2 &&
+         has_kernel_layout(tables.cos, at::kFloat) && has_kernel_layout(tables.sin, at::kFloat);
 }
 
 at::Tensor rotate_in_kernel(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,

@@ -33,7 +33,7 @@ class Rope {
   std::vector<RopeTables> tables_;
 };
 
-// `x` [batch, heads, time, head_dim].
+// `x` [batch, heads, time, head_dim]. The tables can also be [batch, 1, time, head_dim / 2].
 at::Tensor rotate(const at::Tensor& x, const RopeTables& tables);
 
 }  // namespace stoker::model

@@ -62,7 +62,7 @@ class Evaluation {
   // Records no gradient. The caller must put the model into eval mode.
   virtual void add(model::Model& model, const Batch& batch) = 0;
   // language_modeling: loss (nats per token), bits_per_byte (bits_per_token if tokens are not
-  // bytes), perplexity, accuracy. classification: loss, accuracy, topK_accuracy (K from the
+  // bytes), perplexity, accuracy; with labels, exact_match. classification: loss, accuracy, topK_accuracy (K from the
   // options), macro_precision, macro_recall, macro_f1, and metrics per class.
   // binary_classification: loss, accuracy, precision, recall, f1, auroc. sequence_labeling: those
   // of classification, over labels instead of samples. multilabel_classification: loss, exact_match,

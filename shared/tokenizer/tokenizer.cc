@@ -250,6 +250,16 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::read(const std::string& path
   return last;
 }
 
+bool Tokenizer::is_lossless() const {
+  return !model_->maybe_sentence_piece && !model_->adds_prefix_space;
+}
+
+Result<std::string> Tokenizer::normalized(std::string_view text) const {
+  if (!model_->normalizes_nfc) return std::string(text);
+  STOKER_ASSIGN_OR_RETURN(MappedText mapped, normalize_nfc(text));
+  return std::move(mapped.text);
+}
+
 // ---- Encoding
 
 // Encodes one part: replaces invalid bytes, finds added tokens, normalizes, splits and merges. After

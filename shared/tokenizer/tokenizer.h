@@ -56,6 +56,10 @@ class Tokenizer {
   // The bytes of a token. Ids outside of the vocabulary have none.
   std::string_view bytes_of(int64_t id) const;
   std::string decode(std::span<const int32_t> ids) const;
+  // Whether the tokens of a normalized() text have its bytes.
+  bool is_lossless() const;
+  // The text as it is encoded: in NFC, or unchanged. kCorrupt: not UTF-8.
+  Result<std::string> normalized(std::string_view text) const;
 
  private:
   friend class TextEncoder;

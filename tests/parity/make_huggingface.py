@@ -3,7 +3,7 @@
 
 Each subfolder has a small model with a random configuration and random weights as transformers saves
 it, and expected.safetensors: tokens, the logits and the gradient of every parameter in the first
-step, and the losses and weights of ten steps of AdamW. COUNT (50) configurations per model_type, in
+step, the losses and weights of ten steps of AdamW, and the logits of padded and packed sequences. COUNT (50) configurations per model_type, in
 single and in double precision. The golden folders are those of COUNT 0: one or two per model_type, in
 single precision.
 """
@@ -117,8 +117,8 @@ def loss_of(logits, tokens):
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def record_training(folder, model, parameters, seed):
-    """Writes expected.safetensors of ten steps of AdamW; `parameters`: those that are trained, by name."""
+def record_training(folder, model, parameters, seed, more={}):
+    """Writes expected.safetensors of ten steps of AdamW, and `more`; `parameters`: those that are trained, by name."""
     # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
     samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
     batches = [torch.randint(model.config.vocab_size, (samples, length + 1)) for _ in range(2)]
@@ -136,7 +136,27 @@ def record_training(folder, model, parameters, seed):
         losses.append(loss.detach())
         optimizer.step()
     expected |= {f"final/{name}": p.detach() for name, p in parameters.items()}
-    save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+    save_file(expected | more | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+
+
+def ragged_sequences(model, seed):
+    """The logits of a left-padded, a right-padded and a packed row of one to several documents; 0 at padding."""
+    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    length = rng.randint(4, 19)
+    tokens = torch.randint(model.config.vocab_size, (3, length), generator=generator)
+    padding = rng.randint(1, length - 1)
+    valid = torch.ones(3, length, dtype=torch.long)
+    valid[0, :padding] = 0
+    valid[1, length - padding :] = 0
+    positions = (valid.cumsum(1) - 1) * valid
+    starts = sorted({0, *rng.sample(range(1, length), rng.randint(1, 3))})
+    for start in starts:
+        positions[2, start:] = torch.arange(length - start)
+    with torch.no_grad():
+        padded = model(tokens[:2], attention_mask=valid[:2], position_ids=positions[:2], use_cache=False).logits
+        packed = model(tokens[2:], position_ids=positions[2:], use_cache=False).logits
+    logits = torch.cat([padded, packed]) * valid[:, :, None]
+    return {"ragged.tokens": tokens, "ragged.position_ids": positions, "ragged.valid": valid, "ragged.logits": logits}
 
 
 def write_case(folder, config, seed, dtype):
@@ -147,7 +167,7 @@ def write_case(folder, config, seed, dtype):
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     model.save_pretrained(folder)
-    record_training(folder, model, dict(model.named_parameters()), seed)
+    record_training(folder, model, dict(model.named_parameters()), seed, ragged_sequences(model, seed))
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 

@@ -1,6 +1,7 @@
 // Compares gpt2 and llama with transformers (make_huggingface.py): loads each folder by its config.json.
 // STOKER_PARITY_HUGGINGFACE is a folder with newly generated ones to compare with instead of the golden
 // ones, which are few and in single precision.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 
 #include "shared/checkpoint/export_tensors.h"
@@ -66,6 +67,19 @@ TEST_P(HuggingFaceParityTest, MatchesLogitsGradientsAndTrainingOfTransformers) {
   for (const auto& item : model_->named_parameters())
     parameters.emplace_back(item.key(), item.value());
   expect_same_training(parameters);
+}
+
+TEST_P(HuggingFaceParityTest, MatchesLogitsOfPaddedAndPackedSequences) {
+  const at::NoGradGuard no_grad;
+  model_->eval();
+  const at::Tensor tokens = expected("ragged.tokens");
+  const at::Tensor valid = expected("ragged.valid").unsqueeze(2);
+  const at::Tensor logits = model_->forward_packed(tokens, expected("ragged.position_ids"));
+  expect_close("ragged.logits", logits * valid);
+  // Padding at the end needs no mask.
+  at::Tensor padded = logits.clone();
+  padded[1] = model_->forward(tokens.narrow(0, 1, 1))[0];
+  expect_close("ragged.logits", padded * valid);
 }
 
 // The folder that stokerctl export writes has the same model;

@@ -3,10 +3,12 @@
 #include <cassert>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include <boost/json/basic_parser_impl.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/data/record/chat_messages.h"
 
 namespace stoker::data::format {
 namespace {
@@ -22,7 +24,8 @@ struct Found {
   bool is_there = false;      // also set by null
   size_t row = 0;             // required length of each nested list; 0: any
   bool can_be_texts = false;  // an array of strings
-  std::string text;
+  bool is_messages = false;   // an array of objects
+  std::string text;           // messages: encoded
   std::vector<int64_t> ints;
   std::vector<float> floats;
 
@@ -70,11 +73,13 @@ class Handler {
   static constexpr size_t max_key_size = size_t{1} << 16;
   static constexpr size_t max_string_size = SIZE_MAX;
 
-  Handler(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts)
+  Handler(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts,
+          std::optional<size_t> maybe_messages)
       : found_(names.size()) {
     for (size_t i = 0; i < names.size(); ++i) indices_[names[i]].push_back(i);
     if (!found_.empty()) found_.front().row = row;
     if (maybe_texts) found_[indices_[names[*maybe_texts]].front()].can_be_texts = true;
+    if (maybe_messages) found_[indices_[names[*maybe_messages]].front()].is_messages = true;
   }
 
   void clear() {
@@ -84,7 +89,7 @@ class Handler {
     wrong_.clear();
     arrays_ = 0;
     open_ = nullptr;
-    is_object_ = in_key_ = in_text_ = false;
+    is_object_ = in_key_ = in_text_ = in_message_ = false;
   }
   const std::string& wrong() const { return wrong_; }
   void collect(std::span<record::FieldValue> values) const {
@@ -100,13 +105,20 @@ class Handler {
   bool on_object_begin(json::error_code& error) {
     if (arrays_ == 0 && ends_.empty()) is_object_ = true;
     if (arrays_ == 0 && !ends_.empty() && wanted() != nullptr) return fail(error, "is an object");
-    if (open_ != nullptr) return fail(error, "contains an object");
+    const bool is_message = reads_messages() && arrays_ == 1 && !in_message_;
+    if (open_ != nullptr && !is_message) return fail(error, "contains an object");
+    in_message_ = is_message;
+    if (is_message) role_.reset(), content_.reset();
     ends_.push_back(path_.size());
     return true;
   }
-  bool on_object_end(size_t, json::error_code&) {
+  bool on_object_end(size_t, json::error_code& error) {
     path_.resize(ends_.back());
     ends_.pop_back();
+    if (!std::exchange(in_message_, false)) return true;
+    if (!role_ || !content_) return fail(error, "has a message without role and content");
+    open_->form = Found::Form::kText;
+    record::append_message({.role = *role_, .content = *content_}, open_->text);
     return true;
   }
   bool on_key_part(json::string_view part, size_t, json::error_code&) {
@@ -122,7 +134,9 @@ class Handler {
   }
   bool on_array_begin(json::error_code& error) {
     if (!is_object_) return fail(error, "");
+    if (in_message_) return fail(error, "is not supported in a message, as it is a list");
     if (arrays_++ == 0 && !take(error)) return false;
+    if (reads_messages() && arrays_ > 1) return fail(error, "must be a list of messages");
     if (arrays_ == 2 && open_ != nullptr) line_start_ = open_->numbers();
     return true;
   }
@@ -132,10 +146,12 @@ class Handler {
     return true;
   }
   bool on_string_part(json::string_view part, size_t, json::error_code& error) {
+    if (in_message_) return add_to_message(part, error);
     if (!in_text_) {
       in_text_ = true;
       if (open_ != nullptr && !begin_listed_text()) return fail(error, "contains a text");
       if (arrays_ == 0 && !take(error)) return false;
+      if (open_ != nullptr && open_->is_messages) return fail(error, "must be a list of messages");
       if (open_ != nullptr) open_->form = Found::Form::kText;
     }
     if (open_ != nullptr) open_->text.append(part.data(), part.size());
@@ -161,6 +177,7 @@ class Handler {
     return take_number(int64_t{value ? 1 : 0}, error);
   }
   bool on_null(json::error_code& error) {
+    if (in_message_ && !is_role() && !is_content()) return true;
     if (open_ != nullptr) return fail(error, "contains null");
     if (arrays_ > 0) return true;
     const bool went_well = take(error);
@@ -175,6 +192,24 @@ class Handler {
     wrong_ = what.empty() ? "is not an object" : "'" + path_.substr(0, 64) + "' " + what;
     error = json::error::incomplete;  // any code works: wrong_ has the message
     return false;
+  }
+
+  bool reads_messages() const { return open_ != nullptr && open_->is_messages; }
+  // Whether path_ is that of a message's role, or content.
+  std::string_view message_key() const { return std::string_view(path_).substr(ends_.back()); }
+  bool is_role() const { return message_key() == ".role"; }
+  bool is_content() const { return message_key() == ".content"; }
+  bool add_to_message(json::string_view part, json::error_code& error) {
+    if (!is_role() && !is_content()) return fail(error, "is not supported in a message");
+    std::optional<std::string>& text = is_role() ? role_ : content_;
+    if (!text) {
+      text.emplace();
+    } else if (!in_text_) {
+      return fail(error, "is a duplicate key");
+    }
+    in_text_ = true;
+    text->append(part.data(), part.size());
+    return true;
   }
 
   // Starts a string of an array of strings.
@@ -220,6 +255,8 @@ class Handler {
   template <typename Number>
   bool take_number(Number number, json::error_code& error) {
     if (arrays_ == 0 && !take(error)) return false;
+    if (open_ != nullptr && open_->is_messages)
+      return fail(error, in_message_ ? "must be text" : "must be a list of messages");
     if (open_ != nullptr && open_->form == Found::Form::kText)
       return fail(error, "has texts and numbers");
     if (open_ != nullptr) open_->add(number);
@@ -237,6 +274,8 @@ class Handler {
   bool is_object_ = false;    // the document has started with an object
   bool in_key_ = false;
   bool in_text_ = false;
+  bool in_message_ = false;
+  std::optional<std::string> role_, content_;  // of the open message
   std::string wrong_;
 };
 
@@ -250,8 +289,9 @@ json::parse_options strict() {
 
 class JsonValues::Parser {
  public:
-  Parser(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts)
-      : parser_(strict(), names, row, maybe_texts) {}
+  Parser(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts,
+         std::optional<size_t> maybe_messages)
+      : parser_(strict(), names, row, maybe_texts, maybe_messages) {}
 
   Status read(std::string_view line, std::span<record::FieldValue> values) {
     parser_.reset();
@@ -273,8 +313,8 @@ class JsonValues::Parser {
 };
 
 JsonValues::JsonValues(const std::vector<std::string>& names, uint64_t row,
-                       std::optional<size_t> maybe_texts)
-    : parser_(std::make_unique<Parser>(names, row, maybe_texts)) {}
+                       std::optional<size_t> maybe_texts, std::optional<size_t> maybe_messages)
+    : parser_(std::make_unique<Parser>(names, row, maybe_texts, maybe_messages)) {}
 JsonValues::~JsonValues() = default;
 
 Status JsonValues::read(std::string_view line, std::span<record::FieldValue> values) {

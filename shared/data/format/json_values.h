@@ -2,8 +2,8 @@
 //
 // A name is a key or, for nested objects, keys joined with dots: "meta.score". A value is a string,
 // a number, true or false (1 or 0), or an array of numbers that can contain nested arrays of
-// numbers, or, for one name, an array of strings, which are joined by line ends. null counts as
-// missing.
+// numbers, or, for one name, an array of strings, which are joined by line ends, or messages: an array
+// of objects with two strings, role and content (record/chat_messages.h). null counts as missing.
 //
 // Threads: one object per thread.
 // Errors:  read(): kCorrupt with the byte offset; the caller adds the location of the line. Causes:
@@ -30,8 +30,10 @@ class JsonValues {
  public:
   // `row`: required length of each list nested in the first value; 0: any.
   // `maybe_texts`: index of the name whose value can be an array of strings.
+  // `maybe_messages`: index of the name whose value must be messages.
   explicit JsonValues(const std::vector<std::string>& names, uint64_t row = 0,
-                      std::optional<size_t> maybe_texts = std::nullopt);
+                      std::optional<size_t> maybe_texts = std::nullopt,
+                      std::optional<size_t> maybe_messages = std::nullopt);
   ~JsonValues();
   JsonValues(const JsonValues&) = delete;
   JsonValues& operator=(const JsonValues&) = delete;

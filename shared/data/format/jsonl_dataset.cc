@@ -2,6 +2,7 @@
 // its label and, for text, the length of the text.
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "shared/data/dataset_files.h"
@@ -25,6 +26,11 @@ uint64_t row_index(const record::SampleSpec& spec) {
   return spec.is_sequence() ? spec.values_per_step() : 0;
 }
 
+// Index of the messages among the values.
+std::optional<size_t> messages_index(const record::SampleSpec& spec) {
+  return spec.has_messages() ? std::optional<size_t>(0) : std::nullopt;
+}
+
 Status no_text(const std::string& name, const record::FieldValue& value) {
   return Status(StatusCode::kCorrupt,
                 "text '" + name + "' must be text, got " + record::describe(value));
@@ -35,7 +41,8 @@ class JsonRecords final : public TextRecords, public record::TextSource {
   JsonRecords(files::FileTable files, record::RecordTable table, const record::SampleSpec& spec)
       : TextRecords(std::move(files), std::move(table)),
         names_(spec.names),
-        row_(row_index(spec)) {}
+        row_(row_index(spec)),
+        maybe_messages_(messages_index(spec)) {}
 
   Status read(uint64_t record, record::RecordValues& values) const override {
     return read_values(record, values.fields);
@@ -74,16 +81,22 @@ class JsonRecords final : public TextRecords, public record::TextSource {
     struct Mine {
       std::vector<std::string> names;
       uint64_t row = 0;
+      std::optional<size_t> maybe_messages;
       std::unique_ptr<JsonValues> values;
     };
     thread_local Mine mine;
-    if (!mine.values || mine.names != names_ || mine.row != row_)
-      mine = {.names = names_, .row = row_, .values = std::make_unique<JsonValues>(names_, row_)};
+    if (!mine.values || mine.names != names_ || mine.row != row_ ||
+        mine.maybe_messages != maybe_messages_)
+      mine = {.names = names_,
+              .row = row_,
+              .maybe_messages = maybe_messages_,
+              .values = std::make_unique<JsonValues>(names_, row_, std::nullopt, maybe_messages_)};
     return *mine.values;
   }
 
   const std::vector<std::string> names_;
   const uint64_t row_;
+  const std::optional<size_t> maybe_messages_;
 };
 
 config::DatasetConfig resolved_config(const DatasetRequest& request) {
@@ -127,7 +140,7 @@ Result<files::IndexMetadata> build_jsonl_metadata(const DatasetRequest& request,
                                 .maybe_sandbox = request.maybe_sandbox};
   STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(resolved));
   record::RecordIndexBuilder index(resolved, spec, files, width_of(spec), progress);
-  JsonValues parser(spec.names, row_index(spec));
+  JsonValues parser(spec.names, row_index(spec), std::nullopt, messages_index(spec));
   std::vector<record::FieldValue> values(spec.num_values());
   const files::FileReader reader(files);
   for (size_t file = 0; file < files.size(); ++file) {

@@ -24,6 +24,7 @@
 #include "shared/data/format/format.h"
 #include "shared/data/pipeline/dataset_refresh.h"
 #include "shared/data/pipeline/mixture_dataset.h"
+#include "shared/data/pipeline/packed_dataset.h"
 #include "shared/data/pipeline/stream_dataset.h"
 #include "shared/data/sample_range.h"
 #include "shared/data/sandbox.h"
@@ -172,6 +173,14 @@ Result<std::unique_ptr<Dataset>> open_with(const format::DatasetFormatOps& kind,
   return transform::with_transforms(request, std::move(dataset));
 }
 
+// skip_samples and max_samples count documents.
+Result<std::unique_ptr<Dataset>> with_selection(const DatasetRequest& request,
+                                                std::unique_ptr<Dataset> whole, LogsPacking logs) {
+  STOKER_ASSIGN_OR_RETURN(auto selected, with_sample_range(request, std::move(whole)));
+  if (!request.config.is_packed()) return selected;
+  return with_packing(request, std::move(selected), logs);
+}
+
 bool is_as_made(const files::FileTable& made) {
   files::FileTable found(made.root());
   for (size_t file = 0; file < made.size(); ++file)
@@ -233,7 +242,7 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   if (!index.is_validated) unvalidated = index;
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           open_with(kind, request, std::move(index), Makes::kFiles, progress));
-  STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
+  STOKER_ASSIGN_OR_RETURN(auto data, with_selection(request, std::move(whole), LogsPacking::kYes));
   if (unvalidated) {
     STOKER_RETURN_IF_ERROR(validate_samples(request, *data, progress));
     // Until then, each start validates again, for instance after a stop during the validation.
@@ -275,7 +284,7 @@ Result<std::unique_ptr<Dataset>> load_and_open(const DatasetRequest& request,
                                              request.name + " (" + index.fingerprint_text + ")");
   }
   STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, request, std::move(index), Makes::kNothing));
-  STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
+  STOKER_ASSIGN_OR_RETURN(auto data, with_selection(request, std::move(whole), LogsPacking::kNo));
   STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, path));
   return data;
 }

@@ -201,7 +201,7 @@ class RecordDataset final : public Dataset, public SampleFiles {
 
   static SampleSpec with_classes(SampleSpec spec, const RecordReader& records) {
     spec.num_classes = records.classes();
-    if (spec.num_classes == 0 && spec.has_end_token())
+    if (spec.num_classes == 0 && (spec.has_end_token() || spec.has_messages()))
       spec.num_classes = spec.tokenizer ? spec.tokenizer->size() : 256;
     return spec;
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <string>
@@ -65,7 +66,20 @@ Result<InputForm> SampleAssembler::input_form(const FieldValue& input) const {
   return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
 }
 
-Result<std::span<const int32_t>> SampleAssembler::tokens_of(const FieldValue& value) const {
+Result<ChatText> SampleAssembler::chat_text_of(const FieldValue& value) const {
+  const auto* const encoded = std::get_if<FieldBytes>(&value);
+  if (encoded == nullptr) return unfit_value("must be a list of messages, got " + describe(value));
+  STOKER_ASSIGN_OR_RETURN(auto messages, read_messages(*encoded));
+  std::deque<std::string> normalized;  // so that the bytes of the tokens are those of the text
+  for (ChatMessage& message : messages) {
+    STOKER_ASSIGN_OR_RETURN(normalized.emplace_back(),
+                            spec_.tokenizer->normalized(message.content));
+    message.content = normalized.back();
+  }
+  return apply_chat_template(spec_.chat_template, messages);
+}
+
+Result<SampleAssembler::Tokens> SampleAssembler::tokens_of(const FieldValue& value) const {
   const auto* const text = std::get_if<FieldBytes>(&value);
   if (text == nullptr) return unfit_value("must be text, got " + describe(value));
   // An encoder keeps its buffers, so there is one per thread. It is replaced when the thread reads
@@ -73,23 +87,35 @@ Result<std::span<const int32_t>> SampleAssembler::tokens_of(const FieldValue& va
   struct Mine {
     std::optional<tokenizer::TextEncoder> encoder;
     std::vector<int32_t> ids;
+    ChatText chat;
   };
   thread_local Mine mine;
   if (!mine.encoder || &mine.encoder->tokenizer() != spec_.tokenizer.get())
     mine.encoder.emplace(spec_.tokenizer);
   mine.ids.clear();
-  if (text->empty()) return std::span<const int32_t>();
-  const Status encoded = mine.encoder->encode(to_string_view(*text), mine.ids);
-  if (!encoded.ok()) return encoded;
+  if (text->empty()) return Tokens();
+  std::string_view encoded = to_string_view(*text);
+  mine.chat.replies.clear();
+  if (spec_.has_messages()) {
+    STOKER_ASSIGN_OR_RETURN(mine.chat, chat_text_of(value));
+    encoded = mine.chat.text;
+  }
+  STOKER_RETURN_IF_ERROR(mine.encoder->encode(encoded, mine.ids));
   if (spec_.has_end_token() && spec_.tokenizer->end_token())
     mine.ids.push_back(*spec_.tokenizer->end_token());
-  return std::span<const int32_t>(mine.ids);
+  if (spec_.has_messages()) {
+    size_t bytes = 0;
+    for (const int32_t id : mine.ids) bytes += spec_.tokenizer->bytes_of(id).size();
+    if (bytes != encoded.size())
+      return unfit_value("has characters that the tokenizer replaces, so its tokens have no place");
+  }
+  return Tokens{.ids = mine.ids, .replies = mine.chat.replies};
 }
 
 Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
   if (spec_.tokenizer) {
     STOKER_ASSIGN_OR_RETURN(const auto tokens, tokens_of(value));
-    return tokens.size();
+    return tokens.ids.size();
   }
   if (spec_.input().role == FieldRole::kText) {
     const auto* bytes = std::get_if<FieldBytes>(&value);
@@ -110,10 +136,15 @@ Result<uint64_t> SampleAssembler::count_tokens(const FieldValue& value,
   const auto* const text = std::get_if<FieldBytes>(&value);
   if (text == nullptr) return unfit_value("must be text, got " + describe(value));
   if (text->empty()) return 0;
+  ChatText chat;
+  std::string_view encoded = to_string_view(*text);
+  if (spec_.has_messages()) {
+    STOKER_ASSIGN_OR_RETURN(chat, chat_text_of(value));
+    encoded = chat.text;
+  }
   STOKER_ASSIGN_OR_RETURN(const TextTokenizer::Part part,
-                          tokenizer.tokenize(to_string_view(*text), /*begins_section=*/true,
-                                             /*ends_text=*/true));
-  if (part.bytes != text->size())
+                          tokenizer.tokenize(encoded, /*begins_section=*/true, /*ends_text=*/true));
+  if (part.bytes != encoded.size())
     return Status(StatusCode::kCorrupt, "its worker process sent an impossible result");
   const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
   return part.ids.size() + (has_end ? 1 : 0);
@@ -154,8 +185,9 @@ Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldV
 Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& random_key,
                                  std::span<const std::span<std::byte>> outputs) const {
   assert(!spec_.is_text() && record.fields.size() == spec_.num_values());
-  assert(outputs.size() ==
-         spec_.fields.size() + (spec_.is_sequence() || spec_.has_captions() ? 1 : 0));
+  assert(outputs.size() == spec_.fields.size() +
+                               (spec_.is_sequence() || spec_.has_captions() ? 1 : 0) +
+                               (spec_.has_messages() ? 1 : 0));
   const size_t inputs = spec_.input().num_values;
   uint64_t steps = 0;
   if (spec_.is_sequence()) {
@@ -232,10 +264,11 @@ Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kep
   if (spec_.tokenizer) {
     const auto tokens = tokens_of(record.fields[0]);
     if (!tokens) return spec_.in_field(0, tokens.status());
-    if (tokens->size() != record.length) return spec_.in_field(0, changed());
-    const auto out = std::as_bytes(tokens->first(kept));
+    if (tokens->ids.size() != record.length) return spec_.in_field(0, changed());
+    const auto out = std::as_bytes(tokens->ids.first(kept));
     std::ranges::copy(out, outputs[0].begin());
     fill_padding(outputs[0].subspan(out.size()), false);
+    if (spec_.has_messages()) write_replies(*tokens, kept, outputs[2]);
   } else {
     const auto length = num_steps(record.fields[0]);
     if (!length) return spec_.in_field(0, length.status());
@@ -244,6 +277,22 @@ Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kep
   }
   numbers_in<int64_t>(outputs[1])[0] = static_cast<int64_t>(kept);
   return {};
+}
+
+// A token belongs to a reply if one of its bytes does, as in transformers.
+void SampleAssembler::write_replies(const Tokens& tokens, uint64_t kept,
+                                    std::span<std::byte> labels) const {
+  fill_padding(labels, true);
+  const std::span<int64_t> out = numbers_in<int64_t>(labels);
+  size_t begin = 0;
+  auto reply = tokens.replies.begin();
+  for (size_t i = 0; i < kept; ++i) {
+    const size_t end = begin + spec_.tokenizer->bytes_of(tokens.ids[i]).size();
+    while (reply != tokens.replies.end() && reply->end <= begin) ++reply;
+    if (reply == tokens.replies.end()) break;
+    if (end > reply->begin) out[i] = tokens.ids[i];
+    begin = end;
+  }
 }
 
 Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,

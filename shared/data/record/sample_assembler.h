@@ -14,6 +14,7 @@
 
 #include "shared/base/status.h"
 #include "shared/data/dataset.h"
+#include "shared/data/record/chat_messages.h"
 #include "shared/data/record/field_value.h"
 #include "shared/data/record/sample_spec.h"
 #include "shared/data/sandbox.h"
@@ -58,8 +59,15 @@ class SampleAssembler {
                         std::span<const std::span<std::byte>> outputs) const;
   // The number of tokens of a text that another process encodes.
   Result<uint64_t> count_tokens(const FieldValue& value, TextTokenizer& tokenizer) const;
-  // The tokens of a text, in a thread-local buffer that is valid until the thread's next call.
-  Result<std::span<const int32_t>> tokens_of(const FieldValue& value) const;
+  // Of a text or of messages, in thread-local memory that is valid until the thread's next call.
+  struct Tokens {
+    std::span<const int32_t> ids;
+    std::span<const ChatText::Range> replies;  // of messages, in bytes
+  };
+  Result<Tokens> tokens_of(const FieldValue& value) const;
+  Result<ChatText> chat_text_of(const FieldValue& value) const;
+  // `labels`: -100, but the tokens of the replies.
+  void write_replies(const Tokens& tokens, uint64_t kept, std::span<std::byte> labels) const;
   Status write_steps(const FieldValue& value, uint64_t kept, std::span<std::byte> out) const;
   Status write_labels(const FieldValue& value, uint64_t steps, std::span<std::byte> out) const;
   Status write_captions(const FieldValue& value, std::span<std::byte> labels,

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "shared/base/tensor_role.h"
+#include "shared/data/record/chat_messages.h"
 
 namespace stoker::data::record {
 namespace {
@@ -136,15 +137,19 @@ Status add_steps(const DatasetRequest& request, SampleSpec& spec) {
   const config::FieldNames& fields = record.fields;
   if (!fields.image.empty())
     return request.config_error("fields.image", "cannot be combined with sequence.max_length");
-  const size_t sources =
-      fields.input.size() + (fields.text.empty() ? 0 : 1) + (fields.input_ids.empty() ? 0 : 1);
+  const size_t sources = fields.input.size() + (fields.text.empty() ? 0 : 1) +
+                         (fields.messages.empty() ? 0 : 1) + (fields.input_ids.empty() ? 0 : 1);
   if (sources != 1)
-    return request.config_error(
-        "fields.input", "must be one field for sequences; or set fields.text or fields.input_ids");
+    return request.config_error("fields.input",
+                                "must be one field for sequences; or set fields.text, "
+                                "fields.messages or fields.input_ids");
   FieldSpec steps{.role = FieldRole::kInput, .shape = {}};
   if (!fields.text.empty()) {
     steps.role = FieldRole::kText;
     steps.dtype = spec.tokenizer ? DType::kI32 : DType::kU8;
+  } else if (!fields.messages.empty()) {
+    steps.role = FieldRole::kMessages;
+    steps.dtype = DType::kI32;
   } else if (!fields.input_ids.empty()) {
     steps.role = FieldRole::kInputIds;
     steps.dtype = DType::kI32;
@@ -163,6 +168,7 @@ Status add_steps(const DatasetRequest& request, SampleSpec& spec) {
   }
   add_field(spec, std::move(steps),
             {!fields.text.empty()        ? fields.text
+             : !fields.messages.empty()  ? fields.messages
              : !fields.input_ids.empty() ? fields.input_ids
                                          : fields.input.front()});
   return {};
@@ -193,6 +199,29 @@ Status add_sequence_target(const DatasetRequest& request, SampleSpec& spec) {
   return {};
 }
 
+// Checks that the tokenizer was made for the template: with others, its special tokens would be many
+// tokens of text.
+Status set_chat_template(const DatasetRequest& request, const config::TokenizerConfig& config,
+                         SampleSpec& spec) {
+  if (!config.chat_template)
+    return request.config_error("tokenizer.chat_template", "is required with fields.messages");
+  spec.chat_template = *config.chat_template;
+  if (!spec.tokenizer->is_lossless())
+    return request.config_error("tokenizer.path",
+                                "must be a byte-level tokenizer.json with fields.messages");
+  tokenizer::TextEncoder encoder(spec.tokenizer);
+  for (const std::string_view token : special_tokens(spec.chat_template)) {
+    std::vector<int32_t> ids;
+    STOKER_RETURN_IF_ERROR(encoder.encode(token, ids));
+    if (ids.size() != 1)
+      return request.config_error("tokenizer.chat_template",
+                                  std::string(config::to_string(spec.chat_template)) +
+                                      " needs the token " + std::string(token) + ", which " +
+                                      config.path + " does not have; set another one");
+  }
+  return {};
+}
+
 Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
   SampleSpec spec;
   const int64_t max_length = request.config.sequence()->max_length.value_or(0);
@@ -202,7 +231,11 @@ Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
     auto read = tokenizer::Tokenizer::read(tokenizer->path);
     if (!read) return read.status().with_context(request.key("tokenizer.path"));
     spec.tokenizer = *std::move(read);
+    if (request.config.has_messages())
+      STOKER_RETURN_IF_ERROR(set_chat_template(request, *tokenizer, spec));
   }
+  if (request.config.has_messages() && spec.tokenizer == nullptr)
+    return request.config_error("tokenizer", "is required with fields.messages");
   STOKER_RETURN_IF_ERROR(add_steps(request, spec));
   STOKER_RETURN_IF_ERROR(add_sequence_target(request, spec));
   return spec;
@@ -214,6 +247,7 @@ TensorRole tensor_role(FieldRole role) {
     case FieldRole::kInput:
       return TensorRole::kInput;
     case FieldRole::kText:
+    case FieldRole::kMessages:
     case FieldRole::kInputIds:
       return TensorRole::kTokens;
     case FieldRole::kLabel:
@@ -248,6 +282,8 @@ std::string sequence_text(const SampleSpec& spec) {
   if (spec.has_target(FieldRole::kTarget))
     text += " num_targets=" + std::to_string(spec.fields[1].elements());
   if (spec.tokenizer) text += " tokenizer=" + spec.tokenizer->digest();
+  if (spec.has_messages())
+    text += " chat_template=" + std::string(config::to_string(spec.chat_template));
   return text;
 }
 
@@ -271,6 +307,8 @@ std::string_view to_string(FieldRole role) {
       return "input";
     case FieldRole::kText:
       return "text";
+    case FieldRole::kMessages:
+      return "messages";
     case FieldRole::kInputIds:
       return "input_ids";
     case FieldRole::kLabel:
@@ -366,6 +404,10 @@ std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
     tensors.push_back(
         {.name = tensor_name(TensorRole::kLength), .dtype = DType::kI64, .shape = {}});
   if (maybe_target() != nullptr) tensors.push_back(tensor_of(*this, *maybe_target(), length));
+  if (has_messages())
+    tensors.push_back({.name = tensor_name(TensorRole::kLabels),
+                       .dtype = DType::kI64,
+                       .shape = {static_cast<int64_t>(length)}});
   if (has_captions())
     tensors.push_back({.name = tensor_name(TensorRole::kReferences),
                        .dtype = DType::kU8,
@@ -376,7 +418,8 @@ std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
 std::vector<size_t> SampleSpec::length_tensors() const {
   std::vector<size_t> tensors;
   if (is_per_step(input())) tensors.push_back(0);
-  if (fields.size() > 1 && is_per_step(fields[1])) tensors.push_back(2);  // after "length"
+  const bool has_labels = fields.size() > 1 && is_per_step(fields[1]);
+  if (has_labels || has_messages()) tensors.push_back(2);  // after "length"
   return tensors;
 }
 

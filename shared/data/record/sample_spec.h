@@ -18,6 +18,9 @@
 //   text:   NAME     bytes are tokens                    -> `tokens` U8 [length]
 //           with tokenizer                               -> `tokens` I32 [length]
 //   input_ids: NAME  integers                            -> `tokens` I32 [length]
+//   messages: NAME   a conversation (chat_messages.h)    -> `tokens` I32 [length], and `labels` I64
+//                                                           [length]: the tokens of the assistant,
+//                                                           otherwise -100
 //   then `length` I64: the number of valid steps; the padding after them is 0; then
 //   label:  NAME     a class                             -> `label` I64
 //   labels: NAME     a class per step                    -> `labels` I64 [length]
@@ -70,6 +73,7 @@ enum class FieldRole {
   kImage,
   kInput,
   kText,
+  kMessages,
   kInputIds,
   kLabel,
   kLabels,
@@ -102,8 +106,9 @@ struct SampleSpec {
   uint64_t num_classes = 0;                           // known after indexing
   std::shared_ptr<const WordVocabulary> vocabulary;   // for role kCaption; else null
   bool truncates_captions = false;                    // longer ones are not an error
-  // For role kText; null: the tokens are bytes.
+  // For roles kText and kMessages; null: the tokens are bytes.
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  config::ChatTemplate chat_template = config::ChatTemplate::kChatml;  // for role kMessages
 
   // From the settings of a format whose records have named values.
   static Result<SampleSpec> of(const DatasetRequest& request);
@@ -120,6 +125,7 @@ struct SampleSpec {
   // A text stream, whose samples are not records.
   bool is_text() const { return max_length == 0 && input().role == FieldRole::kText; }
   bool is_sequence() const { return max_length > 0; }
+  bool has_messages() const { return input().role == FieldRole::kMessages; }
   bool has_captions() const { return has_target(FieldRole::kCaption); }
   // Whether the tensor of a field has one element per step: its first dimension, before the shape
   // of the field, is the length.

@@ -5,6 +5,7 @@ namespace stoker::config::test {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -263,10 +264,11 @@ TEST(RecordValidationTest, AcceptsSequencesOfNumbersTextAndTokens) {
   valid_config(jsonl("sequence: {max_length: 9}, fields: {input_ids: t}"));
   EXPECT_THAT(
       errors_of(jsonl("sequence: {max_length: 9}, fields: {label: y}") + kSequenceClassifier),
-      ElementsAre(HasSubstr("data.train.fields: requires one of input, text and input_ids")));
-  EXPECT_THAT(
-      errors_of(jsonl("sequence: {max_length: 9}, fields: {text: t, input_ids: u}")),
-      ElementsAre(HasSubstr("data.train.fields: requires one of input, text and input_ids")));
+      ElementsAre(
+          HasSubstr("data.train.fields: requires one of input, text, messages and input_ids")));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {text: t, input_ids: u}")),
+              ElementsAre(HasSubstr(
+                  "data.train.fields: requires one of input, text, messages and input_ids")));
   EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {input: [x, z], label: y}") +
                         kSequenceClassifier),
               ElementsAre(HasSubstr("data.train.fields.input: must be one name")));
@@ -415,6 +417,60 @@ TEST(MixtureValidationTest, RequiresCarryOverForRandomSamples) {
     EXPECT_THAT(errors_of(kTextData, {flag, "data.train.sample_weights_path=w"}),
                 ElementsAre(HasSubstr("must be carry_over with data.train.sample_weights_path")));
   }
+}
+
+// ---- Messages
+
+TEST(MessagesValidationTest, RequireTokenizerWithChatTemplate) {
+  const std::string fields = "sequence: {max_length: 9}, fields: {messages: m}";
+  valid_config(jsonl(fields + ", tokenizer: {path: t.json, chat_template: chatml}"));
+  valid_config(
+      jsonl("sequence: {max_length: 9, packing: true}, fields: {messages: m}, tokenizer: "
+            "{path: t.json, chat_template: llama3}"));
+  EXPECT_THAT(errors_of(jsonl(fields + ", tokenizer: {path: t.json}")),
+              ElementsAre(HasSubstr("data.train.tokenizer.chat_template: is required with "
+                                    "fields.messages")));
+  EXPECT_THAT(errors_of(jsonl(fields)),
+              ElementsAre(HasSubstr("data.train.tokenizer.chat_template: is required with "
+                                    "fields.messages")));
+  EXPECT_THAT(errors_of(jsonl(fields + ", tokenizer: {path: t.json, chat_template: vicuna}")),
+              ElementsAre(AllOf(HasSubstr("data.train.tokenizer.chat_template"),
+                                HasSubstr("chatml"), HasSubstr("llama3"))));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {messages: m, text: t}, "
+                              "tokenizer: {path: t.json, chat_template: chatml}")),
+              ElementsAre(HasSubstr("data.train.fields: requires one of input, text, messages")));
+  EXPECT_THAT(errors_of(jsonl("fields: {messages: m}, tokenizer: {path: t.json, chat_template: "
+                              "chatml}")),
+              Contains(HasSubstr("data.train.fields.messages: requires sequence.max_length")));
+}
+
+// ---- Packing
+
+TEST(PackingValidationTest, RequiresDocumentsOfTokens) {
+  valid_config(jsonl("sequence: {max_length: 9, packing: true}, fields: {text: t}"));
+  valid_config(jsonl("sequence: {max_length: 9, packing: true}, fields: {input_ids: t}"));
+  EXPECT_THAT(errors_of(jsonl("sequence: {packing: true}, fields: {text: t}")),
+              ElementsAre(HasSubstr("data.train.sequence.packing: requires sequence.max_length")));
+  EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9, packing: true}, fields: {input: x, label: "
+                              "y}") +
+                        kSequenceClassifier),
+              Contains(HasSubstr("data.train.sequence.packing: requires fields.text, "
+                                 "messages or input_ids without label")));
+}
+
+TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
+  const std::string data = jsonl("sequence: {max_length: 9, packing: true}, fields: {text: t}");
+  for (const std::string name : {"gpt", "gpt2", "llama"})
+    valid_config(data + "model: {name: " + name + "}\n");
+  EXPECT_THAT(errors_of(data + "model: {name: lstm_lm}\n"),
+              ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model "
+                                    "lstm_lm; remove it, or set model gpt, gpt2 or llama")));
+  EXPECT_THAT(errors_of(data + "feed: {bucket_boundaries: [3]}\n"),
+              ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with "
+                                    "sequence.packing in data.train")));
+  EXPECT_THAT(errors_of(data, {"data.train.sample_weights_path=w"}),
+              ElementsAre(HasSubstr("data.train.sample_weights_path=w: cannot be combined with "
+                                    "sequence.packing")));
 }
 
 // ---- Buckets

@@ -291,6 +291,7 @@ class DatasetFiller {
     dataset.batch_transforms.clear();
     dataset.stream.reset();  // a run has one, in data.train, and it excludes most other keys
     if (!dataset.sample_weights_path.empty()) dataset.repeat = 1;
+    can_pack_ = is_decoder() && dataset.sample_weights_path.empty();
     std::visit([this](auto& each) { fix(each); }, dataset.source);
     std::visit(
         [](auto& each) {
@@ -387,6 +388,12 @@ class DatasetFiller {
   void fix(Mixture&) {}
   void fix(Concat&) {}
 
+  bool is_decoder() const {
+    const ModelVariant& arch = config_.model.arch;
+    return std::holds_alternative<GptConfig>(arch) || std::holds_alternative<Gpt2Config>(arch) ||
+           std::holds_alternative<LlamaConfig>(arch);
+  }
+
   void fix_record(RecordConfig& record, bool has_images, bool is_tabular) {
     FieldNames names;
     record.tokenizer.reset();
@@ -408,6 +415,7 @@ class DatasetFiller {
     if (is_padded) {
       sequence.max_length = 1 + static_cast<int64_t>(filler_.below(1000));
       sequence.on_overflow = static_cast<OnOverflow>(filler_.below(3));
+      sequence.packing = can_pack_ && has_tokens_ && filler_.coin();
       if (!has_tokens_ && filler_.coin()) {
         std::swap(record.fields.label, record.fields.labels);
         sequence.max_label_length = 5;
@@ -419,6 +427,7 @@ class DatasetFiller {
   }
 
   const Config& config_;
+  bool can_pack_ = false;
   const bool has_tokens_;
   const std::optional<Normalize> normalize_;
   Filler& filler_;
@@ -520,7 +529,7 @@ void fix_feed(Config& config, Filler& filler) {
   feed.bucket_boundaries.clear();
   const bool has_buckets = train.has_variable_length() && *train.sequence()->max_length > 4 &&
                            train.repeat == 1 && train.sample_weights_path.empty() &&
-                           !train.is_refreshable();
+                           !train.is_packed() && !train.is_refreshable();
   if (!has_buckets || filler.coin()) return;
   feed.bucket_boundaries = {2, 4};
   feed.shuffle = ShuffleMode::kFull;

@@ -58,7 +58,8 @@ TEST(TokenizerSettings, ApplyToRecordsThatAreSamples) {
   EXPECT_THAT(
       errors_of("data: {train: {format: jsonl, path: a, fields: {input_ids: t}, sequence: "
                 "{max_length: 9}, tokenizer: {path: t.json}}}\n"),
-      ElementsAre(HasSubstr("data.train.tokenizer: requires fields.text or fields.caption")));
+      ElementsAre(HasSubstr(
+          "data.train.tokenizer: requires fields.text, fields.messages or fields.caption")));
 }
 
 TEST(TokenizerSettings, RejectContradictions) {

@@ -1,0 +1,97 @@
+// Runs on packed documents: the same bytes in any process and after kills, and the evaluation of
+// documents alone.
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class PackingRunTest : public RunTest {
+ protected:
+  void SetUp() override {
+    RunTest::SetUp();
+    write_documents("train.jsonl", 300, 1);
+    write_documents("val.jsonl", 60, 2);
+    const auto dataset = [this](const std::string& name) {
+      return "  " + name + ": {format: jsonl, path: " + path(name + ".jsonl") +
+             ", fields: {input_ids: ids}, sequence: {max_length: 24, packing: true}}\n";
+    };
+    config_ = write_config(
+        "data:\n" + dataset("train") + dataset("val") +
+        "model: {name: llama, num_layers: 1, num_heads: 2, num_key_value_heads: 1, embed_dim: 16, "
+        "context_length: 24, vocab_size: 10}\n"
+        "train: {max_steps: 40, micro_batch_size: 4, device: cpu, num_threads: 1}\n"
+        "checkpoint: {save_every_steps: 10}\neval: {batch_size: 7}\n");
+  }
+  // Counting documents of 1 to 24 tokens.
+  void write_documents(const std::string& name, int documents, unsigned seed) const {
+    std::mt19937 random(seed);
+    std::ofstream file(path(name));
+    for (int i = 0; i < documents; ++i) {
+      const auto length = 1 + random() % 24, first = random() % 10;
+      file << "{\"ids\": [";
+      for (size_t token = 0; token < length; ++token)
+        file << (token == 0 ? "" : ", ") << (first + token) % 10;
+      file << "]}\n";
+    }
+  }
+  std::map<std::string, double> trained_and_evaluated(const std::string& run,
+                                                      const std::vector<std::string>& more = {}) {
+    EXPECT_EQ(train(config_, run_dir(run), more).code, 0) << log_of("stokerd");
+    const auto ended = evaluator(run_dir(run), {"--once"}).wait(120s);
+    EXPECT_TRUE(ended && ended->code == 0) << log_of("stoker-eval");
+    const auto metrics = newest_result(run_dir(run)).metrics;
+    return {metrics.begin(), metrics.end()};
+  }
+
+  std::string config_;
+};
+
+TEST_F(PackingRunTest, HasSameSamplesInAnyProcess) {
+  ASSERT_EQ(train(config_, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("sequences packed dataset=train documents="));
+  ASSERT_EQ(train(config_, run_dir("threads"), {"--set", "feed.num_processes=0"}).code, 0);
+  ASSERT_EQ(train(config_, run_dir("processes"),
+                  {"--set", "feed.num_processes=2", "--set", "feed.num_workers=3"})
+                .code,
+            0);
+  for (const std::string run : {"threads", "processes"}) {
+    EXPECT_EQ(model_sha256(run_dir(run), 40), model_sha256(run_dir(), 40)) << run;
+    EXPECT_EQ(deterministic_records(run_dir(run)), deterministic_records(run_dir())) << run;
+  }
+}
+
+TEST_F(PackingRunTest, MatchesUninterruptedRunAfterKill) {
+  constexpr uint64_t kSteps = 400;
+  const std::vector<std::string> more{"--set", "train.max_steps=" + std::to_string(kSteps)};
+  ASSERT_EQ(train(config_, run_dir("uninterrupted"), more).code, 0) << log_of("stokerd");
+  Process trainer = this->trainer(config_, run_dir(), more);
+  ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), {}).has_value())
+      << "the run ended before its first checkpoint";
+  ASSERT_TRUE(trainer.kill()) << "the run ended before the kill";
+  ASSERT_EQ(train(config_, run_dir(), more).code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step="));
+  EXPECT_EQ(model_sha256(run_dir(), kSteps), model_sha256(run_dir("uninterrupted"), kSteps));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
+}
+
+TEST_F(PackingRunTest, EvaluatesDocumentsAsIfAlone) {
+  const auto packed = trained_and_evaluated("packed");
+  const auto alone = trained_and_evaluated("alone", {"--set", "data.val.sequence.packing=false"});
+  for (const std::string metric : {"loss", "perplexity", "accuracy"})
+    EXPECT_NEAR(packed.at(metric), alone.at(metric), 1e-5 * alone.at(metric)) << metric;
+}
+
+}  // namespace
+}  // namespace stoker::test
