@@ -77,10 +77,12 @@ Result<std::span<const int32_t>> SampleAssembler::tokens_of(const FieldValue& va
   thread_local Mine mine;
   if (!mine.encoder || &mine.encoder->tokenizer() != spec_.tokenizer.get())
     mine.encoder.emplace(spec_.tokenizer);
-  mine.ids.clear();
-  if (text->empty()) return std::span<const int32_t>();
+  const tokenizer::TextTemplate& around = spec_.tokenizer->text_template();
+  mine.ids = around.before;
+  if (text->empty() && around.size() == 0) return std::span<const int32_t>();
   const Status encoded = mine.encoder->encode(to_string_view(*text), mine.ids);
   if (!encoded.ok()) return encoded;
+  mine.ids.insert(mine.ids.end(), around.after.begin(), around.after.end());
   if (spec_.has_end_token() && spec_.tokenizer->end_token())
     mine.ids.push_back(*spec_.tokenizer->end_token());
   return std::span<const int32_t>(mine.ids);
@@ -109,14 +111,15 @@ Result<uint64_t> SampleAssembler::count_tokens(const FieldValue& value,
                                                TextTokenizer& tokenizer) const {
   const auto* const text = std::get_if<FieldBytes>(&value);
   if (text == nullptr) return unfit_value("must be text, got " + describe(value));
-  if (text->empty()) return 0;
+  const size_t around = spec_.tokenizer->text_template().size();
+  if (text->empty()) return around;
   STOKER_ASSIGN_OR_RETURN(const TextTokenizer::Part part,
                           tokenizer.tokenize(to_string_view(*text), /*begins_section=*/true,
                                              /*ends_text=*/true));
   if (part.bytes != text->size())
     return Status(StatusCode::kCorrupt, "its worker process sent an impossible result");
   const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
-  return part.ids.size() + (has_end ? 1 : 0);
+  return around + part.ids.size() + (has_end ? 1 : 0);
 }
 
 Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldValue> values,
@@ -233,9 +236,14 @@ Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kep
     const auto tokens = tokens_of(record.fields[0]);
     if (!tokens) return spec_.in_field(0, tokens.status());
     if (tokens->size() != record.length) return spec_.in_field(0, changed());
-    const auto out = std::as_bytes(tokens->first(kept));
-    std::ranges::copy(out, outputs[0].begin());
-    fill_padding(outputs[0].subspan(out.size()), false);
+    const auto copy = [&](std::span<const int32_t> ids, size_t first) {
+      std::ranges::copy(std::as_bytes(ids), outputs[0].subspan(first * sizeof(int32_t)).begin());
+    };
+    copy(tokens->first(kept), 0);
+    // A truncated text ends as a complete one.
+    const std::vector<int32_t>& after = spec_.tokenizer->text_template().after;
+    if (kept < tokens->size()) copy(after, kept - after.size());
+    fill_padding(outputs[0].subspan(kept * sizeof(int32_t)), false);
   } else {
     const auto length = num_steps(record.fields[0]);
     if (!length) return spec_.in_field(0, length.status());

@@ -202,6 +202,11 @@ Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
     auto read = tokenizer::Tokenizer::read(tokenizer->path);
     if (!read) return read.status().with_context(request.key("tokenizer.path"));
     spec.tokenizer = *std::move(read);
+    const size_t added = spec.tokenizer->text_template().size();
+    if (spec.max_length <= added && added > 0)
+      return request.config_error("sequence.max_length",
+                                  "must be above " + std::to_string(added) +
+                                      ", the tokens that the tokenizer adds to each text");
   }
   STOKER_RETURN_IF_ERROR(add_steps(request, spec));
   STOKER_RETURN_IF_ERROR(add_sequence_target(request, spec));
