@@ -38,10 +38,10 @@ def bert_config(rng):
 
 
 class Batch:
-    def __init__(self, config, rng, samples, time, is_per_token):
+    def __init__(self, config, rng, samples, time, is_per_token, is_padded):
         # Not 0: transformers does not train the embedding of the padding.
         self.tokens = torch.randint(1, config.vocab_size, (samples, time))
-        self.lengths = torch.tensor([time, *(rng.randint(1, time) for _ in range(samples - 1))])
+        self.lengths = torch.tensor([time, *(rng.randint(1, time) if is_padded else time for _ in range(samples - 1))])
         self.valid = torch.arange(time) < self.lengths[:, None]
         self.tokens *= self.valid
         self.labels = torch.randint(config.num_labels, (samples, time) if is_per_token else (samples,))
@@ -57,7 +57,7 @@ class Batch:
 
 def record_training(folder, model, rng, is_per_token, is_padded):
     samples, time = rng.randint(2, 4), rng.randint(3, 19)
-    batches = [Batch(model.config, rng, samples, time, is_per_token) for _ in range(2)]
+    batches = [Batch(model.config, rng, samples, time, is_per_token, is_padded) for _ in range(2)]
     parameters = dict(model.named_parameters())
     optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
     expected, losses = batches[0].tensors(0) | batches[1].tensors(1), []

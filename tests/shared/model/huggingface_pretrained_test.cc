@@ -229,8 +229,8 @@ TEST_F(HuggingFacePretrainedTest, MustHaveTheSettingsOfTheModel) {
   EXPECT_TRUE(at::equal(parameter("tok.weight"), before));
   config_.arch = config::GptConfig();
   EXPECT_THAT(load(weights).message(), HasSubstr("has model_type 'llama', but model.name is gpt"));
-  test::write_whole(scratch_ / "config.json", R"({"model_type": "bert"})");
-  EXPECT_THAT(load(weights).message(), HasSubstr("'model_type' \"bert\" is not supported"));
+  test::write_whole(scratch_ / "config.json", R"({"model_type": "t5"})");
+  EXPECT_THAT(load(weights).message(), HasSubstr("'model_type' \"t5\" is not supported"));
 }
 
 // In addition to the model, at most one tensor is in memory, converted or transposed.
