@@ -285,6 +285,39 @@ Shapes parameter_shapes(const config::LlamaConfig& llama) {
   return shapes;
 }
 
+// `outputs`: of the last layer.
+Shapes parameter_shapes(const config::BertConfig& bert, int64_t outputs) {
+  const int64_t width = bert.embed_dim, mlp = bert.effective_mlp_dim();
+  Shapes shapes{{"tok.weight", {bert.vocab_size, width}},
+                {"pos.weight", {bert.context_length, width}},
+                {"type.weight", {bert.num_token_types, width}}};
+  const auto add_norm = [&](const std::string& name) {
+    shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
+  };
+  const auto add_linear = [&](const std::string& name, int64_t from, int64_t to) {
+    shapes[name + ".weight"] = {to, from};
+    shapes[name + ".bias"] = {to};
+  };
+  add_norm("embed_ln");
+  for (int64_t i = 0; i < bert.num_layers; ++i) {
+    const std::string block = "blocks." + std::to_string(i) + ".";
+    for (const char* const name : {"q", "k", "v", "proj"}) add_linear(block + name, width, width);
+    add_norm(block + "ln1");
+    add_linear(block + "up", width, mlp);
+    add_linear(block + "down", mlp, width);
+    add_norm(block + "ln2");
+  }
+  if (bert.pooling == config::BertPooling::kPooler) add_linear("pooler", width, width);
+  add_linear("fc", width, outputs);
+  return shapes;
+}
+
+// The number of outputs of a bert, of its tensors; 0: it has no output layer, or another model.
+int64_t num_labels(const checkpoint::TensorRangeSource& file) {
+  const TensorSpec* const bias = file.find("fc.bias");
+  return bias == nullptr || bias->shape.size() != 1 ? 0 : bias->shape.front();
+}
+
 // config.json describes the settings of the run, which can be others than those that the checkpoint
 // was saved with. Sets vocab_size if the settings have null. kMismatch: the tensors are others.
 Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVariant& arch) {
@@ -299,9 +332,7 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
   if (tokens == nullptr || tokens->shape.size() != 2)
     return mismatch(tokens == nullptr ? "no tok.weight" : to_string(*tokens),
                     "a tok.weight of 2 dimensions");
-  const auto check = [&](auto& model) -> Status {
-    if (!model.vocab_size) model.vocab_size = tokens->shape.front();
-    Shapes wanted = parameter_shapes(model);
+  const auto check_shapes = [&](Shapes wanted) -> Status {
     for (const TensorSpec& spec : file.tensors()) {
       const auto found = wanted.find(spec.name);
       if (found == wanted.end()) return mismatch(to_string(spec), "no such tensor");
@@ -312,6 +343,12 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
     }
     return wanted.empty() ? Status() : mismatch("no " + wanted.begin()->first, "one");
   };
+  const auto check = [&](auto& model) -> Status {
+    if (!model.vocab_size) model.vocab_size = tokens->shape.front();
+    return check_shapes(parameter_shapes(model));
+  };
+  if (const auto* const bert = std::get_if<config::BertConfig>(&arch))
+    return check_shapes(parameter_shapes(*bert, num_labels(file)));
   if (auto* const gpt2 = std::get_if<config::Gpt2Config>(&arch)) return check(*gpt2);
   if (auto* const llama = std::get_if<config::LlamaConfig>(&arch)) return check(*llama);
   return {};
@@ -344,12 +381,30 @@ Result<std::optional<int32_t>> write_tokenizer(const config::Config& config,
   return read->end_token;
 }
 
-// config.json, and generation_config.json, with the ids of special tokens: those of the source, or
-// the end token of the tokenizer.
+// What transformers calls the task of a model with one output per label.
+std::string problem_type(config::TaskName task) {
+  switch (task) {
+    case config::TaskName::kClassification:
+      return "single_label_classification";
+    case config::TaskName::kBinaryClassification:  // a logit per label
+    case config::TaskName::kMultilabelClassification:
+      return "multi_label_classification";
+    case config::TaskName::kRegression:
+      return "regression";
+    default:
+      return {};
+  }
+}
+
+// config.json, and of a language model generation_config.json, with the ids of special tokens: those
+// of the source, or the end token of the tokenizer. `labels`: the outputs of a bert.
 Status write_configs(const config::Config& config, std::optional<int32_t> maybe_end_token,
-                     const NewFolder& folder) {
-  STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          config::format_huggingface_config(config.model.arch));
+                     int64_t labels, const NewFolder& folder) {
+  STOKER_ASSIGN_OR_RETURN(
+      const std::string text,
+      config::format_huggingface_config(
+          config.model.arch,
+          {.num_labels = labels, .problem_type = problem_type(config.task.name())}));
   boost::system::error_code error;
   boost::json::object written = parse_json(text, error).as_object();
   const std::string source = source_folder(config);
@@ -360,12 +415,14 @@ Status write_configs(const config::Config& config, std::optional<int32_t> maybe_
                                        : read_object(join_path(source, "generation_config.json"));
   for (const char* const id : kTokenIds) {
     const boost::json::value* const found = before.if_contains(id);
-    written[id] = found == nullptr ? boost::json::value() : *found;
+    if (found != nullptr || !written.contains(id))
+      written[id] = found == nullptr ? boost::json::value() : *found;
     if (written[id].is_null() && std::string_view(id) == kEndTokenId && maybe_end_token)
       written[id] = *maybe_end_token;
     if (!generation.contains(id)) generation[id] = written[id];
   }
   STOKER_RETURN_IF_ERROR(folder.write("config.json", boost::json::serialize(written) + "\n"));
+  if (!config.model.is_language_model()) return {};
   return folder.write("generation_config.json", boost::json::serialize(generation) + "\n");
 }
 
@@ -376,13 +433,20 @@ std::string inline_code(const std::string& text) {
   return "`" + line + "`";
 }
 
+std::string pipeline_tag(const config::ModelConfig& model) {
+  if (model.is_language_model()) return "\npipeline_tag: text-generation";
+  const auto* const bert = std::get_if<config::BertConfig>(&model.arch);
+  if (bert == nullptr) return {};
+  return bert->pooling == config::BertPooling::kNone ? "\npipeline_tag: token-classification"
+                                                     : "\npipeline_tag: text-classification";
+}
+
 std::string model_card(const config::Config& config, const run::RunLayout& layout,
                        const VerifiedCheckpoint& checkpoint, ExportContent content,
                        const std::string& library) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
-  std::string text = "---\nlibrary_name: " + library +
-                     (config.model.is_language_model() ? "\npipeline_tag: text-generation" : "") +
-                     "\n---\n\n# " + inline_code(std::filesystem::path(layout.root()).filename()) +
+  std::string text = "---\nlibrary_name: " + library + pipeline_tag(config.model) + "\n---\n\n# " +
+                     inline_code(std::filesystem::path(layout.root()).filename()) +
                      "\n\nTrained by stoker " + manifest.stoker_version + " with LibTorch " +
                      manifest.torch_version + ".\n\n";
   const auto add = [&text](const std::string& what, const std::string& value) {
@@ -430,7 +494,8 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   STOKER_RETURN_IF_ERROR(check_settings(*open.files.front(), config.model.arch));
   STOKER_ASSIGN_OR_RETURN(const auto maybe_end_token,
                           write_tokenizer(config, verified.manifest(), folder, console));
-  STOKER_RETURN_IF_ERROR(write_configs(config, maybe_end_token, folder));
+  STOKER_RETURN_IF_ERROR(
+      write_configs(config, maybe_end_token, num_labels(*open.files.front()), folder));
   const auto* const names = checkpoint::HuggingFaceNames::find(config.model.name());
   open.parts.front().rename = [names](std::string_view name) { return names->from_stoker(name); };
   if (request.dry_run) return planned(entry, path, open);

@@ -366,7 +366,8 @@ class Parser {
             "safetensors; torch: what torch.load(weights_only=True) reads; dcp: a folder for "
             "torch.distributed.checkpoint; huggingface: a folder that transformers reads, for "
             "models "
-            "gpt2 and llama; peft: a folder with an adapter that PEFT reads, the default for one")
+            "gpt2, llama and bert; peft: a folder with an adapter that PEFT reads, the default for "
+            "one")
         ->type_name("FORMAT")
         ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface", "peft"}))
         ->default_str("safetensors");

@@ -1,12 +1,15 @@
 #include "ctl/tokenizer_files.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include <boost/json.hpp>
 
 #include "shared/base/file.h"
+#include "shared/base/json_parser.h"
 #include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::ctl {
@@ -19,11 +22,32 @@ constexpr std::array kOptionalFiles{kTokenizerConfig, "special_tokens_map.json",
                                     "chat_template.jinja"};
 constexpr uint64_t kMaxOptionalBytes = uint64_t{16} << 20;
 
-std::string make_tokenizer_config(const tokenizer::Tokenizer& tokenizer, int64_t context_length) {
+// The names of BERT's special tokens.
+constexpr std::array<std::pair<const char*, const char*>, 5> kSpecialTokens{
+    {{"unk_token", "[UNK]"},
+     {"cls_token", "[CLS]"},
+     {"sep_token", "[SEP]"},
+     {"pad_token", "[PAD]"},
+     {"mask_token", "[MASK]"}}};
+
+// Whether the tokenizer.json, which was parsed before, adds this token to its vocabulary.
+bool adds_token(const boost::json::value& file, std::string_view content) {
+  const boost::json::value* const added = file.as_object().if_contains("added_tokens");
+  if (added == nullptr || !added->is_array()) return false;
+  return std::ranges::any_of(added->get_array(), [&](const boost::json::value& entry) {
+    const boost::json::value* const found = entry.as_object().if_contains("content");
+    return found != nullptr && found->is_string() && found->get_string() == content;
+  });
+}
+
+std::string make_tokenizer_config(const tokenizer::Tokenizer& tokenizer,
+                                  const boost::json::value& file, int64_t context_length) {
   boost::json::object config{{"tokenizer_class", "PreTrainedTokenizerFast"},
                              {"model_max_length", context_length},
                              {"clean_up_tokenization_spaces", false}};
   if (const auto end = tokenizer.end_token()) config["eos_token"] = tokenizer.bytes_of(*end);
+  for (const auto& [name, token] : kSpecialTokens)
+    if (adds_token(file, token)) config[name] = token;
   return boost::json::serialize(config) + "\n";
 }
 
@@ -37,6 +61,9 @@ Result<TokenizerFiles> read_tokenizer_files(const std::string& path, const std::
     return Status(StatusCode::kMismatch, path + ": was changed since the checkpoint was saved");
   if (!tokenizer::is_tokenizer_json(file))
     return Status(StatusCode::kMismatch, path + ": is no tokenizer.json, which transformers needs");
+  boost::system::error_code error;
+  const boost::json::value json = parse_json(file, error);
+  if (error || !json.is_object()) return Status(StatusCode::kCorrupt, path + ": not a JSON object");
   TokenizerFiles result{.files = {{kTokenizerJson, std::move(file)}},
                         .end_token = tokenizer->end_token()};
   const std::string folder = std::filesystem::path(path).parent_path();
@@ -49,7 +76,8 @@ Result<TokenizerFiles> read_tokenizer_files(const std::string& path, const std::
     result.files.emplace_back(name, *std::move(content));
   }
   if (!has_config)
-    result.files.emplace_back(kTokenizerConfig, make_tokenizer_config(*tokenizer, context_length));
+    result.files.emplace_back(kTokenizerConfig,
+                              make_tokenizer_config(*tokenizer, json, context_length));
   return result;
 }
 

@@ -13,9 +13,9 @@ namespace {
 constexpr auto kBlockPrefixes =
     std::to_array<std::string_view>({"blocks.", "encoder.layers.encoder_layer_"});
 constexpr auto kEmbeddings = std::to_array<std::string_view>(
-    {"tok.", "pos.", "class_token", "conv_proj.", "encoder.pos_embedding"});
+    {"tok.", "pos.", "type.", "embed_ln.", "class_token", "conv_proj.", "encoder.pos_embedding"});
 constexpr auto kFinalNorms = std::to_array<std::string_view>({"ln.", "encoder.ln."});
-constexpr auto kHeads = std::to_array<std::string_view>({"head.", "heads."});
+constexpr auto kHeads = std::to_array<std::string_view>({"head.", "heads.", "pooler.", "fc."});
 
 bool starts_with_any(std::string_view name, const auto& prefixes) {
   return std::ranges::any_of(prefixes, [&](auto prefix) { return name.starts_with(prefix); });

@@ -175,6 +175,26 @@ constexpr std::array kLlamaModules{
 constexpr std::array<std::string_view, 2> kLlamaIgnored{"layers.*.self_attn.rotary_emb.inv_freq",
                                                         "rotary_emb.inv_freq"};
 
+// A pattern that others include follows them: * matches dots, too.
+constexpr std::array kBertModules{
+    Module{"tok", "embeddings.word_embeddings"},
+    Module{"pos", "embeddings.position_embeddings"},
+    Module{"type", "embeddings.token_type_embeddings"},
+    Module{"embed_ln", "embeddings.LayerNorm"},
+    Module{"blocks.*.q", "encoder.layer.*.attention.self.query"},
+    Module{"blocks.*.k", "encoder.layer.*.attention.self.key"},
+    Module{"blocks.*.v", "encoder.layer.*.attention.self.value"},
+    Module{"blocks.*.proj", "encoder.layer.*.attention.output.dense"},
+    Module{"blocks.*.ln1", "encoder.layer.*.attention.output.LayerNorm"},
+    Module{"blocks.*.up", "encoder.layer.*.intermediate.dense"},
+    Module{"blocks.*.down", "encoder.layer.*.output.dense"},
+    Module{"blocks.*.ln2", "encoder.layer.*.output.LayerNorm"},
+    Module{"pooler", "pooler.dense"},
+    Module{.name = "fc", .theirs = "classifier", .has_prefix = false},
+};
+// Its positions, and the output layers of the pretraining.
+constexpr std::array<std::string_view, 2> kBertIgnored{"embeddings.position_ids", "cls.*"};
+
 constexpr std::string_view kTheirHead = "lm_head.weight";  // without prefix
 
 struct SplitName {
@@ -206,7 +226,9 @@ Result<std::unique_ptr<TensorSource>> open_huggingface_folder(const std::string&
 const HuggingFaceNames* HuggingFaceNames::find(std::string_view model_name) {
   static const HuggingFaceNames kGpt2("transformer.", kGpt2Modules, kGpt2Ignored);
   static const HuggingFaceNames kLlama("model.", kLlamaModules, kLlamaIgnored);
+  static const HuggingFaceNames kBert("bert.", kBertModules, kBertIgnored);
   if (model_name == "gpt2") return &kGpt2;
+  if (model_name == "bert") return &kBert;
   if (model_name == "llama") return &kLlama;
   return nullptr;
 }
@@ -230,7 +252,11 @@ std::optional<HuggingFaceNames::Name> HuggingFaceNames::to_stoker(std::string_vi
 std::optional<HuggingFaceNames::Name> HuggingFaceNames::from_stoker(std::string_view name) const {
   if (name == kHeadWeight) return Name{std::string(kTheirHead)};
   auto theirs = translate(name, &Module::name, &Module::theirs);
-  if (theirs) theirs->name.insert(0, prefix_);
+  const bool has_prefix =
+      theirs && std::ranges::none_of(modules_, [&](const Module& module) {
+        return !module.has_prefix && module.theirs == split_name(theirs->name)->module;
+      });
+  if (has_prefix) theirs->name.insert(0, prefix_);
   return theirs;
 }
 

@@ -33,13 +33,14 @@ class HuggingFaceNames {
     std::string_view name;       // in stoker: "blocks.*.qkv"
     std::string_view theirs;     // "h.*.attn.c_attn"
     bool is_transposed = false;  // its weight is [in_features, out_features]
+    bool has_prefix = true;      // false: an output layer
   };
   struct Name {
     std::string name;
     bool is_transposed = false;
   };
 
-  // For model.name gpt2 and llama; null for others.
+  // For model.name gpt2, llama and bert; null for others.
   static const HuggingFaceNames* find(std::string_view model_name);
 
   // The name in stoker of a tensor of a file, which can be that of the model without its head and
@@ -47,7 +48,8 @@ class HuggingFaceNames {
   std::optional<Name> to_stoker(std::string_view theirs) const;
   // In the other direction, with the prefix.
   std::optional<Name> from_stoker(std::string_view name) const;
-  // Buffers of earlier versions of transformers, which hold no weights.
+  // Buffers of earlier versions of transformers, which hold no weights, and output layers of a
+  // pretraining.
   bool is_ignored(std::string_view theirs) const;
 
   HuggingFaceNames(std::string_view prefix, std::span<const Module> modules,

@@ -41,6 +41,7 @@ struct MappedSetting {
 
 using Gpt2Setting = MappedSetting<Gpt2Config>;
 using LlamaSetting = MappedSetting<LlamaConfig>;
+using BertSetting = MappedSetting<BertConfig>;
 
 std::span<const Gpt2Setting> settings_of(const Gpt2Config&) {
   static const std::array kSettings{
@@ -92,10 +93,35 @@ std::span<const LlamaSetting> settings_of(const LlamaConfig&) {
   return kSettings;
 }
 
+BertSetting bert_dropout(std::string_view key, std::string_view field, double BertConfig::*member) {
+  return {.key = key, .field = field, .member = member, .max = 0.99, .is_compared = false};
+}
+
+std::span<const BertSetting> settings_of(const BertConfig&) {
+  static const std::array kSettings{
+      BertSetting{"num_layers", "num_hidden_layers", &BertConfig::num_layers, kMaxBlocks, true},
+      BertSetting{"num_heads", "num_attention_heads", &BertConfig::num_heads, kMaxSize, true},
+      BertSetting{"embed_dim", "hidden_size", &BertConfig::embed_dim, kMaxSize, true},
+      BertSetting{"mlp_dim", "intermediate_size", &BertConfig::mlp_dim, kMaxSize, true},
+      BertSetting{"context_length", "max_position_embeddings", &BertConfig::context_length,
+                  kMaxContext, true},
+      BertSetting{"vocab_size", "vocab_size", &BertConfig::vocab_size, kMaxVocabulary, true},
+      BertSetting{"num_token_types", "type_vocab_size", &BertConfig::num_token_types},
+      BertSetting{"layer_norm_eps", "layer_norm_eps", &BertConfig::layer_norm_eps, 1},
+      bert_dropout("dropout", "hidden_dropout_prob", &BertConfig::dropout),
+      bert_dropout("attention_dropout", "attention_probs_dropout_prob",
+                   &BertConfig::attention_dropout)};
+  return kSettings;
+}
+
 // With the values that null stands for.
 Gpt2Config with_sizes(Gpt2Config gpt2) {
   gpt2.mlp_dim = gpt2.effective_mlp_dim();
   return gpt2;
+}
+BertConfig with_sizes(BertConfig bert) {
+  bert.mlp_dim = bert.effective_mlp_dim();
+  return bert;
 }
 LlamaConfig with_sizes(LlamaConfig llama) {
   llama.num_key_value_heads = llama.effective_num_key_value_heads();
@@ -227,6 +253,21 @@ Gpt2Config read_gpt2(const json::object& object) {
   return gpt2;
 }
 
+BertConfig read_bert(const json::object& object) {
+  require_activation(object, "hidden_act", {"gelu"});
+  require_value(object, "position_embedding_type", "absolute");
+  for (const std::string_view field : {"is_decoder", "add_cross_attention", "is_causal"})
+    require_value(object, field, false);
+  BertConfig bert;
+  read_settings_of(object, bert);
+  if (bert.embed_dim % bert.num_heads != 0)
+    reject_field("hidden_size", "is not a multiple of num_attention_heads", StatusCode::kCorrupt);
+  const json::value head = field_value(object, "classifier_dropout");
+  if (!head.is_null() && read_real("classifier_dropout", head, {0, 0.99, true}) != bert.dropout)
+    reject_field("classifier_dropout", "differs from hidden_dropout_prob, which is not supported");
+  return bert;
+}
+
 // `scaling`: the object of the field `name`.
 std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::string_view name,
                                              const json::object& scaling) {
@@ -344,7 +385,8 @@ LlamaConfig read_llama(const json::object& object, const std::string& model_type
   return llama;
 }
 
-constexpr std::array<std::string_view, 5> kModelTypes{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+constexpr std::array<std::string_view, 6> kModelTypes{"gpt2",  "llama", "mistral",
+                                                      "qwen2", "qwen3", "bert"};
 
 HuggingFaceConfig read_object(const json::object& object) {
   const json::value type = field_value(object, "model_type");
@@ -357,8 +399,12 @@ HuggingFaceConfig read_object(const json::object& object) {
   if (!field_value(object, "quantization_config").is_null())
     reject_field("quantization_config",
                  "is not supported; use the folder of the model in full precision");
-  require_value(object, "is_causal", true);
   HuggingFaceConfig config{.model_type = std::string(type.as_string()), .arch = {}};
+  if (config.model_type == "bert") {
+    config.arch = read_bert(object);
+    return config;
+  }
+  require_value(object, "is_causal", true);
   if (config.model_type == "gpt2") {
     const Gpt2Config gpt2 = read_gpt2(object);
     if (gpt2.embed_dim % gpt2.num_heads != 0)
@@ -417,7 +463,7 @@ Result<HuggingFaceConfig> read_file_of(const std::string& file) {
 }
 
 std::string stoker_name(const HuggingFaceConfig& config) {
-  return std::holds_alternative<Gpt2Config>(config.arch) ? "gpt2" : "llama";
+  return ModelConfig{.arch = config.arch}.name();
 }
 
 // A file of tensors, which has no settings.
@@ -501,6 +547,7 @@ void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigEr
   };
   if (auto* const gpt2 = std::get_if<Gpt2Config>(&config.model.arch)) apply(*gpt2);
   if (auto* const llama = std::get_if<LlamaConfig>(&config.model.arch)) apply(*llama);
+  if (auto* const bert = std::get_if<BertConfig>(&config.model.arch)) apply(*bert);
 }
 
 Status check_huggingface_config(const ModelConfig& model, const std::string& path) {
@@ -513,7 +560,7 @@ Status check_huggingface_config(const ModelConfig& model, const std::string& pat
   const std::string differences = std::visit(
       [&](const auto& theirs) -> std::string {
         using C = std::decay_t<decltype(theirs)>;
-        if constexpr (std::is_same_v<C, Gpt2Config> || std::is_same_v<C, LlamaConfig>)
+        if constexpr (requires { settings_of(theirs); })
           return list_differences(std::get<C>(model.arch), theirs,
                                   [](const std::string&) { return true; });
         return {};
@@ -552,6 +599,31 @@ json::object write_object(const Gpt2Config& gpt2) {
   write_settings(gpt2, object);
   for (const std::string_view field : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
     object[field] = gpt2.dropout;
+  return object;
+}
+
+Result<json::object> write_object(const BertConfig& bert, const HuggingFaceHead& head) {
+  if (bert.pooling == BertPooling::kMean)
+    return Status(StatusCode::kInvalidArgument,
+                  "transformers has no class for model bert with model.pooling mean");
+  const bool is_per_token = bert.pooling == BertPooling::kNone;
+  json::object object{
+      {"architectures",
+       {is_per_token ? "BertForTokenClassification" : "BertForSequenceClassification"}},
+      {"model_type", "bert"},
+      {"hidden_act", "gelu"},
+      {"position_embedding_type", "absolute"},
+      {"pad_token_id", 0}};
+  write_settings(bert, object);
+  json::object names, ids;
+  for (int64_t i = 0; i < head.num_labels; ++i) {
+    const std::string name = "LABEL_" + std::to_string(i);
+    names[std::to_string(i)] = name;
+    ids[name] = i;
+  }
+  object["id2label"] = std::move(names);
+  object["label2id"] = std::move(ids);
+  if (!head.problem_type.empty() && !is_per_token) object["problem_type"] = head.problem_type;
   return object;
 }
 
@@ -604,13 +676,15 @@ Result<json::object> write_object(const LlamaConfig& llama) {
 
 }  // namespace
 
-Result<std::string> format_huggingface_config(const ModelVariant& arch) {
+Result<std::string> format_huggingface_config(const ModelVariant& arch,
+                                              const HuggingFaceHead& head) {
   Result<json::object> object = [&]() -> Result<json::object> {
     if (const auto* const gpt2 = std::get_if<Gpt2Config>(&arch)) return write_object(*gpt2);
     if (const auto* const llama = std::get_if<LlamaConfig>(&arch)) return write_object(*llama);
+    if (const auto* const bert = std::get_if<BertConfig>(&arch)) return write_object(*bert, head);
     return Status(StatusCode::kInvalidArgument,
                   "model " + ModelConfig{.arch = arch}.name() +
-                      " has no Hugging Face format (only gpt2, llama)");
+                      " has no Hugging Face format (only gpt2, llama, bert)");
   }();
   if (!object.ok()) return object.status();
   (*object)["torch_dtype"] = "float32";

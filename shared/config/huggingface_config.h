@@ -20,7 +20,7 @@ inline constexpr uint64_t kMaxHuggingFaceConfigBytes = 1 << 20;
 
 struct HuggingFaceConfig {
   std::string model_type;  // "mistral"
-  ModelVariant arch;       // of model gpt2 or llama
+  ModelVariant arch;       // of model gpt2, llama or bert
 };
 
 // The path of config.json if `path` is a folder with one, otherwise empty.
@@ -29,11 +29,18 @@ std::string find_huggingface_config(const std::string& path);
 // `path` is used in messages.
 Result<HuggingFaceConfig> parse_huggingface_config(std::string_view json, const std::string& path);
 
-// The text of config.json for a model gpt2 or llama with F32 weights. kInvalidArgument: another
-// model, or no model_type has this combination of settings.
-Result<std::string> format_huggingface_config(const ModelVariant& arch);
+// The output layer of a bert.
+struct HuggingFaceHead {
+  int64_t num_labels = 0;
+  std::string problem_type;  // "single_label_classification", …; empty: none
+};
 
-// If model.pretrained.path is a Hugging Face folder for model gpt2 or llama: sets the settings that
+// The text of config.json for a model gpt2, llama or bert with F32 weights. kInvalidArgument: another
+// model, or no model_type has this combination of settings.
+Result<std::string> format_huggingface_config(const ModelVariant& arch,
+                                              const HuggingFaceHead& head = {});
+
+// If model.pretrained.path is a Hugging Face folder for model gpt2, llama or bert: sets the settings that
 // are not in `keys` to those of config.json; also model.vocab_size if it is null. Reads nothing if
 // the configuration has all of them, as that of a run. An error of model.pretrained.path: it does
 // not exist, is not named like a file of tensors, and settings are missing.

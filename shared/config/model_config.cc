@@ -7,6 +7,7 @@ std::string name_of(const GptConfig&) { return "gpt"; }
 std::string name_of(const Gpt2Config&) { return "gpt2"; }
 std::string name_of(const LlamaConfig&) { return "llama"; }
 std::string name_of(const LstmLmConfig&) { return "lstm_lm"; }
+std::string name_of(const BertConfig&) { return "bert"; }
 std::string name_of(const BlstmConfig&) { return "blstm"; }
 std::string name_of(const MlpConfig&) { return "mlp"; }
 std::string name_of(const Lenet5Config&) { return "lenet5"; }
@@ -52,7 +53,8 @@ bool ModelConfig::is_language_model() const {
 
 bool ModelConfig::supports_layer_decay() const {
   return std::holds_alternative<GptConfig>(arch) || std::holds_alternative<Gpt2Config>(arch) ||
-         std::holds_alternative<LlamaConfig>(arch) || std::holds_alternative<VitConfig>(arch);
+         std::holds_alternative<LlamaConfig>(arch) || std::holds_alternative<BertConfig>(arch) ||
+         std::holds_alternative<VitConfig>(arch);
 }
 
 bool ModelConfig::supports_lora() const {

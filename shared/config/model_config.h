@@ -271,6 +271,29 @@ struct BlstmConfig {
   bool operator==(const BlstmConfig&) const = default;
 };
 
+enum class BertPooling { kPooler, kMean, kNone };
+template <>
+inline constexpr auto kWords<BertPooling> = words("pooler", "mean", "none");
+
+struct BertConfig {  // the defaults are the published model of 110 million parameters
+  int64_t num_layers = 12;
+  int64_t num_heads = 12;
+  int64_t embed_dim = 768;
+  std::optional<int64_t> mlp_dim;  // null: 4 x embed_dim
+  int64_t context_length = 512;
+  int64_t vocab_size = 30522;
+  int64_t num_token_types = 2;
+  std::optional<int64_t> sep_token;  // token types count it; null: all tokens have type 0
+  double layer_norm_eps = 1e-12;
+  BertPooling pooling = BertPooling::kPooler;  // kNone by default for sequence_labeling and ctc
+  double dropout = 0.1;
+  double attention_dropout = 0.1;
+  bool activation_checkpointing = false;  // recompute the blocks in the backward pass
+  bool operator==(const BertConfig&) const = default;
+
+  int64_t effective_mlp_dim() const { return mlp_dim.value_or(4 * embed_dim); }
+};
+
 struct MlpConfig {
   std::vector<int64_t> hidden_sizes = {1024};
   std::optional<int64_t> in_features;  // null: from the data
@@ -389,10 +412,11 @@ struct CompiledConfig {
   std::string path;  // required; manifest.json of a folder written by stoker-export
   bool operator==(const CompiledConfig&) const = default;
 };
-using ModelVariant = std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BlstmConfig,
-                                  MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig,
-                                  InceptionV3Config, VitConfig, CaptionerConfig, SequentialConfig,
-                                  PluginConfig, TorchscriptConfig, CompiledConfig>;
+using ModelVariant =
+    std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BertConfig, BlstmConfig,
+                 MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
+                 VitConfig, CaptionerConfig, SequentialConfig, PluginConfig, TorchscriptConfig,
+                 CompiledConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -450,7 +474,7 @@ struct ModelConfig {
   // Maximum number of tokens of a sample; null if the model has no limit.
   std::optional<int64_t> context_length() const;
   std::optional<int64_t> vocab_size() const;
-  // True for models whose linear layers can have adapters: decoder-only transformers, vit and mlp.
+  // True for models whose linear layers can have adapters: transformers and mlp.
   bool supports_lora() const;
   // True for models whose layers have an order: optimizer.layer_decay.
   bool supports_layer_decay() const;

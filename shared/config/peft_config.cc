@@ -180,7 +180,7 @@ std::string format_peft_config(const LoraConfig& lora, const PeftModel& model) {
                       {"modules_to_save", nullptr}};
   if (std::trunc(lora.lora_alpha) == lora.lora_alpha)  // an integer in PEFT
     object["lora_alpha"] = static_cast<int64_t>(lora.lora_alpha);
-  if (model.is_causal_lm) object["task_type"] = "CAUSAL_LM";
+  if (!model.task_type.empty()) object["task_type"] = model.task_type;
   if (!lora.modules_to_save.empty())
     object["modules_to_save"] = to_json_names(lora.modules_to_save);
   return json::serialize(object) + "\n";

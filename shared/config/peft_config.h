@@ -22,11 +22,11 @@ inline constexpr char kPeftConfigFile[] = "adapter_config.json";
 Result<LoraConfig> parse_peft_config(std::string_view json, const std::string& path);
 
 // The text of adapter_config.json. `lora.target_modules` and `modules_to_save` have the names of the
-// file's model. `base` is base_model_name_or_path, `is_causal_lm` sets task_type.
+// file's model. `base` is base_model_name_or_path.
 // `fan_in_fan_out`: the weights are stored as [in_features, out_features], as in GPT-2.
 struct PeftModel {
   std::string base;
-  bool is_causal_lm = false;
+  std::string task_type;  // "CAUSAL_LM"; empty: none
   bool fan_in_fan_out = false;
 };
 std::string format_peft_config(const LoraConfig& lora, const PeftModel& model);

@@ -236,6 +236,14 @@ constexpr auto kDropoutDetails =
     "Raise it if the data is seen many times and the validation loss increases while the training "
     "loss decreases."sv;
 
+Field attention_dropout_field(double& rate) {
+  return model_field({.name = "attention_dropout",
+                      .target = &rate,
+                      .help = "Fraction of the attention weights dropped in training; 0 to 0.99",
+                      .min = 0,
+                      .max = kMaxDropout});
+}
+
 Field context_length_field(int64_t& context_length) {
   return count_field("context_length", context_length, kMaxContextLength,
                      "Maximum number of tokens in a sequence",
@@ -399,11 +407,7 @@ Fields fields_of(LlamaConfig& llama) {
        eps_field("rms_norm_eps", llama.rms_norm_eps)});
   add(bias_fields(llama));
   add({tie_weights_field(llama.tie_weights, "Saves vocab_size x embed_dim parameters."),
-       model_field({.name = "attention_dropout",
-                    .target = &llama.attention_dropout,
-                    .help = "Fraction of the attention weights dropped in training; 0 to 0.99",
-                    .min = 0,
-                    .max = kMaxDropout}),
+       attention_dropout_field(llama.attention_dropout),
        activation_checkpointing_field(llama.activation_checkpointing)});
   return fields;
 }
@@ -416,6 +420,42 @@ Fields fields_of(LstmLmConfig& lstm) {
           vocab_size_field(lstm.vocab_size, kVocabDetails),
           dropout_field(lstm.dropout, kDropoutDetails),
           tie_weights_field(lstm.tie_weights, "Saves vocab_size x hidden_size parameters.")};
+}
+
+Fields fields_of(BertConfig& bert) {
+  return {
+      num_layers_field(bert.num_layers, "Number of transformer blocks"),
+      num_heads_field(bert.num_heads, kHeadsDetails),
+      embed_dim_field(bert.embed_dim, kEmbedDimDetails),
+      count_field("mlp_dim", bert.mlp_dim, kMaxUnits,
+                  "Hidden size of the blocks' MLPs; null: 4 x embed_dim"),
+      count_field("context_length", bert.context_length, kMaxContextLength,
+                  "Maximum number of tokens in a sequence",
+                  "At least the sequence.max_length of every dataset."),
+      vocab_size_field(bert.vocab_size, "At least that of the tokenizer."),
+      count_field("num_token_types", bert.num_token_types, kMaxUnits,
+                  "Number of token types, which tell the parts of a sequence apart"),
+      model_field({.name = "sep_token",
+                   .target = &bert.sep_token,
+                   .help = "Id of the token that ends each part of a sequence; null: one part",
+                   .details =
+                       "The type of a token is the number of these tokens before it, at most "
+                       "num_token_types - 1. null: all tokens have type 0.",
+                   .min = 0,
+                   .max = kMaxOutputs,
+                   .example = "102"}),
+      eps_field("layer_norm_eps", bert.layer_norm_eps),
+      model_field({.name = "pooling",
+                   .target = choice(bert.pooling),
+                   .help = "States that the output layer sees: pooler, mean, none",
+                   .details =
+                       "pooler: a linear layer and tanh of the first token's state. mean: the mean "
+                       "of the states of all tokens. none: the states of each token; required by "
+                       "the tasks sequence_labeling and ctc, and their default. Padding is never "
+                       "included."}),
+      dropout_field(bert.dropout, kDropoutDetails),
+      attention_dropout_field(bert.attention_dropout),
+      activation_checkpointing_field(bert.activation_checkpointing)};
 }
 
 Fields fields_of(BlstmConfig& blstm) {
@@ -618,10 +658,11 @@ Fields pretrained_fields(PretrainedConfig& pretrained) {
            .target = &pretrained.path,
            .help = "Checkpoint directory, .safetensors file, file of torch.save, or Hugging Face "
                    "folder",
-           .details = "Files of torch.save are .pt, .pth and .bin. Names and shapes of the tensors "
-                      "must be those of the model. A Hugging Face folder, for gpt2 and llama, has "
-                      "the settings of the model in config.json; keys of model that are set must "
-                      "agree.",
+           .details =
+               "Files of torch.save are .pt, .pth and .bin. Names and shapes of the tensors "
+               "must be those of the model. A Hugging Face folder, for gpt2, llama and bert, has "
+               "the settings of the model in config.json; keys of model that are set must "
+               "agree.",
            .is_required = true,
            .example = "resnet18.pt"},
           {.name = "key_mapping",
@@ -675,7 +716,8 @@ Fields lora_fields(LoraConfig& lora) {
                "expression must match the complete name, with at most 6 repetitions, not nested. "
                "all-linear: all but the output layer. "
                "Names are those of stoker or of Hugging Face. [] for gpt and gpt2 is qkv "
-               "(c_attn), for llama q and v (q_proj, v_proj); others require it.",
+               "(c_attn), for llama and bert q and v (q_proj, v_proj; query, value); others "
+               "require it.",
            .accepts_null = true,
            .accepts_scalar = true,
            .example = "[q_proj, v_proj]"}),
@@ -718,7 +760,7 @@ Fields common_fields(ModelConfig& model) {
                    .help = "Train an adapter (LoRA) instead of the pretrained weights; null: train "
                            "the weights",
                    .details = "Requires pretrained, whose weights are not trained, and gpt, gpt2, "
-                              "llama, vit or mlp. Keys, defaults and meaning are PEFT's. "
+                              "llama, bert, vit or mlp. Keys, defaults and meaning are PEFT's. "
                               "Checkpoints have the adapter alone, with the hash of the "
                               "pretrained weights, which are read again when a run is resumed "
                               "or evaluated.",
@@ -797,10 +839,10 @@ void add_vits(std::vector<NamedModel>& models) {
 }
 
 std::vector<NamedModel> make_named_models() {
-  std::vector<NamedModel> models = {{"gpt", GptConfig{}},      {"gpt2", Gpt2Config{}},
-                                    {"llama", LlamaConfig{}},  {"lstm_lm", LstmLmConfig{}},
-                                    {"blstm", BlstmConfig{}},  {"mlp", MlpConfig{}},
-                                    {"lenet5", Lenet5Config{}}};
+  std::vector<NamedModel> models = {{"gpt", GptConfig{}},     {"gpt2", Gpt2Config{}},
+                                    {"llama", LlamaConfig{}}, {"lstm_lm", LstmLmConfig{}},
+                                    {"bert", BertConfig{}},   {"blstm", BlstmConfig{}},
+                                    {"mlp", MlpConfig{}},     {"lenet5", Lenet5Config{}}};
   add_resnets(models);
   add_vggs(models);
   models.push_back({"alexnet", AlexnetConfig{}});
@@ -841,7 +883,7 @@ Variants model_variants(ModelConfig& model) {
       .details =
           "gpt, gpt2, llama, lstm_lm: language models: decoder-only transformers, of which gpt2 "
           "and llama (also Mistral, Qwen2 and Qwen3) are those of Hugging Face, and an LSTM. "
-          "blstm: "
+          "bert: an encoder of token sequences with labels. blstm: "
           "bidirectional LSTM, for sequences of vectors or of tokens with labels. mlp: fully "
           "connected layers, for any input. lenet5: for small images. resnet8, 14, 20, 32, 44, 56: "
           "for small images such as CIFAR's. resnet18, 34, 50, 101, 152, vgg11, 13, 16, 19, each "

@@ -322,7 +322,7 @@ Fields optimizer_fields(OptimizerConfig& optimizer) {
            "As in timm: the learning rate of the output layer is unchanged, that of the last "
            "block and of the norm after it multiplied by layer_decay, and so on to the "
            "embeddings; with a tied output layer, that of the last block is unchanged. Multiplies "
-           "lr_scale of param_groups. For gpt, gpt2, llama and vit.",
+           "lr_scale of param_groups. For gpt, gpt2, llama, bert and vit.",
        .min = 0,
        .max = 1,
        .exclusive_min = true,

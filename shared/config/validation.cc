@@ -157,6 +157,13 @@ class Validator {
     if (const auto* const gpt2 = model<Gpt2Config>())
       validate_heads("model.embed_dim", gpt2->embed_dim, gpt2->num_heads);
     if (const auto* const llama = model<LlamaConfig>()) validate_llama(*llama);
+    if (const auto* const bert = model<BertConfig>()) {
+      validate_heads("model.embed_dim", bert->embed_dim, bert->num_heads);
+      if (bert->sep_token && *bert->sep_token >= bert->vocab_size)
+        add_error("model.sep_token", "must be below model.vocab_size (" +
+                                         std::to_string(bert->vocab_size) + "), got " +
+                                         std::to_string(*bert->sep_token));
+    }
     if (const auto* const vit = model<VitConfig>())
       validate_heads("model.hidden_dim", vit->hidden_dim, vit->num_heads);
     const auto* const captioner = model<CaptionerConfig>();
@@ -202,10 +209,11 @@ class Validator {
     if (!model.lora || errors_.has_error_for("model.name")) return;
     if (!model.supports_lora())
       return add_error("model.lora", "is not supported by model " + model.name() +
-                                         " (only gpt, gpt2, llama, vit, mlp); remove it");
+                                         " (only gpt, gpt2, llama, bert, vit, mlp); remove it");
     if (!model.pretrained)
       add_error("model.lora", "requires model.pretrained, the weights that it adapts");
-    const bool has_default = model.is_language_model();
+    const bool has_default =
+        model.is_language_model() || std::holds_alternative<BertConfig>(model.arch);
     if (model.lora->target_modules.empty() && !has_default)
       add_error("model.lora.target_modules",
                 "is required for model " + model.name() +
@@ -216,7 +224,7 @@ class Validator {
     if (config_.optimizer.layer_decay && !errors_.has_error_for("model.name") &&
         !config_.model.supports_layer_decay())
       add_error("optimizer.layer_decay", "is not supported by model " + config_.model.name() +
-                                             " (only gpt, gpt2, llama, vit); remove it");
+                                             " (only gpt, gpt2, llama, bert, vit); remove it");
   }
 
   void validate_sequences() {
@@ -228,10 +236,15 @@ class Validator {
       if (!dataset.has_tokens() || errors_.has_error_for(key + ".format")) continue;
       const SequenceConfig* const sequence = dataset.sequence();
       const int64_t block = sequence != nullptr && sequence->block_size ? *sequence->block_size : 0;
-      if (context && block > *context && !errors_.has_error_for("model.context_length"))
-        add_error(key + ".sequence.block_size", "must be at most model.context_length (" +
-                                                    std::to_string(*context) + "), got " +
-                                                    std::to_string(block));
+      const int64_t longest = sequence != nullptr && model<BertConfig>() != nullptr
+                                  ? sequence->max_length.value_or(0)
+                                  : 0;
+      for (const auto& [length, length_key] :
+           {std::pair(block, ".sequence.block_size"), std::pair(longest, ".sequence.max_length")})
+        if (context && length > *context && !errors_.has_error_for("model.context_length"))
+          add_error(key + length_key, "must be at most model.context_length (" +
+                                          std::to_string(*context) + "), got " +
+                                          std::to_string(length));
       if (vocab && dataset.has_byte_tokens() && *vocab < kNumByteValues)
         add_error("model.vocab_size", "must be at least " + std::to_string(kNumByteValues) +
                                           ", because the tokens of " + key + " are bytes; got " +
@@ -311,22 +324,26 @@ class Validator {
   void validate_per_step_labels() {
     const bool is_per_step = config_.task.has_per_step_labels();
     if (is_per_step && predicts_once())
-      add_error("task.name", std::string(to_string(config_.task.name())) +
-                                 " requires a model with an output per time step; set model blstm");
-    const auto* const blstm = model<BlstmConfig>();
-    if (blstm == nullptr) return;
-    if (is_per_step && blstm->pooling != Pooling::kNone)
-      add_error("model.pooling", "must be none for task " +
-                                     std::string(to_string(config_.task.name())) + ", got " +
-                                     quoted(to_string(blstm->pooling)));
-    if (!is_per_step && blstm->pooling == Pooling::kNone)
-      add_error("model.pooling", "must be last or mean for task " +
-                                     std::string(to_string(config_.task.name())) + ", got 'none'");
+      add_error("task.name",
+                std::string(to_string(config_.task.name())) +
+                    " requires a model with an output per time step; set model blstm or bert");
+    if (const auto* const blstm = model<BlstmConfig>())
+      validate_pooling(is_per_step, blstm->pooling, "last or mean");
+    if (const auto* const bert = model<BertConfig>())
+      validate_pooling(is_per_step, bert->pooling, "pooler or mean");
+  }
+
+  template <typename P>
+  void validate_pooling(bool is_per_step, P pooling, const std::string& per_sample) {
+    if (is_per_step == (pooling == P::kNone)) return;
+    add_error("model.pooling", "must be " + (is_per_step ? "none" : per_sample) + " for task " +
+                                   std::string(to_string(config_.task.name())) + ", got " +
+                                   quoted(to_string(pooling)));
   }
 
   void validate_model_and_data() {
-    // Whether the tokens of a blstm have labels can only be determined from the data.
-    if (model<BlstmConfig>() != nullptr) return;
+    // Whether the tokens of these models have labels can only be determined from the data.
+    if (model<BlstmConfig>() != nullptr || model<BertConfig>() != nullptr) return;
     const bool is_lm = needs_token_model(config_);
     for (const std::string& name : sampled_datasets(config_)) {
       const auto found = config_.data.find(name);
@@ -335,9 +352,10 @@ class Validator {
       if (found->second.combines_datasets()) continue;
       const bool has_tokens = found->second.has_tokens();
       if (has_tokens && !is_lm)
-        add_error("model.name",
-                  config_.model.name() + " does not accept token sequences, which data." + name +
-                      " has; set gpt, gpt2, llama or lstm_lm, or blstm if they have labels");
+        add_error(
+            "model.name",
+            config_.model.name() + " does not accept token sequences, which data." + name +
+                " has; set gpt, gpt2, llama or lstm_lm, or bert or blstm if they have labels");
       if (!has_tokens && is_lm)
         add_error("model.name", config_.model.name() + " requires token sequences; data." + name +
                                     " must have format text or tokens, or fields.text or "
@@ -473,6 +491,9 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
       blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     blstm->pooling = Pooling::kNone;
+  if (auto* const bert = std::get_if<BertConfig>(&config.model.arch);
+      bert != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
+    bert->pooling = BertPooling::kNone;
   // The seeds of a compiled model's dropout derive from the ticket.
   if ((config.distributed.reduction || config.model.has_loss()) && !keys.contains("run.rng"))
     config.run.rng = Rng::kPerTicket;

@@ -187,7 +187,9 @@ class LoraApplication {
 
  private:
   static std::vector<std::string> default_targets(const config::ModelConfig& config) {
-    if (std::holds_alternative<config::LlamaConfig>(config.arch)) return {"q", "v"};
+    if (std::holds_alternative<config::LlamaConfig>(config.arch) ||
+        std::holds_alternative<config::BertConfig>(config.arch))
+      return {"q", "v"};
     return {"qkv"};
   }
 

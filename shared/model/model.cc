@@ -31,6 +31,9 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::LstmLmConfig& config) const {
     return make_lstm(config, sample, classes);
   }
+  Result<ModelPtr> operator()(const config::BertConfig& config) const {
+    return make_bert(config, num_classes, sample, classes);
+  }
   Result<ModelPtr> operator()(const config::BlstmConfig& config) const {
     return make_blstm(config, num_classes, sample, classes);
   }

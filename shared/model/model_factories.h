@@ -15,6 +15,8 @@ Result<ModelPtr> make_gpt2(const config::Gpt2Config& config, const Samples& samp
                            uint64_t classes);
 Result<ModelPtr> make_llama(const config::LlamaConfig& config, const Samples& sample,
                             uint64_t classes);
+Result<ModelPtr> make_bert(const config::BertConfig& config, std::optional<int64_t> num_classes,
+                           const Samples& sample, uint64_t classes);
 Result<ModelPtr> make_mlp(const config::MlpConfig& config, std::optional<int64_t> num_classes,
                           const Samples& sample, uint64_t classes);
 Result<ModelPtr> make_lenet5(const config::Lenet5Config& config, std::optional<int64_t> num_classes,

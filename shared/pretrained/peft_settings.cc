@@ -49,6 +49,15 @@ std::vector<std::string> shorten(const std::set<std::string>& modules, size_t bl
   return {names.begin(), names.end()};
 }
 
+std::string task_type(const config::ModelVariant& arch) {
+  if (std::holds_alternative<config::Gpt2Config>(arch) ||
+      std::holds_alternative<config::LlamaConfig>(arch))
+    return "CAUSAL_LM";
+  const auto* const bert = std::get_if<config::BertConfig>(&arch);
+  if (bert == nullptr || bert->pooling == config::BertPooling::kMean) return {};
+  return bert->pooling == config::BertPooling::kNone ? "TOKEN_CLS" : "SEQ_CLS";
+}
+
 }  // namespace
 
 Result<std::string> peft_settings(const config::ModelConfig& model,
@@ -75,7 +84,7 @@ Result<std::string> peft_settings(const config::ModelConfig& model,
   lora.modules_to_save = {saved.begin(), saved.end()};
   const bool is_gpt2 = std::holds_alternative<config::Gpt2Config>(model.arch);
   return config::format_peft_config(
-      lora, {.base = base.path, .is_causal_lm = names.has_table(), .fan_in_fan_out = is_gpt2});
+      lora, {.base = base.path, .task_type = task_type(model.arch), .fan_in_fan_out = is_gpt2});
 }
 
 }  // namespace stoker::pretrained

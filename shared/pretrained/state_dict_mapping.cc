@@ -71,7 +71,7 @@ class StateDictMapper {
     for (const TensorSpec& spec : file_.tensors()) {
       const checkpoint::HuggingFaceNames::Name name = map_name(spec);
       if (names_ != nullptr && names_->is_ignored(name.name)) {
-        mapping_.unexpected.push_back(to_string(spec) + ", a buffer without weights, ignored");
+        mapping_.unexpected.push_back(to_string(spec) + ", not used, ignored");
         continue;
       }
       const auto [other, is_new] =

@@ -188,6 +188,8 @@ Tokenizer::~Tokenizer() = default;
 uint64_t Tokenizer::size() const { return model_->tokens.size(); }
 std::optional<int32_t> Tokenizer::end_token() const { return model_->end_token; }
 
+const TextTemplate& Tokenizer::text_template() const { return model_->text_template; }
+
 std::string_view Tokenizer::bytes_of(int64_t id) const {
   if (id < 0 || static_cast<uint64_t>(id) >= size()) return {};
   return model_->tokens[static_cast<size_t>(id)];
@@ -416,6 +418,42 @@ class TextEncoder::PartEncoder {
   size_t num_ids_;  // committed
 };
 
+namespace {
+
+// Each run of text between two added tokens that are found in it. `encode_rest(text)`: a run.
+void split_at_tokens(const AddedTokens& tokens, std::string_view text, std::vector<int32_t>& ids,
+                     const auto& encode_rest) {
+  for (size_t at = 0; at < text.size();) {
+    const auto match = tokens.find(text, at, /*is_complete=*/true);
+    const size_t end = match ? match->range.begin : text.size();
+    if (end > at) encode_rest(text.substr(at, end - at));
+    if (!match) return;
+    ids.push_back(match->id);
+    at = match->range.end;
+  }
+}
+
+// Words end at spaces, so that a text that is not complete is encoded up to its last one.
+size_t encode_word_pieces(const TokenizerModel& model, std::string_view text, bool is_complete,
+                          std::vector<int32_t>& ids) {
+  if (!is_complete) {
+    const size_t space = text.find_last_of(" \t\r\n");
+    text = text.substr(0, space == std::string_view::npos ? 0 : space);
+  }
+  size_t whole_bytes = 0;
+  const MappedText replaced = replace_invalid(text, /*is_complete=*/true, whole_bytes);
+  const std::string_view clean = replaced.changes.empty() ? text : replaced.text;
+  const WordPiece& pieces = *model.maybe_word_piece;
+  split_at_tokens(model.raw_tokens, clean, ids, [&](std::string_view section) {
+    const std::string normal = pieces.normalize(section);
+    split_at_tokens(model.normalized_tokens, normal, ids,
+                    [&](std::string_view run) { pieces.encode(run, ids); });
+  });
+  return text.size();
+}
+
+}  // namespace
+
 TextEncoder::TextEncoder(std::shared_ptr<const Tokenizer> tokenizer)
     : tokenizer_(std::move(tokenizer)) {}
 
@@ -426,6 +464,9 @@ Result<TextEncoder::Encoded> TextEncoder::encode_part(std::string_view text, Par
     return Encoded{.bytes = bytes,
                    .begins_section = part.ends_text || (part.begins_section && bytes == 0)};
   }
+  if (tokenizer_->model_->maybe_word_piece)
+    return Encoded{.bytes = encode_word_pieces(*tokenizer_->model_, text, part.ends_text, ids),
+                   .begins_section = false};
   return PartEncoder(*tokenizer_->model_, memory_, part, ids).encode(text);
 }
 

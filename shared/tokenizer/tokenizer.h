@@ -1,9 +1,10 @@
 // Tokenizer: converts text to token ids and back, as a file of data.NAME.tokenizer describes it.
 //
 // Kinds of files, recognized by their content:
-//   tokenizer.json   of Hugging Face's tokenizers: byte-level BPE (GPT-2, Llama 3, Qwen2). The ids
-//                    are those of Tokenizer.encode(text, add_special_tokens=False). What changes
-//                    the ids and is not supported is an error that names the field.
+//   tokenizer.json   of Hugging Face's tokenizers: byte-level BPE (GPT-2, Llama 3, Qwen2) and
+//                    WordPiece (BERT). The ids are those of Tokenizer.encode(text,
+//                    add_special_tokens=False). What changes the ids and is not supported is an
+//                    error that names the field.
 //   *.tiktoken       the ranks of r50k_base, p50k_base, cl100k_base and o200k_base; the ids are
 //                    those of Encoding.encode_ordinary().
 //   *.model          of SentencePiece, Unigram or BPE; the ids are those of
@@ -35,6 +36,13 @@ struct TokenizerModel;  // tokenizer_model.h
 
 inline constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 
+// The tokens that a post-processor adds before and after a text: [CLS] and [SEP].
+struct TextTemplate {
+  std::vector<int32_t> before, after;
+
+  size_t size() const { return before.size() + after.size(); }
+};
+
 class Tokenizer {
  public:
   static Result<std::shared_ptr<const Tokenizer>> read(const std::string& path);
@@ -53,6 +61,8 @@ class Tokenizer {
   // The token that ends a text: the first of <|endoftext|>, <|end_of_text|>, <eos>, </s> that the
   // file adds to its vocabulary, or that is a control symbol of SentencePiece.
   std::optional<int32_t> end_token() const;
+  // Only of WordPiece; no tokens for others. encode() does not add them.
+  const TextTemplate& text_template() const;
   // The bytes of a token. Ids outside of the vocabulary have none.
   std::string_view bytes_of(int64_t id) const;
   std::string decode(std::span<const int32_t> ids) const;

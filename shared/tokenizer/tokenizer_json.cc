@@ -16,6 +16,7 @@ namespace json = boost::json;
 
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxSplits = 16;
+constexpr size_t kMaxTemplateTokens = 64;
 // That of ByteLevel with use_regex.
 constexpr std::string_view kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -72,11 +73,12 @@ class JsonReader {
   explicit JsonReader(const json::object& root) : root_(root) {}
 
   Result<TokenizerModel> read() {
+    STOKER_ASSIGN_OR_RETURN(const json::object* const model, object_in(root_, "model", "model"));
+    if (text_in(*model, "type") == "WordPiece") return read_word_piece(*model);
     STOKER_RETURN_IF_ERROR(check_unused());
     STOKER_RETURN_IF_ERROR(read_normalizer());
     STOKER_RETURN_IF_ERROR(read_pre_tokenizer());
     STOKER_RETURN_IF_ERROR(read_decoder());
-    STOKER_ASSIGN_OR_RETURN(const json::object* const model, object_in(root_, "model", "model"));
     STOKER_RETURN_IF_ERROR(check_model(*model));
     STOKER_RETURN_IF_ERROR(read_vocabulary(*model));
     STOKER_RETURN_IF_ERROR(read_added_tokens());
@@ -233,11 +235,137 @@ class JsonReader {
 
   static Status check_model(const json::object& model) {
     const std::string type = text_in(model, "type");
-    if (!type.empty() && type != "BPE") return unsupported("model.type", type, "BPE");
+    if (!type.empty() && type != "BPE") return unsupported("model.type", type, "BPE, WordPiece");
     STOKER_RETURN_IF_ERROR(check_value(model, "model", "dropout", 0.0));
     STOKER_RETURN_IF_ERROR(check_value(model, "model", "continuing_subword_prefix", ""));
     STOKER_RETURN_IF_ERROR(check_value(model, "model", "end_of_word_suffix", ""));
     return check_value(model, "model", "byte_fallback", false);
+  }
+
+  // ---- WordPiece
+
+  // truncation and padding are settings of a batch, and here those of the dataset.
+  Result<TokenizerModel> read_word_piece(const json::object& model) {
+    STOKER_ASSIGN_OR_RETURN(WordPieceSettings settings, read_bert_normalizer());
+    STOKER_RETURN_IF_ERROR(check_bert_steps());
+    STOKER_RETURN_IF_ERROR(read_vocabulary(model));
+    STOKER_RETURN_IF_ERROR(read_word_settings(model, settings));
+    model_.maybe_word_piece.emplace(std::move(settings), ids_);
+    STOKER_RETURN_IF_ERROR(read_added_tokens());
+    STOKER_RETURN_IF_ERROR(check_ids());
+    for (const auto& written : written_)
+      model_.tokens.push_back(model_.maybe_word_piece->text_of(*written));
+    STOKER_RETURN_IF_ERROR(read_template());
+    return std::move(model_);
+  }
+
+  Result<WordPieceSettings> read_bert_normalizer() const {
+    STOKER_ASSIGN_OR_RETURN(const json::object* const normalizer,
+                            object_in(root_, "normalizer", "normalizer"));
+    if (text_in(*normalizer, "type") != "BertNormalizer")
+      return unsupported("normalizer.type", text_in(*normalizer, "type"), "BertNormalizer");
+    WordPieceSettings settings;
+    settings.clean_text = bool_in(*normalizer, "clean_text", true);
+    settings.handle_chinese_chars = bool_in(*normalizer, "handle_chinese_chars", true);
+    settings.lowercase = bool_in(*normalizer, "lowercase", true);
+    settings.strip_accents = bool_in(*normalizer, "strip_accents", settings.lowercase);
+    return settings;
+  }
+
+  Status check_bert_steps() const {
+    STOKER_ASSIGN_OR_RETURN(const json::object* const splits,
+                            object_in(root_, "pre_tokenizer", "pre_tokenizer"));
+    if (text_in(*splits, "type") != "BertPreTokenizer")
+      return unsupported("pre_tokenizer.type", text_in(*splits, "type"), "BertPreTokenizer");
+    const json::value* const added = find(root_, "added_tokens");
+    if (added == nullptr || !added->is_array()) return {};
+    // A part of a text ends at a space.
+    for (const json::value& entry : added->get_array())
+      if (entry.is_object() && WordPiece::has_space(text_in(entry.get_object(), "content")))
+        return wrong("added_tokens", quote_for_message(text_in(entry.get_object(), "content")) +
+                                         " has a space, which is not supported with WordPiece");
+    return {};
+  }
+
+  Status read_word_settings(const json::object& model, WordPieceSettings& settings) const {
+    if (find(model, "continuing_subword_prefix") != nullptr)
+      settings.continuing_subword_prefix = text_in(model, "continuing_subword_prefix");
+    if (const json::value* const longest = find(model, "max_input_chars_per_word")) {
+      if (!longest->is_int64() || longest->get_int64() < 1 ||
+          longest->get_int64() > static_cast<int64_t>(kMaxTokenBytes))
+        return wrong("model.max_input_chars_per_word",
+                     "must be from 1 to " + std::to_string(kMaxTokenBytes));
+      settings.max_input_chars_per_word = static_cast<size_t>(longest->get_int64());
+    }
+    const auto unknown = ids_.find(text_in(model, "unk_token"));
+    if (unknown == ids_.end())
+      return wrong("model.unk_token",
+                   quote_for_message(text_in(model, "unk_token")) + " is not in model.vocab");
+    settings.unknown_token = unknown->second;
+    return {};
+  }
+
+  Status read_template() {
+    const json::value* const value = find(root_, "post_processor");
+    if (value == nullptr) return {};
+    if (!value->is_object()) return wrong("post_processor", "must be an object or null");
+    const json::object& processor = value->get_object();
+    const std::string type = text_in(processor, "type");
+    if (type == "BertProcessing") {
+      STOKER_RETURN_IF_ERROR(add_pair(processor, "cls", model_.text_template.before));
+      return add_pair(processor, "sep", model_.text_template.after);
+    }
+    if (type != "TemplateProcessing")
+      return unsupported("post_processor.type", type, "TemplateProcessing, BertProcessing");
+    return read_single(processor);
+  }
+  // ["[CLS]", 101]
+  Status add_pair(const json::object& processor, std::string_view key,
+                  std::vector<int32_t>& ids) const {
+    const std::string field = "post_processor." + std::string(key);
+    const json::value* const pair = find(processor, key);
+    if (pair == nullptr || !pair->is_array() || pair->get_array().size() != 2)
+      return wrong(field, "must be a token and its id");
+    STOKER_ASSIGN_OR_RETURN(const int32_t id, id_of(pair->get_array()[1], field));
+    ids.push_back(id);
+    return {};
+  }
+  Status read_single(const json::object& processor) {
+    const std::string field = "post_processor.single";
+    const json::value* const steps = find(processor, "single");
+    STOKER_ASSIGN_OR_RETURN(
+        const json::object* const special,
+        object_in(processor, "special_tokens", "post_processor.special_tokens"));
+    if (steps == nullptr || !steps->is_array()) return wrong(field, "must be a list");
+    std::vector<int32_t>* ids = &model_.text_template.before;
+    for (const json::value& step : steps->get_array()) {
+      if (!step.is_object()) return wrong(field, "must be a list of objects");
+      if (find(step.get_object(), "Sequence") != nullptr) {
+        if (ids == &model_.text_template.after) return wrong(field, "has the text twice");
+        ids = &model_.text_template.after;
+        continue;
+      }
+      STOKER_RETURN_IF_ERROR(add_special(step.get_object(), *special, field, *ids));
+    }
+    if (model_.text_template.size() > kMaxTemplateTokens)
+      return wrong(field, "adds more than " + std::to_string(kMaxTemplateTokens) + " tokens");
+    return ids == &model_.text_template.after ? Status() : wrong(field, "lacks the text, Sequence");
+  }
+  Status add_special(const json::object& step, const json::object& special,
+                     const std::string& field, std::vector<int32_t>& added) const {
+    STOKER_ASSIGN_OR_RETURN(const json::object* const token,
+                            object_in(step, "SpecialToken", field + ".SpecialToken"));
+    const std::string name = text_in(*token, "id");
+    STOKER_ASSIGN_OR_RETURN(
+        const json::object* const entry,
+        object_in(special, name, "post_processor.special_tokens." + quote_for_message(name)));
+    const json::value* const ids = find(*entry, "ids");
+    if (ids == nullptr || !ids->is_array()) return wrong(field, "needs the ids of its tokens");
+    for (const json::value& value : ids->get_array()) {
+      STOKER_ASSIGN_OR_RETURN(const int32_t id, id_of(value, field));
+      added.push_back(id);
+    }
+    return {};
   }
 
   // ---- Tokens
@@ -308,7 +436,10 @@ class JsonReader {
     if (!added.emplace(content, id).second) return wrong(field, "repeats another entry");
     if (bool_in(entry, "normalized", true)) {
       std::string normalized = content;
-      if (model_.normalizes_nfc) {
+      if (model_.maybe_word_piece) {
+        normalized = model_.maybe_word_piece->normalize(content);
+        if (normalized.empty()) return wrong(field + ".content", "is empty once normalized");
+      } else if (model_.normalizes_nfc) {
         STOKER_ASSIGN_OR_RETURN(MappedText normal, normalize_nfc(content));
         normalized = std::move(normal.text);
       }

@@ -16,6 +16,8 @@
 #include "shared/tokenizer/byte_pair_encoding.h"
 #include "shared/tokenizer/sentence_piece.h"
 #include "shared/tokenizer/split_pattern.h"
+#include "shared/tokenizer/tokenizer.h"
+#include "shared/tokenizer/word_piece.h"
 
 namespace stoker::tokenizer {
 
@@ -64,6 +66,9 @@ struct TokenizerModel {
   std::optional<int32_t> end_token;
   std::optional<SentencePiece>
       maybe_sentence_piece;  // then of the others only tokens and end_token
+  std::optional<WordPiece>
+      maybe_word_piece;  // then of the others tokens, added tokens, end_token and text_template
+  TextTemplate text_template;
 };
 
 Result<TokenizerModel> parse_tokenizer_json(std::string_view file);

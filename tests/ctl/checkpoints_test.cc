@@ -534,6 +534,90 @@ TEST_F(HuggingFaceExportTest, ComparesTheSettingsWithTheCheckpoint) {
   }
 }
 
+// A run of a bert with three classes.
+class BertExportTest : public CheckpointCommandsTest {
+ protected:
+  void SetUp() override {
+    CheckpointCommandsTest::SetUp();
+    const std::string tokenizer = test::to_json(test::small_word_piece());
+    write_file(path("text/tokenizer.json"), tokenizer);
+    write_run("pooler");
+    std::map<std::string, std::vector<int64_t>> shapes{
+        {"tok.weight", {11, 2}},        {"pos.weight", {8, 2}},    {"type.weight", {2, 2}},
+        {"embed_ln.weight", {2}},       {"embed_ln.bias", {2}},    {"pooler.weight", {2, 2}},
+        {"pooler.bias", {2}},           {"fc.weight", {3, 2}},     {"fc.bias", {3}},
+        {"blocks.0.up.weight", {4, 2}}, {"blocks.0.up.bias", {4}}, {"blocks.0.down.weight", {2, 4}},
+        {"blocks.0.down.bias", {2}}};
+    for (const std::string name : {"q", "k", "v", "proj"}) {
+      shapes["blocks.0." + name + ".weight"] = {2, 2};
+      shapes["blocks.0." + name + ".bias"] = {2};
+    }
+    for (const std::string name : {"ln1", "ln2"})
+      shapes["blocks.0." + name + ".weight"] = shapes["blocks.0." + name + ".bias"] = {2};
+    const std::vector<float> values(22, 1.0f);
+    checkpoint::CheckpointContent content;
+    for (const auto& [name, shape] : shapes) {
+      const TensorSpec spec{.name = name, .dtype = DType::kF32, .shape = shape};
+      content.model.push_back(
+          {.spec = spec, .bytes = std::as_bytes(std::span(values)).first(spec.bytes())});
+    }
+    content.optim = content.state = content.model;
+    content.manifest.step = 200;
+    content.manifest.live_settings = "{}";
+    content.manifest.tokenizer = sha256_hex(tokenizer);
+    checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
+    const auto committed = store.commit(content);
+    ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  }
+  void write_run(const std::string& pooling, const std::string& layers = "1") {
+    write_file(layout().config_file(),
+               "data: {train: {format: jsonl, path: a, fields: {text: t, label: l}, tokenizer: "
+               "{path: " +
+                   path("text/tokenizer.json") +
+                   "}, sequence: {max_length: 8}}}\ntask: {name: classification}\nmodel: {name: "
+                   "bert, num_heads: 1, embed_dim: 2, mlp_dim: 4, context_length: 8, vocab_size: "
+                   "11, num_layers: " +
+                   layers + ", pooling: " + pooling + "}\n");
+  }
+  CommandResult export_to(const std::string& folder) {
+    return ctl({"export", "200", "--format", "huggingface", "--output", path(folder)});
+  }
+};
+
+TEST_F(BertExportTest, WritesAClassifierWithItsTokenizer) {
+  const CommandResult result = export_to("out");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto file = checkpoint::SafetensorsFile::open(path("out/model.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  for (const char* const name :
+       {"bert.embeddings.LayerNorm.weight", "bert.encoder.layer.0.attention.self.key.bias",
+        "bert.pooler.dense.weight", "classifier.weight"})
+    EXPECT_NE((*file)->find(name), nullptr) << name;
+  const auto object = [&](const std::string& name) {
+    return boost::json::parse(*read_file(path(name), 1 << 20)).as_object();
+  };
+  const auto config = object("out/config.json");
+  EXPECT_EQ(config.at("architectures").at(0), "BertForSequenceClassification");
+  EXPECT_EQ(config.at("problem_type"), "single_label_classification");
+  EXPECT_EQ(config.at("id2label").as_object().size(), 3u);
+  EXPECT_EQ(config.at("pad_token_id"), 0);
+  EXPECT_FALSE(std::filesystem::exists(path("out/generation_config.json")));
+  const auto tokenizer = object("out/tokenizer_config.json");
+  EXPECT_EQ(tokenizer.at("pad_token"), "[PAD]");
+  EXPECT_EQ(tokenizer.at("cls_token"), "[CLS]");
+  EXPECT_EQ(tokenizer.at("model_max_length"), 8);
+  EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20),
+              HasSubstr("pipeline_tag: text-classification"));
+}
+
+TEST_F(BertExportTest, RejectsOtherSettings) {
+  write_run("mean");
+  EXPECT_THAT(export_to("out").err, HasSubstr("transformers has no class for model bert"));
+  write_run("pooler", "2");
+  EXPECT_THAT(export_to("out").err, HasSubstr("the checkpoint has no blocks.1."));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+}
+
 TEST_F(HuggingFaceExportTest, WritesAFolderThatAllCanRead) {
   using std::filesystem::perms;
   const mode_t before = ::umask(022);

@@ -63,6 +63,13 @@ std::vector<std::string> seeds() {
   file.pre_tokenizer.replace(file.pre_tokenizer.find("|.\""), 3, "|-\"");
   file.model_fields = ", \"ignore_merges\": true";
   files.push_back(test::to_json(file));
+  auto words = test::small_word_piece();
+  words.words.insert(words.words.end(), {"not", "12", "##34", "cafe", "'"});
+  files.push_back(test::to_json(words));
+  words.normalizer = R"({"type": "BertNormalizer", "clean_text": false, "lowercase": false,
+                         "handle_chinese_chars": false, "strip_accents": true})";
+  words.post_processor = R"({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]})";
+  files.push_back(test::to_json(words));
   // SentencePiece: <unk>, "▁", a, <s> of type CONTROL; with a table that replaces A by a, and BPE.
   const std::string pieces = std::string("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02", 16) +
                              std::string("\x0a\x0a\x0a\x03\xe2\x96\x81\x15\0\0\x80\xbf", 12) +

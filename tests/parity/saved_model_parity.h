@@ -71,6 +71,20 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   virtual std::optional<checkpoint::HuggingFaceNames::Name> name_of(
       std::string_view tensor) const = 0;
   virtual double tolerance() const { return kTolerance; }
+  // The tensor whose largest element differences of `what` are relative to.
+  virtual std::string scale_of(const std::string& what) const { return what; }
+
+  struct StepOutput {
+    at::Tensor logits, loss;
+  };
+  // The training step `step` of the library: next-token prediction.
+  virtual StepOutput run_step(int64_t step) const {
+    const at::Tensor tokens = expected("tokens" + std::to_string(step % 2));
+    const int64_t time = tokens.size(1) - 1;
+    const at::Tensor logits = model_->forward(tokens.narrow(1, 0, time));
+    return {logits,
+            at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, time).flatten())};
+  }
 
   std::vector<TensorSpec> samples() const {
     return {{"tokens", DType::kI64, {expected_->find("tokens0")->shape[1]}}};
@@ -103,11 +117,11 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(status.ok()) << status.to_string();
     return tensor;
   }
-  // The largest difference, relative to the largest element.
+  // The largest difference, relative to the largest element of scale_of().
   void expect_close(const std::string& what, const at::Tensor& actual) const {
     const at::Tensor values = expected(what);
     ASSERT_EQ(actual.sizes(), values.sizes()) << what;
-    const double scale = values.abs().max().item<double>();
+    const double scale = expected(scale_of(what)).abs().max().item<double>();
     const double error = (actual - values).abs().max().item<double>();
     EXPECT_LE(error, tolerance() * scale) << what;
   }
@@ -127,12 +141,9 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     std::vector<at::Tensor> losses;
     model_->train();
     for (int64_t step = 0; step < kAdamwSteps; ++step) {
-      const at::Tensor tokens = expected("tokens" + std::to_string(step % 2));
-      const int64_t time = tokens.size(1) - 1;
-      const at::Tensor logits = model_->forward(tokens.narrow(1, 0, time));
-      losses.push_back(
-          at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, time).flatten()));
-      losses.back().backward();
+      const auto [logits, loss] = run_step(step);
+      losses.push_back(loss);
+      loss.backward();
       if (step == 0) {
         expect_close("logits", logits.detach());
         model::NamedTensors gradients;

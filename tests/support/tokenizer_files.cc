@@ -54,6 +54,33 @@ std::string to_json(const TokenizerFile& file) {
          vocabulary + "}, \"merges\": [" + merges + "]" + file.model_fields + "}}";
 }
 
+std::string to_json(const WordPieceFile& file) {
+  std::vector<std::string> tokens{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+  std::string added, vocabulary;
+  for (size_t id = 0; id < tokens.size(); ++id)
+    added += (id == 0 ? "" : ", ") + std::string("{\"id\": ") + std::to_string(id) +
+             ", \"content\": " + json_text(tokens[id]) +
+             ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": "
+             "false, \"special\": true}";
+  tokens.insert(tokens.end(), file.words.begin(), file.words.end());
+  for (size_t id = 0; id < tokens.size(); ++id)
+    vocabulary += (id == 0 ? "" : ", ") + json_text(tokens[id]) + ": " + std::to_string(id);
+  // truncation and padding as in the published files.
+  return "{\"version\": \"1.0\", \"truncation\": {\"max_length\": 128, \"strategy\": "
+         "\"LongestFirst\", \"stride\": 0}, \"padding\": {\"strategy\": {\"Fixed\": 128}}, "
+         "\"added_tokens\": [" +
+         added + "], \"normalizer\": " + file.normalizer +
+         ", \"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"post_processor\": " +
+         file.post_processor +
+         ", \"decoder\": {\"type\": \"WordPiece\", \"prefix\": \"##\"}, \"model\": {\"type\": "
+         "\"WordPiece\", \"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": \"##\", "
+         "\"vocab\": "
+         "{" +
+         vocabulary + "}" + file.model_fields + "}}";
+}
+
+WordPieceFile small_word_piece() { return {.words = {"to", "be", "##be", "##s", ",", "or"}}; }
+
 TokenizerFile small_tokenizer() {
   return {.merges = {{"t", "o"}, {"b", "e"}, {"\u0120", "to"}, {"\u0120", "be"}}};
 }

@@ -1,4 +1,4 @@
-// Contents of tokenizer.json files with byte-level BPE.
+// Contents of tokenizer.json files: byte-level BPE, and the WordPiece of BERT.
 #pragma once
 
 #include <string>
@@ -20,5 +20,24 @@ struct TokenizerFile {
 std::string to_json(const TokenizerFile& file);
 // Ids: 256 "to", 257 "be", 258 " to", 259 " be", 260 "<|endoftext|>".
 TokenizerFile small_tokenizer();
+
+struct WordPieceFile {
+  std::vector<std::string> words = {};  // the last ids
+  std::string normalizer = R"({"type": "BertNormalizer", "clean_text": true,
+                               "handle_chinese_chars": true, "strip_accents": null,
+                               "lowercase": true})";
+  std::string post_processor = R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                 {"Sequence": {"id": "A", "type_id": 0}},
+                 {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+      "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]},
+                         "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}}})";
+  std::string model_fields = {};  // ", \"max_input_chars_per_word\": 8"
+};
+
+std::string to_json(const WordPieceFile& file);
+// Ids: 0 "[PAD]", 1 "[UNK]", 2 "[CLS]", 3 "[SEP]", 4 "[MASK]", 5 "to", 6 "be", 7 "##be", 8 "##s",
+// 9 ",", 10 "or".
+WordPieceFile small_word_piece();
 
 }  // namespace stoker::test

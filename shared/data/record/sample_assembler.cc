@@ -92,15 +92,17 @@ Result<SampleAssembler::Tokens> SampleAssembler::tokens_of(const FieldValue& val
   thread_local Mine mine;
   if (!mine.encoder || &mine.encoder->tokenizer() != spec_.tokenizer.get())
     mine.encoder.emplace(spec_.tokenizer);
-  mine.ids.clear();
-  if (text->empty()) return Tokens();
-  std::string_view encoded = to_string_view(*text);
+  const tokenizer::TextTemplate& around = spec_.text_template();
+  mine.ids = around.before;
   mine.chat.replies.clear();
+  if (text->empty() && around.size() == 0) return Tokens();
+  std::string_view encoded = to_string_view(*text);
   if (spec_.has_messages()) {
     STOKER_ASSIGN_OR_RETURN(mine.chat, chat_text_of(value));
     encoded = mine.chat.text;
   }
   STOKER_RETURN_IF_ERROR(mine.encoder->encode(encoded, mine.ids));
+  mine.ids.insert(mine.ids.end(), around.after.begin(), around.after.end());
   if (spec_.has_end_token() && spec_.tokenizer->end_token())
     mine.ids.push_back(*spec_.tokenizer->end_token());
   if (spec_.has_messages()) {
@@ -135,7 +137,8 @@ Result<uint64_t> SampleAssembler::count_tokens(const FieldValue& value,
                                                TextTokenizer& tokenizer) const {
   const auto* const text = std::get_if<FieldBytes>(&value);
   if (text == nullptr) return unfit_value("must be text, got " + describe(value));
-  if (text->empty()) return 0;
+  const size_t around = spec_.text_template().size();
+  if (text->empty()) return around;
   ChatText chat;
   std::string_view encoded = to_string_view(*text);
   if (spec_.has_messages()) {
@@ -147,7 +150,7 @@ Result<uint64_t> SampleAssembler::count_tokens(const FieldValue& value,
   if (part.bytes != encoded.size())
     return Status(StatusCode::kCorrupt, "its worker process sent an impossible result");
   const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
-  return part.ids.size() + (has_end ? 1 : 0);
+  return around + part.ids.size() + (has_end ? 1 : 0);
 }
 
 Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldValue> values,
@@ -265,9 +268,14 @@ Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kep
     const auto tokens = tokens_of(record.fields[0]);
     if (!tokens) return spec_.in_field(0, tokens.status());
     if (tokens->ids.size() != record.length) return spec_.in_field(0, changed());
-    const auto out = std::as_bytes(tokens->ids.first(kept));
-    std::ranges::copy(out, outputs[0].begin());
-    fill_padding(outputs[0].subspan(out.size()), false);
+    const auto copy = [&](std::span<const int32_t> ids, size_t first) {
+      std::ranges::copy(std::as_bytes(ids), outputs[0].subspan(first * sizeof(int32_t)).begin());
+    };
+    copy(tokens->ids.first(kept), 0);
+    // A truncated text ends as a complete one.
+    const std::vector<int32_t>& after = spec_.text_template().after;
+    if (kept < tokens->ids.size()) copy(after, kept - after.size());
+    fill_padding(outputs[0].subspan(kept * sizeof(int32_t)), false);
     if (spec_.has_messages()) write_replies(*tokens, kept, outputs[2]);
   } else {
     const auto length = num_steps(record.fields[0]);

@@ -233,6 +233,11 @@ Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
     spec.tokenizer = *std::move(read);
     if (request.config.has_messages())
       STOKER_RETURN_IF_ERROR(set_chat_template(request, *tokenizer, spec));
+    const size_t added = request.config.has_messages() ? 0 : spec.tokenizer->text_template().size();
+    if (spec.max_length <= added && added > 0)
+      return request.config_error("sequence.max_length",
+                                  "must be above " + std::to_string(added) +
+                                      ", the tokens that the tokenizer adds to each text");
   }
   if (request.config.has_messages() && spec.tokenizer == nullptr)
     return request.config_error("tokenizer", "is required with fields.messages");
@@ -376,6 +381,11 @@ Result<SampleSpec> SampleSpec::captioned(const DatasetRequest& request,
   spec.vocabulary = std::make_shared<const WordVocabulary>(*std::move(vocabulary));
   spec.truncates_captions = sequence.on_overflow == config::OnOverflow::kTruncate;
   return spec;
+}
+
+const tokenizer::TextTemplate& SampleSpec::text_template() const {
+  static const tokenizer::TextTemplate kNone;
+  return has_messages() ? kNone : tokenizer->text_template();
 }
 
 std::optional<size_t> SampleSpec::label_value() const {

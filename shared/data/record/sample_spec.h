@@ -140,6 +140,9 @@ struct SampleSpec {
     return is_sequence() && input().role == FieldRole::kText && fields.size() == 1;
   }
 
+  // What is added to the tokens of each text. A conversation has only what its chat template adds.
+  const tokenizer::TextTemplate& text_template() const;
+
   // The number of values of a record, the index of the label among them, and the field of a value.
   size_t num_values() const {
     return input().num_values + (fields.size() > 1 ? fields[1].num_values : 0);

@@ -173,6 +173,7 @@ TEST_F(HuggingFaceFolderTest, RejectsAnInvalidIndex) {
 }
 
 TEST(HuggingFaceNamesTest, MapsBothWays) {
+  const auto* const bert = HuggingFaceNames::find("bert");
   const auto* const gpt2 = HuggingFaceNames::find("gpt2");
   const auto* const llama = HuggingFaceNames::find("llama");
   struct Pair {
@@ -186,6 +187,18 @@ TEST(HuggingFaceNamesTest, MapsBothWays) {
            {gpt2, "blocks.11.qkv.bias", "transformer.h.11.attn.c_attn.bias", false},
            {gpt2, "blocks.0.down.weight", "transformer.h.0.mlp.c_proj.weight", true},
            {gpt2, "head.weight", "lm_head.weight", false},
+           {bert, "tok.weight", "bert.embeddings.word_embeddings.weight", false},
+           {bert, "type.weight", "bert.embeddings.token_type_embeddings.weight", false},
+           {bert, "embed_ln.bias", "bert.embeddings.LayerNorm.bias", false},
+           {bert, "blocks.3.k.bias", "bert.encoder.layer.3.attention.self.key.bias", false},
+           {bert, "blocks.3.proj.weight", "bert.encoder.layer.3.attention.output.dense.weight",
+            false},
+           {bert, "blocks.3.ln1.bias", "bert.encoder.layer.3.attention.output.LayerNorm.bias",
+            false},
+           {bert, "blocks.3.down.weight", "bert.encoder.layer.3.output.dense.weight", false},
+           {bert, "blocks.3.ln2.weight", "bert.encoder.layer.3.output.LayerNorm.weight", false},
+           {bert, "pooler.weight", "bert.pooler.dense.weight", false},
+           {bert, "fc.weight", "classifier.weight", false},
            {llama, "blocks.3.proj.weight", "model.layers.3.self_attn.o_proj.weight", false},
            {llama, "blocks.3.q_norm.weight", "model.layers.3.self_attn.q_norm.weight", false},
            {llama, "ln.weight", "model.norm.weight", false}}) {
@@ -201,6 +214,12 @@ TEST(HuggingFaceNamesTest, MapsBothWays) {
 TEST(HuggingFaceNamesTest, AcceptsTheModelWithoutHeadAndIgnoresItsBuffers) {
   const auto* const gpt2 = HuggingFaceNames::find("gpt2");
   EXPECT_EQ(gpt2->to_stoker("h.0.ln_1.bias")->name, "blocks.0.ln1.bias");
+  const auto* const bert = HuggingFaceNames::find("bert");
+  EXPECT_EQ(bert->to_stoker("encoder.layer.0.output.dense.bias")->name, "blocks.0.down.bias");
+  EXPECT_EQ(bert->to_stoker("classifier.bias")->name, "fc.bias");
+  EXPECT_TRUE(bert->is_ignored("embeddings.position_ids"));
+  EXPECT_TRUE(bert->is_ignored("cls.predictions.transform.dense.weight"));
+  EXPECT_FALSE(bert->is_ignored("classifier.weight"));
   EXPECT_TRUE(gpt2->is_ignored("h.0.attn.bias"));
   EXPECT_TRUE(gpt2->is_ignored("transformer.h.0.attn.masked_bias"));
   EXPECT_FALSE(gpt2->is_ignored("h.0.attn.c_attn.bias"));

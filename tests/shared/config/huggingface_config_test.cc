@@ -55,6 +55,41 @@ TEST(HuggingFaceConfigTest, ReadsGpt2) {
   EXPECT_EQ(gpt2, expected);
 }
 
+TEST(HuggingFaceConfigTest, ReadsBert) {
+  const auto bert = read_as<BertConfig>(
+      of_type("bert", R"("type_vocab_size": 3, "layer_norm_eps": 1e-6, "hidden_dropout_prob": 0.2,
+                         "attention_probs_dropout_prob": 0, "classifier_dropout": 0.2)"));
+  const BertConfig expected{.num_layers = 2,
+                            .num_heads = 4,
+                            .embed_dim = 16,
+                            .mlp_dim = 24,
+                            .context_length = 64,
+                            .vocab_size = 300,
+                            .num_token_types = 3,
+                            .layer_norm_eps = 1e-6,
+                            .dropout = 0.2,
+                            .attention_dropout = 0};
+  EXPECT_EQ(bert, expected);
+}
+
+TEST(HuggingFaceConfigTest, WritesHeadOfBert) {
+  BertConfig bert{.num_layers = 2, .num_heads = 4, .embed_dim = 16};
+  const HuggingFaceHead head{.num_labels = 3, .problem_type = "single_label_classification"};
+  const auto text = format_huggingface_config(bert, head);
+  ASSERT_TRUE(text.ok()) << text.status().to_string();
+  EXPECT_THAT(*text, HasSubstr(R"("architectures":["BertForSequenceClassification"])"));
+  EXPECT_THAT(*text, HasSubstr(R"("id2label":{"0":"LABEL_0","1":"LABEL_1","2":"LABEL_2"})"));
+  EXPECT_THAT(*text, HasSubstr(R"("problem_type":"single_label_classification")"));
+  bert.mlp_dim = 64;
+  EXPECT_EQ(read_as<BertConfig>(*text), bert);
+  bert.pooling = BertPooling::kNone;
+  EXPECT_THAT(*format_huggingface_config(bert, head),
+              HasSubstr(R"("architectures":["BertForTokenClassification"])"));
+  bert.pooling = BertPooling::kMean;
+  EXPECT_THAT(format_huggingface_config(bert, head).status().message(),
+              HasSubstr("transformers has no class for model bert with model.pooling mean"));
+}
+
 TEST(HuggingFaceConfigTest, ReadsLlamaAndItsRelatives) {
   LlamaConfig expected{.num_layers = 2,
                        .num_heads = 4,
@@ -109,14 +144,22 @@ struct Unsupported {
 TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
   const std::string gpt2 = kGpt2;
   for (const auto& [json, message] : std::vector<Unsupported>{
-           {R"({"model_type": "bert"})",
-            "'model_type' \"bert\" is not supported (only gpt2, llama, mistral, qwen2, qwen3)"},
+           {R"({"model_type": "t5"})",
+            "'model_type' \"t5\" is not supported (only gpt2, llama, mistral, qwen2, qwen3, bert)"},
            {"{}", "'model_type' null is not supported"},
            {object(gpt2, R"("activation_function": "relu")"),
             "'activation_function' \"relu\" is not supported (only gelu_new, gelu_pytorch_tanh)"},
            {object(gpt2, R"("scale_attn_weights": false)"),
             "'scale_attn_weights' false is not supported (only true)"},
            {object(gpt2, R"("attn_pdrop": 0.2)"), "'resid_pdrop' differs from embd_pdrop"},
+           {of_type("bert", R"("hidden_act": "relu")"),
+            "'hidden_act' \"relu\" is not supported (only gelu)"},
+           {of_type("bert", R"("position_embedding_type": "relative_key")"),
+            "'position_embedding_type' \"relative_key\" is not supported (only \"absolute\")"},
+           {of_type("bert", R"("is_decoder": true)"),
+            "'is_decoder' true is not supported (only false)"},
+           {of_type("bert", R"("classifier_dropout": 0.3)"),
+            "'classifier_dropout' differs from hidden_dropout_prob"},
            {of_type("llama", R"("hidden_act": "gelu")"),
             "'hidden_act' \"gelu\" is not supported (only silu, swish)"},
            {of_type("llama", R"("quantization_config": {"bits": 4})"),
@@ -257,7 +300,7 @@ TEST(HuggingFaceConfigTest, NamesSettingsThatNoModelTypeHas) {
               HasSubstr("transformers has no model with biases whose model.embed_dim (18) is not a "
                         "multiple of num_heads (4), without model.qk_norm"));
   EXPECT_THAT(format_huggingface_config(GptConfig()).status().message(),
-              HasSubstr("model gpt has no Hugging Face format (only gpt2, llama)"));
+              HasSubstr("model gpt has no Hugging Face format (only gpt2, llama, bert)"));
 }
 
 class HuggingFaceFolderTest : public testing::Test {

@@ -45,7 +45,7 @@ TEST(PeftConfigTest, ReadsWhatItWrites) {
                         .target_modules = {"attn.c_attn"},
                         .modules_to_save = {"transformer.ln_f"}};
   const std::string text =
-      format_peft_config(lora, {.base = "b", .is_causal_lm = true, .fan_in_fan_out = true});
+      format_peft_config(lora, {.base = "b", .task_type = "CAUSAL_LM", .fan_in_fan_out = true});
   EXPECT_THAT(text, HasSubstr(R"("task_type":"CAUSAL_LM")"));
   const auto read = parse_peft_config(text, "a.json");
   ASSERT_TRUE(read.ok()) << read.status().to_string();

@@ -151,9 +151,9 @@ void fix_weights(std::vector<double>& weights) {
 
 void fill_task(Config& config, Filler& filler) {
   const ModelVariant& arch = config.model.arch;
-  const bool has_steps = std::holds_alternative<BlstmConfig>(arch) ||
-                         std::holds_alternative<SequentialConfig>(arch) ||
-                         config.model.is_user_code();
+  const bool has_steps =
+      std::holds_alternative<BertConfig>(arch) || std::holds_alternative<BlstmConfig>(arch) ||
+      std::holds_alternative<SequentialConfig>(arch) || config.model.is_user_code();
   if (config.model.is_language_model())
     fill_section(config, "task", filler, 0, 0);
   else if (std::holds_alternative<CaptionerConfig>(arch))
@@ -165,6 +165,12 @@ void fill_task(Config& config, Filler& filler) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch)) {
     const bool is_per_step = config.task.has_per_step_labels();
     blstm->pooling = is_per_step ? Pooling::kNone : filler.coin() ? Pooling::kLast : Pooling::kMean;
+  }
+  if (auto* const bert = std::get_if<BertConfig>(&config.model.arch)) {
+    const bool is_per_step = config.task.has_per_step_labels();
+    bert->pooling = is_per_step     ? BertPooling::kNone
+                    : filler.coin() ? BertPooling::kPooler
+                                    : BertPooling::kMean;
   }
   if (config.task.name() == TaskName::kBinaryClassification)
     config.model.num_classes = 1;
@@ -209,6 +215,11 @@ void fill_model(Config& config, Filler& filler) {
   if (auto* const lstm = std::get_if<LstmLmConfig>(&arch))
     lstm->vocab_size = 256 + filler.below(1000);
   if (auto* const blstm = std::get_if<BlstmConfig>(&arch)) blstm->vocab_size += 256;
+  if (auto* const bert = std::get_if<BertConfig>(&arch)) {
+    bert->num_heads = heads, bert->embed_dim = width, bert->vocab_size += 256;
+    if (bert->sep_token) bert->sep_token = *bert->sep_token % bert->vocab_size;
+    bert->context_length = 1000;  // not below the max_length of the data
+  }
   if (auto* const vit = std::get_if<VitConfig>(&arch); vit != nullptr && vit->preset.empty())
     vit->num_heads = heads, vit->hidden_dim = width;
   if (auto* const captioner = std::get_if<CaptionerConfig>(&arch))

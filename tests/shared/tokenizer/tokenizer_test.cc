@@ -279,8 +279,8 @@ TEST(TokenizerFile, NamesFieldsThatAreNotSupported) {
   file.model_fields = ", \"end_of_word_suffix\": \"</w>\"";
   expect(file, "model.end_of_word_suffix: '\"</w>\"' is not supported");
   const std::string json = to_json(plain);
-  expect_error(replaced(json, "\"BPE\"", "\"WordPiece\""), StatusCode::kMismatch,
-               "model.type: 'WordPiece' is not supported");
+  expect_error(replaced(json, "\"BPE\"", "\"Unigram\""), StatusCode::kMismatch,
+               "model.type: 'Unigram' is not supported");
   expect_error(replaced(json, "\"truncation\": null", "\"truncation\": {}"), StatusCode::kMismatch,
                "truncation: is not supported");
   expect_error(replaced(json, "\"lstrip\": false", "\"lstrip\": true"), StatusCode::kMismatch,

@@ -140,6 +140,40 @@ TEST_F(JsonlDatasetTest, EncodesTextsWithTokenizer) {
   expect_error(config, StatusCode::kCorrupt, {"data.train.tokenizer.path: ", "is no tokenizer"});
 }
 
+// [CLS] and [SEP] surround each text, also one that is empty or truncated.
+TEST_F(JsonlDatasetTest, EncodesTextsForBert) {
+  write("t.json", test::to_json(test::small_word_piece()));
+  write("data.jsonl",
+        "{\"t\": \"to be\", \"y\": 1}\n{\"t\": \"be, or to be\", \"y\": 0}\n{\"t\": \"\", \"y\": "
+        "1}\n");
+  auto config = jsonl();
+  fields_in(config).text = "t";
+  fields_in(config).label = "y";
+  sequence_in(config).max_length = 5;
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
+  record_in(config).tokenizer = config::TokenizerConfig{path("t.json")};
+  const FakeSandbox sandbox(path("t.json"));
+  for (const FakeSandbox* const maybe_sandbox :
+       {static_cast<const FakeSandbox*>(nullptr), &sandbox}) {
+    const auto opened = pipeline::open_dataset(
+        "train", config, path(maybe_sandbox == nullptr ? "a" : "b"), {}, 0, maybe_sandbox);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    const Dataset& dataset = **opened;
+    ASSERT_EQ(dataset.size(), 3u);
+    EXPECT_EQ(dataset.classes(), 2u);
+    EXPECT_THAT(read_sample(dataset, 0).values<int32_t>(0), ElementsAre(2, 5, 6, 3, 0));
+    EXPECT_THAT(read_sample(dataset, 0).values<int64_t>(1), ElementsAre(4));
+    EXPECT_THAT(read_sample(dataset, 1).values<int32_t>(0), ElementsAre(2, 6, 9, 10, 3));
+    EXPECT_THAT(read_sample(dataset, 1).values<int64_t>(1), ElementsAre(5));
+    EXPECT_THAT(read_sample(dataset, 2).values<int32_t>(0), ElementsAre(2, 3, 0, 0, 0));
+  }
+  sequence_in(config).max_length = 2;
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.sequence.max_length",
+                "must be above 2, the tokens that the tokenizer "
+                "adds to each text"});
+}
+
 // Their lengths are those that the sandbox returns.
 TEST_F(JsonlDatasetTest, CountsTokensInSandbox) {
   write("t.json", test::to_json(test::small_tokenizer()));

@@ -1,0 +1,150 @@
+#include "shared/model/transformer_block.h"
+
+#include <vector>
+
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include "shared/model/activation_checkpointing.h"
+#include "shared/model/attention.h"
+#include "shared/model/linear.h"
+#include "shared/model/swiglu.h"
+
+namespace stoker::model {
+
+NormLayer::NormLayer(const BlockSettings& settings, int64_t width)
+    : eps_(settings.norm_eps), weight_(register_parameter("weight", at::ones({width}))) {
+  if (settings.norm == Norm::kLayer) bias_ = register_parameter("bias", at::zeros({width}));
+}
+
+torch::nn::Linear make_linear(int64_t inputs, int64_t outputs, bool bias) {
+  return torch::nn::Linear(torch::nn::LinearOptions(inputs, outputs).bias(bias));
+}
+
+at::Tensor drop_out(const at::Tensor& x, double rate, bool is_training) {
+  return drops(rate, is_training) ? at::dropout(x, rate, true) : x;
+}
+
+TransformerBlock::TransformerBlock(const BlockSettings& settings) : settings_(settings) {
+  const int64_t width = settings.embed_dim, heads_width = settings.num_heads * settings.head_dim,
+                groups_width = settings.num_key_value_heads * settings.head_dim;
+  const auto add_norm = [&](const char* name, int64_t size) {
+    return register_module(name, std::make_shared<NormLayer>(settings, size));
+  };
+  const auto add_linear = [&](const char* name, int64_t inputs, int64_t outputs, bool bias) {
+    return register_module(name, make_linear(inputs, outputs, bias));
+  };
+  ln1_ = add_norm("ln1", width);
+  if (settings.has_fused_qkv) {
+    qkv_ = add_linear("qkv", width, 3 * width, settings.qkv_bias);
+  } else {
+    q_ = add_linear("q", width, heads_width, settings.qkv_bias);
+    k_ = add_linear("k", width, groups_width, settings.qkv_bias);
+    v_ = add_linear("v", width, groups_width, settings.qkv_bias);
+  }
+  if (settings.qk_norm) {
+    q_norm_ = add_norm("q_norm", settings.head_dim);
+    k_norm_ = add_norm("k_norm", settings.head_dim);
+  }
+  proj_ = add_linear("proj", heads_width, width, settings.proj_bias);
+  ln2_ = add_norm("ln2", width);
+  if (settings.activation == Activation::kSwiglu)
+    gate_ = add_linear("gate", width, settings.mlp_dim, settings.mlp_bias);
+  up_ = add_linear("up", width, settings.mlp_dim, settings.mlp_bias);
+  down_ = add_linear("down", settings.mlp_dim, width, settings.mlp_bias);
+}
+
+at::Tensor TransformerBlock::forward(const at::Tensor& x, const BlockContext& context) {
+  if (settings_.is_post_norm) {
+    const at::Tensor y = ln1_->add(x, drop(attend(x, context))).output;
+    return ln2_->add(y, drop(mlp(y))).output;
+  }
+  const at::Tensor attended = attend(ln1_->forward(x), context);
+  const auto [y, normalized] = ln2_->add(x, drop(attended));
+  return y + drop(mlp(normalized));
+}
+
+at::Tensor TransformerBlock::forward_checkpointed(const at::Tensor& x, const BlockContext& context,
+                                                  double adapter_dropout) {
+  if (!settings_.activation_checkpointing) return forward(x, context);
+  const bool uses_random = drops(settings_.dropout, is_training()) ||
+                           drops(settings_.attention_dropout, is_training()) ||
+                           drops(adapter_dropout, is_training());
+  return checkpoint_activations(
+      [this, context](const at::Tensor& input) { return forward(input, context); }, x, parameters(),
+      uses_random);
+}
+
+TransformerBlock::Heads TransformerBlock::project(const at::Tensor& x,
+                                                  const BlockContext& context) {
+  if (settings_.has_fused_qkv) {
+    const std::vector<at::Tensor> qkv = split_heads(linear(qkv_, x), settings_.num_heads);
+    return {qkv[0], qkv[1], qkv[2]};
+  }
+  Heads heads{by_head(linear(q_, x), settings_.num_heads),
+              by_head(linear(k_, x), settings_.num_key_value_heads),
+              by_head(linear(v_, x), settings_.num_key_value_heads)};
+  if (settings_.qk_norm) {
+    heads.q = q_norm_->forward(heads.q);
+    heads.k = k_norm_->forward(heads.k);
+  }
+  if (context.rope.cos.defined()) {
+    heads.q = rotate(heads.q, context.rope);
+    heads.k = rotate(heads.k, context.rope);
+  }
+  return heads;
+}
+
+at::Tensor TransformerBlock::attend(const at::Tensor& x, const BlockContext& context) {
+  const int64_t batch = x.size(0), time = x.size(1);
+  CachedLayer* const maybe_cache = context.maybe_cache;
+  const Heads heads = project(x, context);
+  if (maybe_cache) maybe_cache->append({heads.k, heads.v});
+  const bool has_past = maybe_cache && maybe_cache->length() > time;
+  const at::Tensor attended =
+      has_past ? attend_to_past(heads.q, maybe_cache->all()) : attend(heads, context.mask);
+  return linear(proj_, attended.transpose(1, 2).reshape(
+                           {batch, time, settings_.num_heads * settings_.head_dim}));
+}
+
+at::Tensor TransformerBlock::attend(const Heads& heads, const at::Tensor& mask) const {
+  return at::scaled_dot_product_attention(
+      heads.q, repeat_groups(heads.k), repeat_groups(heads.v),
+      mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt,
+      is_training() ? settings_.attention_dropout : 0.0,
+      /*is_causal=*/settings_.is_causal && !mask.defined());
+}
+
+at::Tensor TransformerBlock::by_head(const at::Tensor& x, int64_t heads) const {
+  return x.view({x.size(0), x.size(1), heads, settings_.head_dim}).transpose(1, 2);
+}
+
+// Each head of keys and values serves the same number of queries' heads. Repeated, because the
+// fast kernels of the CPU want as many of either.
+at::Tensor TransformerBlock::repeat_groups(const at::Tensor& x) const {
+  const int64_t repeats = settings_.num_heads / settings_.num_key_value_heads;
+  if (repeats == 1) return x;
+  return x.unsqueeze(2)
+      .expand({x.size(0), x.size(1), repeats, x.size(2), x.size(3)})
+      .reshape({x.size(0), settings_.num_heads, x.size(2), x.size(3)});
+}
+
+at::Tensor TransformerBlock::mlp(const at::Tensor& x) {
+  const auto activate = [&] {
+    switch (settings_.activation) {
+      case Activation::kGelu:
+        return at::gelu(linear(up_, x));
+      case Activation::kGeluTanh:
+        return at::gelu(linear(up_, x), "tanh");
+      case Activation::kSwiglu:
+        break;
+    }
+    return swiglu(linear(gate_, x), linear(up_, x));
+  };
+  return linear(down_, activate());
+}
+
+}  // namespace stoker::model

@@ -1,0 +1,100 @@
+// TransformerBlock: attention and an MLP, each with a residual connection and a norm. The models over
+// tokens consist of them and differ by BlockSettings: decoders have a norm before each part and causal
+// attention, bert has it after each part and attends to all valid time steps.
+//
+// Threads: as torch::nn::Module: one thread at a time.
+// Errors:  exceptions of LibTorch are propagated.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include "shared/model/key_value_cache.h"
+#include "shared/model/norm.h"
+#include "shared/model/rope.h"
+
+namespace stoker::model {
+
+enum class Norm { kLayer, kRms };
+enum class Activation { kGelu, kGeluTanh, kSwiglu };
+
+struct BlockSettings {
+  int64_t embed_dim = 0, mlp_dim = 0;
+  int64_t num_heads = 0, num_key_value_heads = 0, head_dim = 0;
+  Norm norm = Norm::kLayer;
+  double norm_eps = 1e-5;
+  bool is_post_norm = false;
+  bool is_causal = true;
+  Activation activation = Activation::kGelu;
+  bool has_fused_qkv = true;  // one projection to queries, keys and values; with a head each
+  bool qkv_bias = true, proj_bias = true, mlp_bias = true, qk_norm = false;
+  double dropout = 0;  // of what the block adds to its input
+  double attention_dropout = 0;
+  bool activation_checkpointing = false;
+};
+
+// LayerNorm, or RMSNorm, which has no bias.
+class NormLayer : public torch::nn::Module {
+ public:
+  NormLayer(const BlockSettings& settings, int64_t width);
+
+  at::Tensor forward(const at::Tensor& x) const { return norm(x, {weight_, bias_, eps_}); }
+  AddedNorm add(const at::Tensor& x, const at::Tensor& delta) const {
+    return add_norm(x, delta, {weight_, bias_, eps_});
+  }
+
+ private:
+  const double eps_;
+  at::Tensor weight_, bias_;
+};
+using NormPtr = std::shared_ptr<NormLayer>;
+
+torch::nn::Linear make_linear(int64_t inputs, int64_t outputs, bool bias);
+
+inline bool drops(double rate, bool is_training) { return rate > 0 && is_training; }
+at::Tensor drop_out(const at::Tensor& x, double rate, bool is_training);
+
+// What a block needs to know about the time steps of its input.
+struct BlockContext {
+  RopeTables rope;  // of their positions; undefined without
+  at::Tensor mask;  // bool, true: is attended to; undefined: all, or those before
+  CachedLayer* maybe_cache = nullptr;  // the time steps before these, to which they are appended
+};
+
+class TransformerBlock : public torch::nn::Module {
+ public:
+  // `settings` must outlive it.
+  explicit TransformerBlock(const BlockSettings& settings);
+
+  // `x` [batch, time, embed_dim].
+  at::Tensor forward(const at::Tensor& x, const BlockContext& context);
+  // Recomputes the block in the backward pass if the settings say so. `adapter_dropout`: of model.lora.
+  at::Tensor forward_checkpointed(const at::Tensor& x, const BlockContext& context,
+                                  double adapter_dropout);
+
+ private:
+  struct Heads {
+    at::Tensor q, k, v;  // [batch, heads, time, head_dim]
+  };
+
+  Heads project(const at::Tensor& x, const BlockContext& context);
+  at::Tensor attend(const at::Tensor& x, const BlockContext& context);
+  at::Tensor attend(const Heads& heads, const at::Tensor& mask) const;
+  at::Tensor by_head(const at::Tensor& x, int64_t heads) const;
+  at::Tensor repeat_groups(const at::Tensor& x) const;
+  at::Tensor mlp(const at::Tensor& x);
+  at::Tensor drop(const at::Tensor& x) const {
+    return drop_out(x, settings_.dropout, is_training());
+  }
+
+  const BlockSettings& settings_;
+  NormPtr ln1_, q_norm_, k_norm_, ln2_;
+  torch::nn::Linear qkv_{nullptr}, q_{nullptr}, k_{nullptr}, v_{nullptr}, proj_{nullptr};
+  torch::nn::Linear gate_{nullptr}, up_{nullptr}, down_{nullptr};
+};
+
+}  // namespace stoker::model

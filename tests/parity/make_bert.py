@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Writes the folders of parity_bert_test.cc: make_bert.py FOLDER [COUNT [SEED]].
+
+As make_huggingface.py, for random BertForSequenceClassification and BertForTokenClassification, with
+padding and token types. The golden folders are those of COUNT 0.
+"""
+import random
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from make_huggingface import BETAS, EPS, LR, STEPS, WEIGHT_DECAY
+from safetensors.torch import save_file
+from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification
+from transformers.utils import logging
+
+SEP = 3
+IGNORED = -100
+
+
+def bert_config(rng):
+    heads = rng.randint(1, 4)
+    return BertConfig(
+        num_hidden_layers=rng.randint(1, 3),
+        num_attention_heads=heads,
+        hidden_size=heads * rng.randint(3, 9),
+        intermediate_size=rng.randint(3, 40),
+        max_position_embeddings=rng.randint(20, 32),
+        vocab_size=rng.randint(11, 67),
+        type_vocab_size=rng.choice([1, 2, 3]),
+        layer_norm_eps=rng.choice([1e-12, 1e-5, 1e-3]),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.1,
+        num_labels=rng.randint(2, 5),
+    )
+
+
+class Batch:
+    def __init__(self, config, rng, samples, time, is_per_token, is_padded):
+        # Not 0: transformers does not train the embedding of the padding.
+        self.tokens = torch.randint(1, config.vocab_size, (samples, time))
+        self.lengths = torch.tensor([time, *(rng.randint(1, time) if is_padded else time for _ in range(samples - 1))])
+        self.valid = torch.arange(time) < self.lengths[:, None]
+        self.tokens *= self.valid
+        self.labels = torch.randint(config.num_labels, (samples, time) if is_per_token else (samples,))
+        if is_per_token:
+            self.labels[~self.valid] = IGNORED
+            self.labels[:, time // 2] = IGNORED
+        ends = (self.tokens == SEP).long()
+        self.types = (ends.cumsum(1) - ends).clamp(max=config.type_vocab_size - 1)
+
+    def tensors(self, step):
+        return {f"tokens{step}": self.tokens, f"lengths{step}": self.lengths, f"labels{step}": self.labels}
+
+
+def record_training(folder, model, rng, is_per_token, is_padded):
+    samples, time = rng.randint(2, 4), rng.randint(3, 19)
+    batches = [Batch(model.config, rng, samples, time, is_per_token, is_padded) for _ in range(2)]
+    parameters = dict(model.named_parameters())
+    optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
+    expected, losses = batches[0].tensors(0) | batches[1].tensors(1), []
+    if not is_padded:
+        expected = {name: tensor for name, tensor in expected.items() if not name.startswith("lengths")}
+    for step in range(STEPS):
+        batch = batches[step % 2]
+        optimizer.zero_grad()
+        mask = batch.valid.long() if is_padded else None
+        logits = model(batch.tokens, attention_mask=mask, token_type_ids=batch.types).logits
+        loss = F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), ignore_index=IGNORED)
+        loss.backward()
+        if step == 0:
+            expected["logits"] = logits.detach().clone()
+            expected |= {f"gradient/{name}": p.grad.clone() for name, p in parameters.items()}
+        losses.append(loss.detach())
+        optimizer.step()
+    expected |= {f"final/{name}": p.detach() for name, p in parameters.items()}
+    save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+
+
+def write_case(folder, seed, dtype):
+    rng = random.Random(f"bert {seed}")
+    config = bert_config(rng)
+    torch.manual_seed(seed)
+    is_per_token = seed % 2 == 0
+    make = BertForTokenClassification if is_per_token else BertForSequenceClassification
+    model = make._from_config(config, attn_implementation="sdpa", dtype=dtype).train()
+    with torch.no_grad():
+        for _, parameter in model.named_parameters():  # with biases of 0 and norms of 1 errors would not show
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(folder)
+    record_training(folder, model, rng, is_per_token, is_padded=seed % 3 != 0)
+
+
+def main():
+    folder, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 50
+    first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    for seed in range(first, first + count) if count > 0 else (1, 2, 3):
+        write_case(folder / f"bert_{seed}", seed, torch.float32)
+        if count > 0:
+            write_case(folder / f"bert_{seed}_double", seed, torch.float64)
+
+
+if __name__ == "__main__":
+    main()
