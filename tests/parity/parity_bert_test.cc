@@ -1,7 +1,6 @@
 // Compares bert with transformers (make_bert.py): loads each folder by its config.json.
 // STOKER_PARITY_BERT is a folder with newly generated ones to compare with instead of the golden ones,
-// which are few and in single precision. STOKER_PARITY_EMBEDDINGS is a folder of a published model with
-// what transformers computes for texts (make_embeddings.py); there are no golden ones.
+// which are few and in single precision.
 #include <ATen/ops/equal.h>
 
 #include "shared/checkpoint/export_tensors.h"
