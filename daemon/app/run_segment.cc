@@ -120,7 +120,8 @@ RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
       manifest_(std::move(start.manifest)),
       resume_(start.resume),
       sample_errors_(start.sample_errors),
-      save_after_resume_(start.save_after_resume) {}
+      save_after_resume_(start.save_after_resume),
+      is_saved_(start.is_saved) {}
 
 // ---- Start
 
@@ -257,6 +258,7 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
                          {.manifest = manifest_,
                           .metrics_bytes = metrics_ ? metrics_->position() : 0,
                           .save_after_resume = save_after_resume_,
+                          .is_saved = is_saved_,
                           .maybe_group = maybe_group_,
                           .has_device_memory = maybe_module != nullptr,
                           .on_setting_change = std::bind_front(&RunSegment::apply_setting, this)});
@@ -328,6 +330,7 @@ void RunSegment::save_stream_history() const {
 
 Status RunSegment::roll_back() {
   if (!is_chief()) return {};
+  if (maybe_group_ != nullptr) STOKER_RETURN_IF_ERROR(maybe_group_->check_newest());
   std::optional<uint64_t> resumed_at;
   if (resume_) resumed_at = resume_->step;
   STOKER_RETURN_IF_ERROR(

@@ -1,5 +1,6 @@
 #include "daemon/train/mailbox.h"
 
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -31,6 +32,20 @@ void Mailbox::post(Request request) {
 std::vector<Request> Mailbox::take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(requests_, {});
+}
+
+void Mailbox::put_back(std::vector<Request> requests) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) {
+      requests_.insert(requests_.begin(), std::make_move_iterator(requests.begin()),
+                       std::make_move_iterator(requests.end()));
+      posted_.notify_one();
+      return;
+    }
+  }
+  for (const Request& request : requests)
+    answer(request.done, Status(StatusCode::kClosed, "training has ended"));
 }
 
 void Mailbox::wait(std::chrono::milliseconds timeout) {

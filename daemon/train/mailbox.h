@@ -1,10 +1,11 @@
 // Mailbox: bounded queue of commands that the trainer handles between steps.
 //
-// Threads:  post() from any thread; take() and wait() from the trainer thread.
+// Threads:  post() from any thread; take(), put_back() and wait() from the trainer thread.
 // Blocking: post() never; wait() at most `timeout`.
 // Errors:   post() replies through `done` with kBusy if the mailbox is full and the command is not
-//           Stop, and with kClosed after training has ended; the request is then not queued. close() replies to all pending
-//           requests with kClosed, so every request gets exactly one reply.
+//           Stop, and with kClosed after training has ended; the request is then not queued. put_back()
+//           does the same with kClosed. close() replies to all pending requests with kClosed, so every
+//           request gets exactly one reply.
 #pragma once
 
 #include <chrono>
@@ -41,6 +42,9 @@ class Mailbox {
   ~Mailbox() { close(); }
   void post(Request request);
   std::vector<Request> take();
+  // Requests that were taken, to answer them later: before those that were posted since, also if the
+  // mailbox is full.
+  void put_back(std::vector<Request> requests);
   // Returns when a request is pending, after close(), or after `timeout`.
   void wait(std::chrono::milliseconds timeout);
   void close();

@@ -40,6 +40,18 @@ std::unique_ptr<GradientBuckets> make_buckets(group::ProcessGroup* maybe_group,
   return std::make_unique<GradientBuckets>(*maybe_group, optimizer, config.bucket_mib);
 }
 
+// After an error, what ends the segment must not be taken for a hang.
+class EndOfExchanges {
+ public:
+  explicit EndOfExchanges(TrainerChannels& channels) : channels_(channels) {}
+  ~EndOfExchanges() { channels_.expects_exchange = false; }
+  EndOfExchanges(const EndOfExchanges&) = delete;
+  EndOfExchanges& operator=(const EndOfExchanges&) = delete;
+
+ private:
+  TrainerChannels& channels_;
+};
+
 // The state has only settings that resume_live() or set_live() accepted.
 config::Config config_in_effect(const config::Config& configured,
                                 const config::LiveSettings& live) {
@@ -89,7 +101,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
   const bool is_resumed = state.step > 0 || !manifest_.parent_checkpoint.empty();
-  if (is_resumed) maybe_submitted_step_ = state.step;
+  if (is_resumed && start.is_saved) maybe_submitted_step_ = state.step;
   if (!start.maybe_group) return;
   if (is_sharded_ && !may_save()) state.save_only_optimizer();
   for (const auto& [name, tensor] : state.optimizer().state()) optimizer_bytes_ += tensor.nbytes();
@@ -107,6 +119,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
   channels_.expects_exchange = maybe_group_.has_value();
+  const EndOfExchanges end(channels_);
   try {
     return train(stop);
   } catch (const c10::Error& error) {
@@ -149,8 +162,8 @@ Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
 // The ranks of a group find the nonfinite value in the same sums, thus after the same step.
 TrainerOutcome Trainer::roll_back() {
   channels_.expects_exchange = false;  // until the next segment
-  // So that all ranks have written their part of a checkpoint before the chief chooses one.
-  if (is_sharded_) wait_for_writer();
+  // The run returns to the last checkpoint, which can be in flight.
+  wait_for_writer();
   reject_saving(Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
   instrumentation_.finish("the run was rolled back to the last checkpoint");
   return end_segment(TrainerOutcome::kRolledBack);
@@ -171,6 +184,7 @@ Result<bool> Trainer::switch_dataset_version() {
 
 // A nonfinite state must not be saved, so the run does not switch to another segment from it.
 Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
+  if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().wait_for_devices({}));
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
@@ -222,11 +236,12 @@ Status Trainer::failed(const std::exception& error) const {
 }
 
 Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
-  channels_.expects_exchange = false;
   const bool finished = state_.step >= config_.train.max_steps || has_data_ended_;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
+  if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().wait_for_devices({}));
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
+  channels_.expects_exchange = false;
   Status ended_alone;
   if (is_sharded_ && !finished && !stop_requested_) {
     // The others are in the next step: they save nothing now, and must learn why this rank ends.
@@ -240,6 +255,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   } else {
     log_warn("final checkpoint skipped",
              {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
+    wait_for_writer();  // the run continues from the checkpoint in flight
     reject_saving(nonfinite_state());
   }
   instrumentation_.finish("training ended");

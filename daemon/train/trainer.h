@@ -56,8 +56,10 @@ struct TrainerStart {
   checkpoint::Manifest manifest;
   uint64_t metrics_bytes = 0;      // current length of train.jsonl
   bool save_after_resume = false;  // saves after the first step, regardless of the configuration
+  // Whether the checkpoint resumed from, if any, is one of the writer's. Otherwise its step is not saved yet.
+  bool is_saved = true;
   group::ProcessGroup* maybe_group = nullptr;  // that shares the steps; null: this process is alone
-  bool has_device_memory = false;              // which `pause --release` can give back
+  bool has_device_memory = false;              // which `pause --release` can release
   // Called after a live setting has changed, with the configuration in effect: applies what the trainer
   // does not use, and records the change. Can be empty.
   std::function<void(uint64_t step, const config::Config& config,
@@ -181,8 +183,8 @@ class Trainer {
   SaveReason save_due();
   void save_if_triggered(SaveReason reason);
   void record_skipped_save(uint64_t step);
-  Status check_saving()
-      const;  // fails with on_write_error: fail, or if this process has lost its group
+  // Fails with on_write_error: fail, or if this process has lost its group.
+  Status check_saving() const;
   // Takes a snapshot and submits it. False if another one is still in flight.
   bool try_save();
   void fill(writer::Snapshot& snapshot);
@@ -256,7 +258,7 @@ class Trainer {
   std::vector<uint64_t> num_quarantined_;
   std::vector<group::RankReport> rank_totals_;  // since the last report; of `rank_steps_` steps
   uint64_t rank_steps_ = 0;
-  // Step of the last submitted snapshot, or of the checkpoint resumed from.
+  // Step of the last submitted snapshot, or of the checkpoint of this run resumed from.
   std::optional<uint64_t> maybe_submitted_step_;
   bool is_skip_logged_ = false;
   double step_lr_ = 0;  // of the last step

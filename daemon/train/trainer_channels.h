@@ -26,13 +26,13 @@ struct TrainerChannels {
   // Set by `pause` and cleared by `resume`; only for the trainer thread. It is here because a
   // rollback during the last step before the pause must not end the pause.
   bool is_paused = false;
-  // `pause --release` commands that are answered when the memory is given back; only for the trainer
+  // `pause --release` commands that are answered when the memory is released; only for the trainer
   // thread.
   std::vector<Done> release_requests;
   // Exchanges of control records with the other ranks of a group. Written by the trainer thread;
   // relaxed order is enough, because readers only check whether the number changed.
   std::atomic<uint64_t> group_exchanges{0};
-  std::atomic<bool> expects_exchange{false};  // between the start of training and its last step
+  std::atomic<bool> expects_exchange{false};  // from the start of a segment to its last step
 };
 
 }  // namespace stoker::train

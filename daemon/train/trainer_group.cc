@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "daemon/train/trainer.h"
 #include "shared/base/thread_registry.h"
@@ -227,11 +228,12 @@ Status Trainer::agree_while_paused() {
 
 // To the trainer of the next segment.
 void Trainer::return_deferred() {
-  for (Request& request : std::exchange(shared_requests_, {}))
-    channels_.mailbox.post(std::move(request));
+  std::vector<Request> left;
+  for (Request& request : std::exchange(shared_requests_, {})) left.push_back(std::move(request));
   for (Done& done : std::exchange(stop_requests_, {}))
-    channels_.mailbox.post({control::Stop{.is_preemption = was_preempted_}, std::move(done)});
-  if (std::exchange(asks_for_save_, false)) channels_.mailbox.post({control::SaveCheckpoint{}, {}});
+    left.push_back({control::Stop{.is_preemption = was_preempted_}, std::move(done)});
+  if (std::exchange(asks_for_save_, false)) left.push_back({control::SaveCheckpoint{}, {}});
+  if (!left.empty()) channels_.mailbox.put_back(std::move(left));
 }
 
 // Commands that did not take effect before the end of training.

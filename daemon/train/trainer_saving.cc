@@ -62,6 +62,7 @@ void Trainer::wait_for_writer() {
 Status Trainer::check_saving() const {
   if (!writer_.is_degraded()) return {};
   const auto stats = writer_.stats();
+  if (!stats.degraded) return {};  // a commit has succeeded meanwhile
   if (stats.last_error_code == StatusCode::kPeerLost)
     return Status(StatusCode::kPeerLost, "no checkpoint can be saved: " + stats.last_error);
   if (config_.checkpoint.on_write_error != config::OnWriteError::kFail) return {};

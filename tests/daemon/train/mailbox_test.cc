@@ -1,6 +1,7 @@
 #include "daemon/train/mailbox.h"
 
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,20 @@ TEST(MailboxTest, RejectsRequestAsBusyWhenFullUnlessStop) {
   EXPECT_EQ(taken.back().command, control::Command(control::Stop{}));
 }
 
+TEST(MailboxTest, PutsRequestsBackBeforeLaterOnesEvenWhenFull) {
+  Mailbox mailbox;
+  mailbox.post({control::SetSetting{"a", "1"}, {}});
+  mailbox.post({control::Pause{}, {}});
+  auto taken = mailbox.take();
+  for (size_t i = 0; i < Mailbox::kCapacity; ++i) mailbox.post({control::Resume{}, {}});
+  mailbox.put_back(std::move(taken));
+  taken = mailbox.take();
+  ASSERT_EQ(taken.size(), Mailbox::kCapacity + 2);
+  EXPECT_EQ(taken[0].command, control::Command(control::SetSetting{"a", "1"}));
+  EXPECT_EQ(taken[1].command, control::Command(control::Pause{}));
+  EXPECT_EQ(taken[2].command, control::Command(control::Resume{}));
+}
+
 TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {
   Mailbox mailbox;
   int closed = 0;
@@ -43,6 +58,8 @@ TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {
   mailbox.close();
   mailbox.post({control::Pause{}, count});
   EXPECT_EQ(closed, 2);
+  mailbox.put_back({{control::Resume{}, count}});
+  EXPECT_EQ(closed, 3);
 }
 
 TEST(MailboxTest, WakesWaitingTrainerOnPost) {

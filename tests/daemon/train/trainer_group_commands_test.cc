@@ -1,6 +1,7 @@
 // What changes how the ranks of a group continue: rollbacks, dataset versions, the loss of the group,
 // and commands of several clients. All ranks decide the same at the same step.
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <random>
 #include <set>
@@ -29,6 +30,7 @@ class TrainerGroupCommandsTest : public TrainerGroupTest {
  protected:
   // NaN in the first sample that rank 1 of 2 trains on in `step`, of the first epoch.
   void poison(const config::Config& config, uint64_t step) {
+    ranks_.clear();  // their workers use is_poisoned_
     const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
     const Session planned(config, fresh());
     const uint64_t poisoned = planned.plan_->at((step - 1) * tickets + tickets / 2, 0).sample;
@@ -94,6 +96,22 @@ TEST_F(TrainerGroupCommandsTest, StopsAtStepThatWouldBeRolledBack) {
   }
 }
 
+// The run continues from it.
+TEST_F(TrainerGroupCommandsTest, CompletesCheckpointInFlightWhenItStopsAtStepThatIsNotFinite) {
+  auto config = sharded_config(20);
+  config.train.on_nonfinite = config::OnNonfinite::kRollback;
+  config.checkpoint.save_every_steps = 2;
+  poison(config, 3);
+  open_shared(config, 2, fresh());
+  rank(1).on_row = [this](const metrics::TrainMetrics& row) {
+    if (row.step == 2) rank(1).ask(control::Stop{.is_preemption = true});
+  };
+  expect_all(TrainerOutcome::kPreempted);
+  for (const auto& session : ranks_)
+    EXPECT_TRUE(session->writer_->wait_idle(std::chrono::milliseconds(0)));
+  EXPECT_THAT(chief().saved(), ElementsAre(2));
+}
+
 TEST_F(TrainerGroupCommandsTest, StartsDatasetVersionOfChiefAtSameStep) {
   for (const auto& config : {shared_config(20), sharded_config(20)}) {
     open_shared(config, 4, fresh());
@@ -151,6 +169,7 @@ TEST_F(TrainerGroupCommandsTest, EndsWhenGroupIsLostAtCommit) {
   wait_for_saves(chief());
   for (const auto& outcome : train()) EXPECT_EQ(outcome.status().code(), StatusCode::kPeerLost);
   EXPECT_THAT(chief().state_->step, Le(4u));
+  for (const auto& session : ranks_) EXPECT_FALSE(session->channels_.expects_exchange);
   EXPECT_EQ(chief().writer_->stats().failures, 1u) << "tried again";
 }
 
