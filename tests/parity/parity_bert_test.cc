@@ -1,7 +1,10 @@
 // Compares bert with transformers (make_bert.py): loads each folder by its config.json.
 // STOKER_PARITY_BERT is a folder with newly generated ones to compare with instead of the golden ones,
-// which are few and in single precision.
+// which are few and in single precision. STOKER_PARITY_EMBEDDINGS is a folder of a published model with
+// what transformers computes for texts (check_minilm.py); there are no golden ones.
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
 
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/model/load_weights.h"
@@ -105,6 +108,49 @@ TEST_P(BertParityTest, IsExportedAsTheSameModel) {
 
 INSTANTIATE_TEST_SUITE_P(Folders, BertParityTest, testing::ValuesIn(kBertFolders.names()),
                          [](const auto& test) { return test.param; });
+
+// The states of the last block, or their mean, are the outputs of an output layer that does not change
+// them.
+class EmbeddingParityTest : public SavedModelParityTest {
+ protected:
+  std::optional<checkpoint::HuggingFaceNames::Name> name_of(std::string_view) const override {
+    return std::nullopt;
+  }
+  at::Tensor outputs(config::BertPooling pooling) {
+    auto& bert = std::get<config::BertConfig>(config_.arch);
+    bert.pooling = pooling;
+    config_.num_classes = bert.embed_dim;
+    config_.pretrained->exclude = {"fc.*", "pooler.*"};
+    const at::Tensor tokens = expected("tokens");
+    const auto made = model::make_model(config_, {{"tokens", DType::kI32, {tokens.size(1)}}}, 0);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (!made.ok()) return at::empty({0});
+    pretrained::StateDictMapping mapping;
+    const Status loaded = model::load_pretrained(**made, config_, mapping);
+    EXPECT_TRUE(loaded.ok()) << loaded.to_string();
+    const at::NoGradGuard no_grad;
+    (*made)->named_parameters()["fc.weight"].copy_(at::eye(bert.embed_dim));
+    (*made)->named_parameters()["fc.bias"].zero_();
+    (*made)->eval();
+    return (*made)->forward_padded(tokens, expected("lengths"));
+  }
+};
+
+TEST_P(EmbeddingParityTest, MatchesStatesAndEmbeddingsOfTransformers) {
+  ASSERT_NO_FATAL_FAILURE(open(GetParam()));
+  const at::Tensor states = outputs(config::BertPooling::kNone), lengths = expected("lengths");
+  const at::Tensor valid = at::arange(states.size(1)).lt(lengths.unsqueeze(1)).unsqueeze(2);
+  expect_close("states", states * valid);
+  expect_close("embeddings", outputs(config::BertPooling::kMean));
+}
+
+std::vector<std::string> embedding_folders() {
+  const char* const folder = std::getenv("STOKER_PARITY_EMBEDDINGS");
+  return folder == nullptr ? std::vector<std::string>() : std::vector<std::string>{folder};
+}
+INSTANTIATE_TEST_SUITE_P(Folders, EmbeddingParityTest, testing::ValuesIn(embedding_folders()),
+                         [](const auto&) { return "model"; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmbeddingParityTest);
 
 }  // namespace
 }  // namespace stoker::parity
