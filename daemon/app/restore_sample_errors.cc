@@ -34,17 +34,18 @@ Result<supervisor::SampleErrorHistory> restore_sample_errors(
   return before;
 }
 
-Result<uint64_t> truncate_lists_of_former_ranks(FileSystem& files, const run::RunLayout& layout,
-                                                int first_rank,
-                                                const checkpoint::Manifest* maybe_saved) {
+uint64_t truncate_lists_of_former_ranks(FileSystem& files, const run::RunLayout& layout,
+                                        int first_rank, const checkpoint::Manifest* maybe_saved) {
   uint64_t lines = 0;
   std::error_code error;
   for (int rank = first_rank; std::filesystem::is_directory(layout.rank_dir(rank), error); ++rank) {
-    STOKER_ASSIGN_OR_RETURN(const uint64_t kept,
-                            supervisor::SampleErrorFile::truncate_after(
-                                files, run::RunLayout(layout.rank_dir(rank)).sample_errors_file(),
-                                position_of(maybe_saved)));
-    lines += kept;
+    const std::string path = run::RunLayout(layout.rank_dir(rank)).sample_errors_file();
+    const auto kept =
+        supervisor::SampleErrorFile::truncate_after(files, path, position_of(maybe_saved));
+    if (kept.ok())
+      lines += *kept;
+    else
+      log_warn("file write failed", {{"path", path}, {"error", kept.status().to_string()}});
   }
   return lines;
 }

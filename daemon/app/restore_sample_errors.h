@@ -23,10 +23,9 @@ Result<supervisor::SampleErrorHistory> restore_sample_errors(
     FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved,
     bool lists_all = true);
 
-// The lists of ranks that the group no longer has, from `first_rank` on; as above. Returns the lines that
-// they keep.
-Result<uint64_t> truncate_lists_of_former_ranks(FileSystem& files, const run::RunLayout& layout,
-                                                int first_rank,
-                                                const checkpoint::Manifest* maybe_saved);
+// The lists of ranks that the group no longer has, from `first_rank` on; as above, but an error is only
+// logged. Returns the lines that they keep.
+uint64_t truncate_lists_of_former_ranks(FileSystem& files, const run::RunLayout& layout,
+                                        int first_rank, const checkpoint::Manifest* maybe_saved);
 
 }  // namespace stoker::app

@@ -83,6 +83,12 @@ void FlightRecorder::complete(uint64_t sequence) {
   if (collective.sequence != sequence) return;
   collective.completed = clock_.monotonic();
   collective.is_complete = true;
+  ++completed_;
+}
+
+uint64_t FlightRecorder::num_events() const {
+  const std::lock_guard lock(mutex_);
+  return recorded_ + completed_;
 }
 
 std::string FlightRecorder::to_jsonl(const std::string& reason) const {

@@ -54,6 +54,7 @@ class FlightRecorder {
   // Returns the sequence number, from 1. `operation` must be a literal.
   uint64_t start(const char* operation, const CollectiveSizes& sizes = {});
   void complete(uint64_t sequence);  // no effect if it is not recorded any more
+  uint64_t num_events() const;       // starts and ends so far
 
   // From now on the group is expected to end: nothing is written if it loses a rank.
   void end_training();
@@ -89,6 +90,7 @@ class FlightRecorder {
   // Guarded by mutex_.
   std::array<Collective, kCapacity> ring_;
   uint64_t recorded_ = 0;
+  uint64_t completed_ = 0;
   uint64_t step_ = 0;
   bool has_ended_ = false;
 };

@@ -1,5 +1,8 @@
 #include "daemon/app/restore_sample_errors.h"
 
+#include <filesystem>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_directory.h"
@@ -45,6 +48,17 @@ TEST_F(RestoreSampleErrorsTest, ClearsFileWithoutCheckpoint) {
   put(kThree);
   EXPECT_EQ(so_far(nullptr).count, 0u);
   EXPECT_EQ(*read_file(list(), 100), "");
+}
+
+TEST_F(RestoreSampleErrorsTest, TruncatesListsOfFormerRanksThatCanBeRead) {
+  const run::RunLayout layout(directory_ / "run");
+  for (const int rank : {2, 3}) std::filesystem::create_directories(layout.rank_dir(rank));
+  std::filesystem::create_directories(run::RunLayout(layout.rank_dir(2)).sample_errors_file());
+  const std::string readable = run::RunLayout(layout.rank_dir(3)).sample_errors_file();
+  test::write_whole(readable, kThree);
+  const checkpoint::Manifest saved{.step = 2, .next_ticket = 4};
+  EXPECT_EQ(truncate_lists_of_former_ranks(default_file_system(), layout, 2, &saved), 2u);
+  EXPECT_EQ(std::string(kThree).rfind(*read_file(readable, 1000), 0), 0u);
 }
 
 }  // namespace

@@ -106,6 +106,16 @@ TEST_F(FlightRecorderTest, KeepsLastCollectives) {
 }
 
 // As a sum that ends after more others than there is room for.
+TEST_F(FlightRecorderTest, CountsStartsAndEnds) {
+  EXPECT_EQ(recorder_.num_events(), 0u);
+  (void)recorder_.start("all_reduce");
+  EXPECT_EQ(recorder_.num_events(), 1u);
+  recorder_.complete(1);
+  EXPECT_EQ(recorder_.num_events(), 2u);
+  (void)recorder_.start("all_gather");
+  EXPECT_EQ(recorder_.num_events(), 3u);
+}
+
 TEST_F(FlightRecorderTest, IgnoresEndOfCollectiveThatIsNotRecordedAnyMore) {
   (void)recorder_.start("all_reduce");
   for (size_t i = 0; i < FlightRecorder::kCapacity; ++i) (void)recorder_.start("all_gather");

@@ -58,7 +58,7 @@ TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {
   mailbox.close();
   mailbox.post({control::Pause{}, count});
   EXPECT_EQ(closed, 2);
-  mailbox.put_back({{control::Resume{}, count}});
+  mailbox.put_back({Request{control::Resume{}, count}});
   EXPECT_EQ(closed, 3);
 }
 
