@@ -171,7 +171,7 @@ class Parser {
   void add_pause() {
     CLI::App* const command = add_method(control::Pause{}, Action::kCommand);
     command->add_flag("--release", pause_.release,
-                      "Save a checkpoint and give the memory of the GPU back until `resume`");
+                      "Save a checkpoint and release the memory of the GPU until `resume`");
     command->callback([this] { set_request(pause_); });
   }
 

@@ -298,7 +298,8 @@ std::string render_reload(const std::string& reply, bool is_dry_run, const TextS
   const std::string done = is_dry_run ? "would be reloaded" : "reloaded";
   const boost::json::value parsed = boost::json::parse(reply);
   const boost::json::value* const changes = parsed.as_object().if_contains("changes");
-  if (changes == nullptr || changes->as_array().empty()) return done + ", no setting changes\n";
+  if (changes == nullptr) return done + "\n";
+  if (changes->as_array().empty()) return done + ", no setting changes\n";
   TextTable table({{.title = "setting", .left = true},
                    {.title = "before", .left = true},
                    {.title = "after", .left = true},

@@ -85,8 +85,13 @@ Result<std::string> request_job(DaemonClient& client, const control::Command& co
                                 const std::string& label, const Console& console,
                                 std::chrono::milliseconds timeout) {
   if (!console.style.live) return client.request(command, timeout);
-  // An earlier stokerd may not know it.
   const auto subscribed = client.request(control::Subscribe{.events = "job *"}, kSubscribeTimeout);
+  // No reply has come, and a late one would be taken for that of the command.
+  const StatusCode code = subscribed.status().code();
+  if (code == StatusCode::kTimedOut || code == StatusCode::kUnreachable ||
+      code == StatusCode::kCorrupt)
+    return subscribed;
+  // An earlier stokerd does not know it.
   if (!subscribed.ok()) return client.request(command, timeout);
   JobLine line(console, label, control::to_words(command));
   return client.request(command, timeout,

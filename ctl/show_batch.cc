@@ -14,6 +14,7 @@
 namespace stoker::ctl {
 namespace {
 
+constexpr uint64_t kMaxSamplesOfStep = 1 << 24;             // that are accepted from stokerd
 constexpr std::chrono::milliseconds kReplyTimeout{60'000};  // of each request; opens the index
 
 // For example "18 % padding".
@@ -42,8 +43,10 @@ Result<batch::BatchDescription> request_samples(DaemonClient& client, uint64_t s
                           client.request(control::FileRequest(request), kReplyTimeout));
   STOKER_ASSIGN_OR_RETURN(batch::BatchDescription part, batch::parse_batch_description(reply));
   const uint64_t end = first + part.samples.size();
-  if (part.samples.empty() || (part.maybe_next && *part.maybe_next != end))
-    return Status(StatusCode::kCorrupt, "the samples of the step: incomplete reply");
+  const bool is_requested = part.step == step && !part.samples.empty() &&
+                            part.samples.size() <= control::ShowBatch::kMaxSamples;
+  if (!is_requested || (part.maybe_next && (*part.maybe_next != end || end > kMaxSamplesOfStep)))
+    return Status(StatusCode::kCorrupt, "the samples of the step: incomplete or wrong reply");
   return part;
 }
 

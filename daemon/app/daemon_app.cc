@@ -77,21 +77,22 @@ bool is_in_long_phase(control::TrainerState state) {
 
 // The changes of a reload as JSON: {"changes":[{"key":"log.level","previous":…,"current":…,
 // "effective":"now"}]}
-std::string to_json(const std::vector<config::SettingChange>& changes) {
+std::string to_json(const std::vector<config::SettingChange>& changes, bool is_level_changed) {
   boost::json::array list;
   for (const config::SettingChange& change : changes)
     list.push_back(boost::json::object{
         {"key", change.key},
         {"previous", boost::json::parse(config::to_json_value(change.previous))},
         {"current", boost::json::parse(config::to_json_value(change.current))},
-        {"effective", change.key == kLogLevelKey ? "now" : "next start"}});
+        {"effective", change.key == kLogLevelKey && is_level_changed ? "now" : "next start"}});
   return boost::json::serialize(boost::json::object{{"changes", std::move(list)}});
 }
 
 // Handles SIGHUP and `reload`: reads the configuration again, applies log.level, and logs every other key that
 // differs. A level that was set during the run holds until that of the file changes. An invalid
 // configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
-// with. In a group the chief changes the settings of the run. Returns what differs, as JSON.
+// with. In a group the chief changes the settings of the run. In a released pause no trainer could
+// change them. Returns what differs, as JSON.
 Result<std::string> reload_config(const config::Config& now, const CommandLine& command,
                                   bool is_chief, Run& run, bool is_dry_run = false) {
   const auto fresh = config::load_config(command.config, command.overrides);
@@ -102,13 +103,14 @@ Result<std::string> reload_config(const config::Config& now, const CommandLine& 
   }
   std::vector<config::SettingChange> changes = config::diff_configs(now, *fresh);
   std::erase_if(changes, [](const auto& change) { return change.key == "run.dir"; });
-  if (is_dry_run) return to_json(changes);
   const auto status = run.status();
   const auto live = std::ranges::find(status->live_settings, kLogLevelKey,
                                       &std::pair<std::string, std::string>::first);
   const bool is_live = live != status->live_settings.end();
+  const bool is_level_fixed = is_live && run.is_released();
+  if (is_dry_run) return to_json(changes, !is_level_fixed);
   const LogLevel level = fresh->log.level;
-  if (is_live && level == now.log.level) {
+  if (is_live && (level == now.log.level || is_level_fixed)) {
     log_info("configuration reloaded", {{"log.level", live->second}});
   } else {
     set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
@@ -121,9 +123,9 @@ Result<std::string> reload_config(const config::Config& now, const CommandLine& 
                });
   }
   for (const config::SettingChange& change : changes)
-    if (change.key != kLogLevelKey)
+    if (change.key != kLogLevelKey || is_level_fixed)
       log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
-  return to_json(changes);
+  return to_json(changes, !is_level_fixed);
 }
 
 // The configuration of this rank.

@@ -166,14 +166,19 @@ Status archive_later_checkpoints(FileSystem& files, const checkpoint::Checkpoint
   return moved ? files.sync_directory(store.directory()) : Status();
 }
 
+bool is_checkpoint_of(const checkpoint::CheckpointStore& store,
+                      const checkpoint::VerifiedCheckpoint& resumed) {
+  const std::string own_path = join_path(
+      store.directory(), checkpoint::CheckpointStore::checkpoint_name(resumed.manifest().step));
+  std::error_code error;
+  return std::filesystem::equivalent(own_path, resumed.path(), error);
+}
+
 void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointStore& store,
                                const run::RunLayout& layout,
                                const checkpoint::VerifiedCheckpoint& resumed) {
   const uint64_t step = resumed.manifest().step;
-  const std::string own_path =
-      join_path(store.directory(), checkpoint::CheckpointStore::checkpoint_name(step));
-  std::error_code error;
-  if (!std::filesystem::equivalent(own_path, resumed.path(), error)) return;
+  if (!is_checkpoint_of(store, resumed)) return;
   const std::string path = layout.last_checkpoint_file();
   const run::LastCheckpoint last{.step = step, .manifest_sha256 = resumed.manifest_sha256()};
   const auto recorded = run::read_last_checkpoint(path);

@@ -49,6 +49,10 @@ Status check_checkpoints_exist(const checkpoint::CheckpointStore& store,
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
                                  const run::RunLayout& layout, uint64_t step);
 
+// Whether `resumed` is in `store`, by whichever path it was opened.
+bool is_checkpoint_of(const checkpoint::CheckpointStore& store,
+                      const checkpoint::VerifiedCheckpoint& resumed);
+
 // Records `resumed` as the last checkpoint of the run if it is one of this run. An error is logged.
 void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointStore& store,
                                const run::RunLayout& layout,

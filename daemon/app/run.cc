@@ -187,16 +187,22 @@ Run::~Run() = default;
 Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<void()>& on_training) {
   // What LibTorch and the allocator throw outside of a step, for instance because the device has no
   // memory left for the EMA weights.
-  try {
-    if (maybe_launch_ != nullptr && maybe_launch_->maybe_cluster)
-      return train_in_cluster(stop, on_training);
-    if (maybe_launch_ != nullptr) return train_in_group(std::move(stop), on_training);
-    return train_segments(std::move(stop), on_training);
-  } catch (const std::exception& error) {
-    const Status status = train::to_status(error);
-    if (group_) group_->report_failure(status);
-    return status;
-  }
+  const auto train = [&]() -> Result<run::RunOutcome> {
+    try {
+      if (maybe_launch_ != nullptr && maybe_launch_->maybe_cluster)
+        return train_in_cluster(stop, on_training);
+      if (maybe_launch_ != nullptr) return train_in_group(stop, on_training);
+      return train_segments(stop, on_training);
+    } catch (const std::exception& error) {
+      const Status status = train::to_status(error);
+      if (group_) group_->report_failure(status);
+      return status;
+    }
+  };
+  Result<run::RunOutcome> outcome = train();
+  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
+    train::answer(done, Status(StatusCode::kClosed, "training has ended"));
+  return outcome;
 }
 
 Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
@@ -220,6 +226,7 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
     else
       end_together(stop);
   }
+  if (outcome.ok()) (void)group_->end_devices(stop);
   return outcome;
 }
 
@@ -230,7 +237,7 @@ Result<run::RunOutcome> Run::start_or_finish(const std::stop_token& stop,
   finished_because_ = *std::move(finished);
   if (finished_because_.empty()) return train_segments(stop, on_training);
   // The chief can serve the store, which the others have read by then.
-  (void)group_->gather("informed", preparation_stop());
+  (void)group_->gather("informed", {});
   return run::RunOutcome::kFinished;
 }
 
@@ -304,21 +311,22 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
     resume.clear();  // checkpoints saved since then are newer
     has_read_stream_ = maybe_stream_input_ != nullptr;
     const c10::Device device = segment.device();
+    control::TrainerStatus last = *channels_.board.read();
+    segment.add_live(last);
     if (!maybe_refresher_) data = segment.release_data();
     publish(nullptr);  // before the next one: two rings may not fit into memory
     if (*outcome != train::TrainerOutcome::kReleased) continue;
-    release_device_memory(device);
-    if (!train::wait_while_released(channels_, stop))
-      return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
+    release_device_memory(device, std::move(last));
+    const bool is_resumed = train::wait_while_released(channels_, stop);
+    is_released_ = false;
+    if (!is_resumed) return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
   }
 }
 
-// After a pause with `release`, whose segment is destroyed.
-void Run::release_device_memory(c10::Device device) {
-  const auto usage = train::release_device_memory(config_.train.device, device);
-  if (usage.ok()) return train::publish_released(channels_, *usage);
-  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
-    train::answer(done, usage.status());
+void Run::release_device_memory(c10::Device device, control::TrainerStatus last) {
+  is_released_ = true;
+  train::publish_released(channels_, std::move(last),
+                          train::release_device_memory(config_.train.device, device));
 }
 
 Result<run::RunOutcome> Run::preparation_outcome(const Status& error) const {
@@ -582,11 +590,9 @@ Status Run::begin(SegmentStart& start) {
 Status Run::restore_errors(SegmentStart& start, const checkpoint::Manifest* maybe_saved) const {
   FileSystem& files = default_file_system();
   uint64_t of_former_ranks = 0;
-  if (is_chief()) {
-    STOKER_ASSIGN_OR_RETURN(of_former_ranks,
-                            truncate_lists_of_former_ranks(
-                                files, layout_, group_ ? group_->world_size() : 1, maybe_saved));
-  }
+  if (is_chief())
+    of_former_ranks = truncate_lists_of_former_ranks(
+        files, layout_, group_ ? group_->world_size() : 1, maybe_saved);
   checkpoint::Manifest counted = maybe_saved ? *maybe_saved : checkpoint::Manifest();
   // The count of a checkpoint is that of all ranks, and continues on the chief.
   if (!is_chief()) counted.sample_errors = 0;
@@ -612,9 +618,12 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   if (maybe_stream_input_ && manifest.data_digest == start.manifest.data_digest)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
+  start.is_saved = is_checkpoint_of(*start.store, saved);
   if (is_chief()) {
+    // An own checkpoint of the same step is another state, too.
+    const uint64_t kept = start.is_saved ? manifest.step : std::max<uint64_t>(manifest.step, 1) - 1;
     STOKER_RETURN_IF_ERROR(
-        archive_later_checkpoints(default_file_system(), *start.store, layout_, manifest.step));
+        archive_later_checkpoints(default_file_system(), *start.store, layout_, kept));
     record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
   }
   STOKER_RETURN_IF_ERROR(restore_errors(start, &manifest));
@@ -665,8 +674,11 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
 // ---- Requests of other threads
 
 std::optional<uint64_t> Run::group_exchanges() const {
-  if (!channels_.expects_exchange) return std::nullopt;
-  return channels_.group_exchanges.load(std::memory_order_relaxed);
+  // With that, the group has been opened.
+  if (!channels_.expects_exchange || group_->is_leaving()) return std::nullopt;
+  if (channels_.group_exchanges.load(std::memory_order_relaxed) == 0) return 0;
+  // Also the start of an exchange: the others have the whole timeout from then on.
+  return maybe_recorder_->num_events();
 }
 
 std::string Run::record_flight(const std::string& reason) const {
@@ -770,6 +782,9 @@ Result<std::string> Run::settings(const std::string& key) const {
 
 Result<server::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {
   const std::lock_guard lock(mutex_);
+  if (is_released_)
+    return Status(StatusCode::kBusy,
+                  "training is paused without the memory of its device; `resume` first");
   if (!segment_)
     return Status(StatusCode::kBusy, "training is being prepared; try again when it has started");
   STOKER_ASSIGN_OR_RETURN(auto attachment,

@@ -88,7 +88,8 @@ class Run final : public server::TrainingControl {
   // Why an early stop has finished this run before, on all ranks of a group; empty: it has not. Only after
   // train(), which then has done nothing.
   const std::string& finished_because() const { return finished_because_; }
-  // Exchanges with the other ranks of a group so far; nullopt: none is expected now.
+  // Changes with each start and end of an exchange with the other ranks of a group; 0 before the end of the
+  // first one; nullopt: none is expected now.
   std::optional<uint64_t> group_exchanges() const;
   // Writes the last collectives of this rank, which leaves because of `reason`: as
   // group::write_flight_record(). Empty without a group.
@@ -107,7 +108,9 @@ class Run final : public server::TrainingControl {
   Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override;
   Status close_inspection(uint64_t inspection) override;
   Result<std::string> settings(const std::string& key) const override;
-  // kBusy during the preparation. Otherwise as FeedSupervisor::attach().
+  // Whether training is paused without the memory of its device.
+  bool is_released() const { return is_released_; }
+  // kBusy during the preparation and in such a pause. Otherwise as FeedSupervisor::attach().
   Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
 
  private:
@@ -133,7 +136,8 @@ class Run final : public server::TrainingControl {
   Status compare_with_group();
   // The end of a group that was stopped.
   void end_together(const std::stop_token& stop);
-  void release_device_memory(c10::Device device);
+  // After a pause with `release`. `last`: the status at its end.
+  void release_device_memory(c10::Device device, control::TrainerStatus last);
   // kStopped or kPreempted if `error` is the effect of request_stop().
   Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.
@@ -191,6 +195,7 @@ class Run final : public server::TrainingControl {
   // Only ever becomes true; relaxed order would do, because nothing else is passed with it.
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> is_preempted_{false};  // the same
+  std::atomic<bool> is_released_{false};   // for other threads, which only show it
   std::stop_source preparation_stop_;      // the same for the waits of a group before training
 
   // Only for the trainer thread.

@@ -1,6 +1,7 @@
 #include "daemon/app/run_files.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -14,6 +15,8 @@
 
 namespace stoker::app {
 namespace {
+
+constexpr std::chrono::seconds kMaxTimeOfShowBatch{30};  // other requests wait
 
 Result<std::string> execute(const run::RunLayout& layout, Clock& clock,
                             const control::Evaluate& request, const std::stop_token&) {
@@ -48,15 +51,21 @@ Result<std::string> execute(const run::RunLayout& layout, Clock&, const control:
 }
 
 // Reads what the run directory stores; the workers and the order of the data are not involved.
-Result<std::string> execute(const run::RunLayout& layout, Clock&, const control::ShowBatch& request,
-                            const std::stop_token& stop) {
-  STOKER_ASSIGN_OR_RETURN(
-      batch::BatchDescription description,
-      batch::describe_batch(layout, request.step,
-                            {.first_sample = request.first_sample,
-                             .max_samples = control::ShowBatch::kMaxSamples,
-                             .should_stop = [&stop] { return stop.stop_requested(); }}));
-  return batch::to_json(std::move(description), control::ShowBatch::kMaxBytes);
+Result<std::string> execute(const run::RunLayout& layout, Clock& clock,
+                            const control::ShowBatch& request, const std::stop_token& stop) {
+  const auto end = clock.monotonic() + kMaxTimeOfShowBatch;
+  const auto should_stop = [&] { return stop.stop_requested() || clock.monotonic() >= end; };
+  auto description = batch::describe_batch(layout, request.step,
+                                           {.first_sample = request.first_sample,
+                                            .max_samples = control::ShowBatch::kMaxSamples,
+                                            .should_stop = should_stop});
+  if (description.status().code() == StatusCode::kCancelled && !stop.stop_requested())
+    return Status(StatusCode::kTimedOut, "step " + std::to_string(request.step) + ", sample " +
+                                             std::to_string(request.first_sample) +
+                                             ": not read within " +
+                                             std::to_string(kMaxTimeOfShowBatch.count()) + " s");
+  if (!description.ok()) return description.status();
+  return batch::to_json(*std::move(description), control::ShowBatch::kMaxBytes);
 }
 
 }  // namespace

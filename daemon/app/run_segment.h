@@ -70,6 +70,7 @@ struct SegmentStart {
   supervisor::SampleErrorHistory sample_errors = {};
   // Save after the first step, so that the next start need not be allowed the same changes again.
   bool save_after_resume = false;
+  bool is_saved = true;  // as TrainerStart::is_saved
 };
 
 class RunSegment final : private train::BatchSource, private train::MetricsSink {
@@ -160,6 +161,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const std::optional<metrics::ResumePosition> resume_;
   const supervisor::SampleErrorHistory sample_errors_;
   const bool save_after_resume_;
+  const bool is_saved_;
 
   // Set by open(); each has its own synchronization.
   std::unique_ptr<ring::ShmRing> ring_;

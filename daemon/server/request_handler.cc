@@ -36,6 +36,12 @@ std::string help_json() {
   return "{\"methods\":[" + list + "]}";
 }
 
+// Requests for files that only read are limited by those in flight and those that wait.
+bool counts_as_change(const control::Call& call) {
+  const auto* const maybe_files = std::get_if<control::FileRequest>(&call);
+  return maybe_files == nullptr || std::holds_alternative<control::Evaluate>(*maybe_files);
+}
+
 void log_change(const Peer& peer, const std::string& words, const Status& result) {
   const std::string outcome = result.to_string();
   if (result.ok()) {
@@ -142,7 +148,7 @@ void RequestHandler::handle(Session& session, std::string_view line) {
   const auto& request = std::get<control::Request>(parsed);
   ++counters_.requests_total;
   if (control::method_info(request.call).changes_state) {
-    const auto error = find_change_error(session, request.id, control::to_words(request.call));
+    const auto error = find_change_error(session, request.id, request.call);
     if (error) return reject(session, *error, false);
   }
   std::visit([&](const auto& call) { execute(session, request.id, call); }, request.call);
@@ -168,12 +174,13 @@ std::string RequestHandler::status_json() const {
 
 std::optional<control::ProtocolError> RequestHandler::find_change_error(const Session& session,
                                                                         const std::string& id,
-                                                                        const std::string& words) {
+                                                                        const control::Call& call) {
   const Peer& peer = session.peer();
-  if (!changes_.try_acquire(peer.uid))
+  if (counts_as_change(call) && !changes_.try_acquire(peer.uid))
     return busy(id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
                         " changes per second from one user; request ignored");
   if (session.role() != Role::kOperate) {
+    const std::string words = control::to_words(call);
     const Status why(StatusCode::kPermission,
                      "uid " + std::to_string(peer.uid) + " has read-only access; '" + words +
                          "' requires the daemon's owner, root or a user in control.operators");

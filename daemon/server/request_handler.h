@@ -59,11 +59,10 @@ class RequestHandler {
   void reject(Session& session, const control::ProtocolError& error, bool close_session);
   // Sends the result or the error.
   void reply(Session& session, const std::string& id, const Result<std::string>& result);
-  // Empty if the peer may change state now; otherwise the error. `words` is the request, for
-  // messages.
+  // Empty if the peer may make `call`, which needs the role operate, now; otherwise the error.
   std::optional<control::ProtocolError> find_change_error(const Session& session,
                                                           const std::string& id,
-                                                          const std::string& words);
+                                                          const control::Call& call);
 
   void log_denial(const Peer& peer, const std::string& words, const Status& why);
 

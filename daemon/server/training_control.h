@@ -42,7 +42,7 @@ class TrainingControl {
   virtual ThreadList threads() const = 0;
   // `done` is called exactly once, on a trainer thread or before post() returns. SaveCheckpoint:
   // when the checkpoint is committed or has failed. Profile: when the trace is written. Pause with
-  // `release`: when the memory is given back. kBusy
+  // `release`: when the memory is released. kBusy
   // through `done`: the mailbox is full, and the command was not executed.
   virtual void post(control::Command command, Done done, OnProgress on_progress) = 0;
   void post(control::Command command, Done done) {

@@ -54,16 +54,27 @@ bool answer_while_released(TrainerChannels& channels, const Request& request) {
 
 }  // namespace
 
-void publish_released(TrainerChannels& channels, const cuda::DeviceUsage& usage) {
-  control::TrainerStatus status = *channels.board.read();
-  status.state = control::TrainerState::kPaused;
-  status.memory.device_allocated_bytes = usage.allocated_bytes;
-  status.memory.device_reserved_bytes = usage.reserved_bytes;
+void publish_released(TrainerChannels& channels, control::TrainerStatus last,
+                      const Result<cuda::DeviceUsage>& usage) {
   const uint64_t step = channels.board.step();
-  channels.board.publish(std::move(status));
+  last.state = control::TrainerState::kPaused;
+  last.step = step;
+  last.waiting_for.clear();
+  // There is no ring and no worker.
+  last.feed.ready_batches = 0;
+  last.feed.workers = 0;
+  last.feed.external_producers = 0;
+  if (usage.ok()) {
+    last.memory.device_allocated_bytes = usage->allocated_bytes;
+    last.memory.device_reserved_bytes = usage->reserved_bytes;
+  } else {
+    log_warn("device unresponsive", {{"error", usage.status().to_string()}});
+  }
+  channels.board.publish(std::move(last));
   log_info("training paused", {{"step", step}});
   for (const Done& done : std::exchange(channels.release_requests, {}))
-    answer(done, released_reply(step, usage.reserved_bytes));
+    answer(done, usage.ok() ? Result<std::string>(released_reply(step, usage->reserved_bytes))
+                            : Result<std::string>(usage.status()));
 }
 
 bool wait_while_released(TrainerChannels& channels, const std::stop_token& stop) {
@@ -77,6 +88,9 @@ bool wait_while_released(TrainerChannels& channels, const std::stop_token& stop)
   }
   if (stops || stop.stop_requested()) return false;
   log_info("training resumed", {{"step", channels.board.step()}});
+  control::TrainerStatus status = *channels.board.read();
+  status.state = control::TrainerState::kStarting;
+  channels.board.publish(std::move(status));
   return true;
 }
 

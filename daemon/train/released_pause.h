@@ -1,4 +1,4 @@
-// A pause in which no trainer exists, because the memory of the device was given back (`pause
+// A pause in which no trainer exists, because the memory of the device was released (`pause
 // --release`). The state is in the last checkpoint, from which the next trainer resumes.
 //
 // Threads:  the trainer thread.
@@ -12,11 +12,14 @@
 
 namespace stoker::train {
 
-// Answers the commands that requested it and publishes the status, after the trainer and its state were
-// destroyed. `usage`: of the device since then.
-void publish_released(TrainerChannels& channels, const cuda::DeviceUsage& usage);
+// Publishes the status and answers the commands that requested the release, after the trainer and its
+// state were destroyed. `last`: the status of that trainer at its end. `usage`: of the device since then; an
+// error, which is logged, means that its memory is not known to be released.
+void publish_released(TrainerChannels& channels, control::TrainerStatus last,
+                      const Result<cuda::DeviceUsage>& usage);
 
-// Answers commands: what needs a trainer gets kBusy. False: the run stops.
+// Answers commands: what needs a trainer gets kBusy. After `resume`, publishes that training starts and
+// returns true. False: the run stops.
 bool wait_while_released(TrainerChannels& channels, const std::stop_token& stop);
 
 }  // namespace stoker::train

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <filesystem>
 #include <set>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -129,6 +130,8 @@ bool decodes_images(const config::Config& config) {
 
 // ---- JSON
 
+constexpr uint64_t kMaxLength = uint64_t{1} << 31;  // of a sequence, so that no sum overflows
+
 json::object to_object(const SampleDescription& sample) {
   json::object fields{{"ticket", sample.ticket}, {"row", sample.row},
                       {"epoch", sample.epoch},   {"dataset_epoch", sample.dataset_epoch},
@@ -222,10 +225,17 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
                                .first_sample = options.first_sample,
                                .samples = {},
                                .maybe_next = std::nullopt};
-  for (uint64_t i = options.first_sample; i < end; ++i)
-    description.samples.push_back(
-        describe_sample(plan, *data, sample_errors, first + i / batch, i % batch));
-  if (end < tickets * batch) description.maybe_next = end;
+  uint64_t next = options.first_sample;
+  for (; next < end; ++next) {
+    SampleDescription sample =
+        describe_sample(plan, *data, sample_errors, first + next / batch, next % batch);
+    // The worker process may not have answered.
+    if (options.should_stop && options.should_stop()) break;
+    description.samples.push_back(std::move(sample));
+  }
+  if (description.samples.empty())
+    return Status(StatusCode::kCancelled, "the samples of the step: stopped");
+  if (next < tickets * batch) description.maybe_next = next;
   STOKER_RETURN_IF_ERROR(add_batch_transforms(description, config, data->spec(), batch));
   return description;
 }
@@ -259,8 +269,12 @@ Result<BatchDescription> parse_batch_description(std::string_view text) {
                                      .first_sample = 0,
                                      .samples = {},
                                      .maybe_next = maybe_count_of(fields, "next")};
-        for (const json::value& sample : fields.at("samples").as_array())
+        for (const json::value& sample : fields.at("samples").as_array()) {
           description.samples.push_back(parse_sample(sample.as_object()));
+          const SampleDescription& parsed = description.samples.back();
+          if (parsed.length > parsed.padded_to || parsed.padded_to > kMaxLength)
+            throw std::invalid_argument("the length of a sample is out of range");
+        }
         return description;
       });
 }

@@ -11,7 +11,7 @@
 // Blocking: describe_batch() reads files, and waits for the worker process.
 // Errors:   kNotFound: the run has no configuration or index yet; kInvalidArgument, kCorrupt,
 //           kMismatch: these are invalid or do not belong together; kIoError, kPermission; those of
-//           starting the worker process; kCancelled: should_stop.
+//           starting the worker process; kCancelled: should_stop, before the first sample.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,8 @@ struct BatchDescription {
 struct DescribeOptions {
   uint64_t first_sample = 0;
   uint64_t max_samples = ~uint64_t{0};
-  // Called several times a second while a worker process is waited for.
+  // Called after each sample, and several times a second while a worker process is waited for. Ends the
+  // list after the samples so far.
   std::function<bool()> should_stop = {};
 };
 

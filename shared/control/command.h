@@ -19,7 +19,7 @@ inline constexpr uint64_t kProtocolVersion = 2;
 // ---- Executed by the trainer between two steps
 
 struct Pause {
-  bool release = false;  // give the memory of the device back until training resumes
+  bool release = false;  // release the memory of the device until training resumes
 
   bool operator==(const Pause&) const = default;
 };

@@ -242,6 +242,24 @@ TEST_F(DaemonCommandsTest, ShowsProgressOfItsJob) {
               testing::ElementsAre(HasSubstr(R"("events":"job *")"), HasSubstr("\"checkpoint\"")));
 }
 
+TEST_F(DaemonCommandsTest, ShowsNoProgressWithEarlierDaemon) {
+  auto fake = daemon([&](const std::string& line) {
+    if (line.find("subscribe") == std::string::npos) return reply_line(R"({"step":1200})");
+    return std::string(
+        R"({"id":1,"error":{"code":-32601,"message":"unknown","data":{"kind":"invalid argument"}}})"
+        "\n");
+  });
+  EXPECT_EQ(ctl({"checkpoint"}, kTerminal).code, 0);
+  EXPECT_EQ(fake.stop().size(), 2u);
+}
+
+// A late reply to the first request would be taken for that of the second.
+TEST_F(DaemonCommandsTest, SendsNothingAfterRequestWithoutReply) {
+  auto fake = daemon([&](const std::string&) { return std::optional<std::string>(); });
+  EXPECT_NE(ctl({"checkpoint"}, kTerminal).code, 0);
+  EXPECT_EQ(fake.stop().size(), 1u);
+}
+
 TEST_F(DaemonCommandsTest, ShowBatchAsksDaemonForOnePartAfterTheOther) {
   const auto part = [](int begin, int end, const std::string& next) {
     std::string samples;
@@ -278,7 +296,17 @@ TEST_F(DaemonCommandsTest, ShowBatchRejectsPartsThatDoNotFollowEachOther) {
   const CommandResult shown =
       run_with_arguments({"--socket", layout().control_socket(), "show-batch", "3"});
   EXPECT_EQ(shown.code, 69);
-  EXPECT_THAT(shown.err, HasSubstr("incomplete reply"));
+  EXPECT_THAT(shown.err, HasSubstr("incomplete or wrong reply"));
+}
+
+TEST_F(DaemonCommandsTest, ShowBatchRejectsSamplesOfAnotherStep) {
+  auto fake = daemon([&](const std::string&) {
+    return reply_line(
+        R"({"step":4,"max_steps":10,"num_samples":40,"samples":[{"ticket":4,"row":0,"epoch":0,)"
+        R"("dataset_epoch":0,"sample":7,"path":"a","offset":0}]})");
+  });
+  EXPECT_EQ(run_with_arguments({"--socket", layout().control_socket(), "show-batch", "3"}).code,
+            69);
 }
 
 TEST_F(DaemonCommandsTest, ShowsSettingsWithTheirOrigins) {

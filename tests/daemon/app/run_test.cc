@@ -97,6 +97,26 @@ TEST_F(RunTest, ContinuesFromNewestCheckpoint) {
   EXPECT_EQ(run_->step(), 6u);
 }
 
+// The second segment continues from the checkpoints of this run.
+TEST_F(RunTest, SavesStateResumedFromElsewhereBeforeNextSegment) {
+  ASSERT_TRUE(train().ok());
+  const std::string elsewhere = folder_ / "elsewhere";
+  std::filesystem::rename(layout_.checkpoints_dir(), elsewhere);
+  std::filesystem::remove(layout_.last_checkpoint_file());
+  const std::string fourth = checkpoint::CheckpointStore::checkpoint_name(4);
+  command_.resume = join_path(elsewhere, fourth);
+  config_.train.max_steps = 6;
+  run_.emplace(config_, command_, layout_, system_clock());
+  post(control::SetSetting{.key = "feed.num_workers", .value = "2"});
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(steps_at_start_.back(), 4u);
+  EXPECT_EQ(run_->step(), 6u);
+  EXPECT_THAT(checkpoints(), IsSupersetOf({fourth}));
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_THAT(replies_[0], HasSubstr("\"step\":4"));
+}
+
 TEST_F(RunTest, DrawsNoInitialWeightsThatCheckpointReplaces) {
   ASSERT_TRUE(train().ok());
   // On a new run, a pattern that applies to no parameter is an error.

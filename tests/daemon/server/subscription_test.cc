@@ -276,6 +276,17 @@ TEST_F(FileRequestsTest, ExecutesRequestsOnItsThread) {
                                      control::FileRequest(control::ShowBatch{7, 1000})));
 }
 
+TEST_F(FileRequestsTest, CountsOnlyEvaluationsAsChanges) {
+  options_.limits.changes_per_s = 1;
+  start_serving();
+  auto peer = client();
+  for (int request = 0; request < 3; ++request)
+    EXPECT_THAT(peer.request("show_batch 7"), HasSubstr("result"));
+  EXPECT_THAT(peer.request("evaluate 5"), HasSubstr("result"));
+  EXPECT_THAT(peer.request("evaluate 5"), HasSubstr("busy"));
+  EXPECT_THAT(peer.request("logs"), HasSubstr("result"));
+}
+
 TEST_F(FileRequestsTest, AnswersOthersWhileDiskIsSlow) {
   blocks_ = true;
   options_.limits.file_requests = 1;

@@ -29,9 +29,11 @@ class ReleasedPauseTest : public TrainerTest {
   // On a device whose schedule follows from `seed`.
   static std::unique_ptr<Session> session_on_device(const config::Config& config,
                                                     const std::string& root, uint64_t seed,
-                                                    FileSystem& files = default_file_system()) {
+                                                    FileSystem& files = default_file_system(),
+                                                    bool is_saved = true) {
     ModelContext context{.files = files};
     context.has_device_memory = true;
+    context.is_saved = is_saved;
     const auto ring = std::make_shared<const ring::ShmRing*>(nullptr);
     context.make_engine = [ring, seed](StepEngine::Calls calls) {
       return Result<std::unique_ptr<StepEngine>>(std::make_unique<DeviceEngine>(
@@ -62,7 +64,7 @@ class ReleasedPauseTest : public TrainerTest {
 };
 
 // With AdamW, dropout and averaged weights.
-TEST_F(ReleasedPauseTest, GivesMemoryBackAndContinuesWithSameBytes) {
+TEST_F(ReleasedPauseTest, ReleasesMemoryAndContinuesWithSameBytes) {
   auto config = small_config(12);
   config.train.ema_decay = 0.9;
   config.metrics.log_every_steps = 1;
@@ -123,6 +125,22 @@ TEST_F(ReleasedPauseTest, HasNothingToContinueFromBeforeFirstStep) {
   EXPECT_THAT(run->replies_[0], HasSubstr(R"("released":false)"));
 }
 
+// Otherwise nothing would be left to continue from.
+TEST_F(ReleasedPauseTest, SavesStateResumedFromElsewhereBeforeFirstStep) {
+  ASSERT_TRUE(Session(small_config(5), root_).train().ok());
+  auto run = session_on_device(small_config(9), root_, 1, default_file_system(), false);
+  std::filesystem::rename(root_ + "/checkpoints", root_ + "/elsewhere");
+  run->ask(control::Pause{.release = true});
+  const auto outcome = run->train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, TrainerOutcome::kReleased);
+  EXPECT_THAT(run->saved(), ElementsAre(5));
+  run.reset();
+  auto resumed = session_on_device(small_config(9), root_, 2);
+  EXPECT_EQ(resumed->state_->step, 5u);
+  EXPECT_TRUE(resumed->train().ok());
+}
+
 TEST_F(ReleasedPauseTest, KeepsMemoryWhileCheckpointsCannotBeWritten) {
   auto config = small_config(12);
   config.metrics.log_every_steps = 1;
@@ -151,19 +169,38 @@ TEST_F(ReleasedPauseTest, AnswersCommandsUntilResumed) {
   channels.is_paused = true;
   channels.board.set_step(7);
   channels.release_requests.push_back(record_reply());
-  publish_released(channels, {.reserved_bytes = 100});
-  EXPECT_EQ(channels.board.read()->state, control::TrainerState::kPaused);
-  EXPECT_EQ(channels.board.read()->memory.device_reserved_bytes, 100u);
+  control::TrainerStatus last;
+  last.checkpoint.last_saved_step = 7;
+  last.checkpoint.saved_total = 2;
+  last.feed.workers = 3;
+  publish_released(channels, last, cuda::DeviceUsage{.reserved_bytes = 100});
+  const auto published = channels.board.read();
+  EXPECT_EQ(published->state, control::TrainerState::kPaused);
+  EXPECT_EQ(published->step, 7u);
+  EXPECT_EQ(published->checkpoint.last_saved_step, 7u);
+  EXPECT_EQ(published->checkpoint.saved_total, 2u);
+  EXPECT_EQ(published->feed.workers, 0);
+  EXPECT_EQ(published->memory.device_reserved_bytes, 100u);
   for (const control::Command& command :
        {control::Command(control::SaveCheckpoint{}),
         control::Command(control::SetSetting{"optimizer.lr", "1"}),
         control::Command(control::Pause{}), control::Command(control::Resume{})})
     channels.mailbox.post({command, record_reply()});
   EXPECT_TRUE(wait_while_released(channels, {}));
+  EXPECT_EQ(channels.board.read()->state, control::TrainerState::kStarting);
   EXPECT_THAT(replies_,
               ElementsAre(HasSubstr(R"("step":7,"state":"paused","released":true)"),
                           HasSubstr(R"("already_saved":true)"), HasSubstr("resume"),
                           HasSubstr(R"("released":true)"), HasSubstr(R"("state":"training")")));
+}
+
+TEST_F(ReleasedPauseTest, IsPausedEvenIfMemoryCannotBeReleased) {
+  TrainerChannels channels(system_clock());
+  channels.is_paused = true;
+  channels.release_requests.push_back(record_reply());
+  publish_released(channels, {}, Status(StatusCode::kDeviceLost, "the device is lost"));
+  EXPECT_EQ(channels.board.read()->state, control::TrainerState::kPaused);
+  EXPECT_THAT(replies_, ElementsAre(HasSubstr("the device is lost")));
 }
 
 TEST_F(ReleasedPauseTest, StopsWithoutTrainer) {

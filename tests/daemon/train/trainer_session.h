@@ -91,6 +91,7 @@ struct ModelContext {
   c10::Device device = c10::Device(c10::kCPU);
   group::ProcessGroup* maybe_group = nullptr;
   bool has_device_memory = false;
+  bool is_saved = true;
 };
 
 // The part of a run that one process executes.
@@ -145,6 +146,7 @@ class Session : private BatchSource, private MetricsSink {
             .manifest = manifest,
             .metrics_bytes = 0,
             .save_after_resume = around.save_after_resume,
+            .is_saved = around.is_saved,
             .maybe_group = around.maybe_group,
             .has_device_memory = around.has_device_memory,
             .on_setting_change =

@@ -63,6 +63,26 @@ TEST_F(BatchDescriptionTest, ConsistsOfItsParts) {
   EXPECT_EQ(numbers, numbers_of(all));
 }
 
+TEST_F(BatchDescriptionTest, EndsBeforeSampleAtWhichItIsStopped) {
+  int calls = 0;
+  const BatchDescription part = describe({.should_stop = [&] { return ++calls > 3; }});
+  EXPECT_EQ(part.samples.size(), 3u);
+  EXPECT_EQ(part.maybe_next, 3u);
+  EXPECT_EQ(describe({.first_sample = 3}).samples.size(), 7u);
+  const auto none = describe_batch(layout_, 3, {.should_stop = [] { return true; }});
+  EXPECT_EQ(none.status().code(), StatusCode::kCancelled);
+}
+
+TEST_F(BatchDescriptionTest, RejectsLengthsThatOverflow) {
+  BatchDescription written = describe();
+  written.samples[0].length = 1;
+  written.samples[0].padded_to = uint64_t{1} << 63;
+  EXPECT_EQ(parse_batch_description(to_json(written)).status().code(), StatusCode::kCorrupt);
+  written.samples[0].length = 9;
+  written.samples[0].padded_to = 8;
+  EXPECT_EQ(parse_batch_description(to_json(written)).status().code(), StatusCode::kCorrupt);
+}
+
 TEST_F(BatchDescriptionTest, HasNoSampleBehindTheLast) {
   const auto none = describe_batch(layout_, 3, {.first_sample = 10});
   EXPECT_EQ(none.status().code(), StatusCode::kInvalidArgument);
