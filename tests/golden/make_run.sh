@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make_run.sh BIN_DIR: writes tests/golden/run-VERSION, the directory of the run run.yaml, by the programs of a release in
-# BIN_DIR: trained to step 12 and evaluated. Run once per release; an existing directory is never replaced.
+# BIN_DIR: trained to step 12 and evaluated. Run once per release. Remove the directory first to write it again before that release.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
