@@ -10,7 +10,10 @@
 #include <boost/json.hpp>
 
 #include "daemon/group/socket_address.h"
+#include "daemon/train/live_state.h"
+#include "shared/base/deadline.h"
 #include "shared/base/utf8.h"
+#include "shared/config/live_settings.h"
 #include "shared/feed/dataset_versions.h"
 
 namespace stoker::app {
@@ -21,6 +24,7 @@ using parameter_server::Replicas;
 
 constexpr const char* kStorePrefix = "stoker";
 constexpr const char* kSettingsKey = "settings";
+constexpr const char* kDataKey = "data_and_model";
 
 std::chrono::milliseconds cluster_milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3)));
@@ -42,11 +46,12 @@ std::string to_text(const group::SharedSettings& settings) {
 }
 
 // The first difference.
-Status compare_settings(const group::SharedSettings& own, const std::string& text_of_first) {
+Status compare_settings(const group::SharedSettings& own, const std::string& text_of_other,
+                        const std::string& other, const std::string& hint) {
   boost::system::error_code error;
-  const boost::json::value first = boost::json::parse(text_of_first, error);
+  const boost::json::value first = boost::json::parse(text_of_other, error);
   const Status invalid(StatusCode::kMismatch,
-                       "parameter server 0 has other settings than this version of stokerd");
+                       other + " has other settings than this version of stokerd");
   if (error || !first.is_array() || first.get_array().size() != own.size()) return invalid;
   for (size_t i = 0; i < own.size(); ++i) {
     const boost::json::value& pair = first.get_array()[i];
@@ -58,9 +63,7 @@ Status compare_settings(const group::SharedSettings& own, const std::string& tex
     if (name != own[i].first) return invalid;
     if (value != own[i].second)
       return Status(StatusCode::kMismatch, name + ": is '" + own[i].second + "' here, and '" +
-                                               value +
-                                               "' on parameter server 0; start all tasks with the "
-                                               "same configuration and options");
+                                               value + "' on " + other + "; " + hint);
   }
   return {};
 }
@@ -112,6 +115,11 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   require(config.train.precision != config::Precision::kFp16, "train.precision: must not be fp16");
   require(config.train.on_nonfinite == config::OnNonfinite::kFail,
           "train.on_nonfinite: must be fail");
+  const bool has_other_workers = cluster.task.cluster.worker.size() > 1;
+  require(!has_other_workers || config.model.freeze.empty(),
+          "model.freeze: must be empty with several workers, which get only trained parameters");
+  require(!has_other_workers || !config.model.lora,
+          "model.lora: must be null with several workers, which get only trained parameters");
   require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
   require(config.optimizer.name() != config::OptimizerName::kMuon,
           "optimizer.name: muon is not supported");
@@ -200,8 +208,36 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
                             cluster_milliseconds(config.distributed.start_timeout_seconds);
   STOKER_RETURN_IF_ERROR(made.store->wait(kSettingsKey, deadline, stop));
   STOKER_ASSIGN_OR_RETURN(const auto of_first, made.store->get(kSettingsKey));
-  STOKER_RETURN_IF_ERROR(compare_settings(settings, of_first.value_or("")));
+  STOKER_RETURN_IF_ERROR(
+      compare_settings(settings, of_first.value_or(""), "parameter server 0",
+                       "start all tasks with the same configuration and options"));
   return made;
+}
+
+Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,
+                          const std::stop_token& stop) {
+  if (is_chief) return store.set(kDataKey, to_text(own));
+  STOKER_RETURN_IF_ERROR(store.wait(kDataKey, kNoDeadline, stop));
+  STOKER_ASSIGN_OR_RETURN(const auto of_chief, store.get(kDataKey));
+  return compare_settings(own, of_chief.value_or(""), "worker 0, the chief",
+                          "all tasks must read the same files");
+}
+
+Status check_live_state(const config::Config& config, const std::string& live_state) {
+  STOKER_ASSIGN_OR_RETURN(const train::LiveState live, train::parse_live_state(live_state));
+  std::vector<std::string> keys;
+  for (const config::LiveSetting& setting : config::resume_live(config, live.settings).kept)
+    keys.push_back(setting.key + "=" + setting.value);
+  if (!keys.empty())
+    return Status(StatusCode::kMismatch,
+                  "with parameter servers, settings that were changed during the run do not "
+                  "continue: " +
+                      join(keys, ", ") + "; write them into the configuration");
+  if (live.lr_scale != 1)
+    return Status(StatusCode::kMismatch,
+                  "with parameter servers, a run whose learning rate was lowered by a rollback "
+                  "cannot continue; continue it without them");
+  return {};
 }
 
 }  // namespace stoker::app

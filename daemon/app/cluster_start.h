@@ -6,7 +6,7 @@
 //           distributed.start_timeout_seconds; a stop wakes it within 100 ms.
 // Errors:   kInvalidArgument: what does not work with parameter servers, or an address is not one of this
 //           host. kPeerLost: server 0 cannot be reached. kMismatch: the settings of this task differ from
-//           those of server 0. kBusy: the port is taken. kCancelled.
+//           those of server 0, or its data those of the chief. kBusy: the port is taken. kCancelled.
 #pragma once
 
 #include <cstdint>
@@ -60,5 +60,14 @@ struct ClusterMeeting {
 Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
                                     const group::SharedSettings& settings,
                                     const std::stop_token& stop);
+
+// `own`: what is the same on all tasks, but not part of the configuration: data and model. Waits for the
+// chief without a limit. kMismatch: the chief has others.
+Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,
+                          const std::stop_token& stop);
+
+// What a checkpoint has and servers have not: settings that were changed during the run, and the effect of
+// rollbacks on the learning rate. kMismatch; kCorrupt.
+Status check_live_state(const config::Config& config, const std::string& live_state);
 
 }  // namespace stoker::app

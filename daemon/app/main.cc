@@ -35,8 +35,10 @@ int main(int argc, char** argv) {
     std::cerr << "stokerd: " << launch.status().message() << "\n";
     return static_cast<int>(ExitCode::kUsage);
   }
-  const char* const tf_config = std::getenv("TF_CONFIG");
-  auto cluster = app::make_cluster_launch(*parsed.command, tf_config == nullptr ? "" : tf_config);
+  // Platforms set it for all kinds of runs.
+  const char* tf_config = std::getenv("TF_CONFIG");
+  if (tf_config == nullptr || launch->world_size > 1) tf_config = "";
+  auto cluster = app::make_cluster_launch(*parsed.command, tf_config);
   if (cluster.ok() && *cluster && launch->world_size > 1)
     cluster = Status(StatusCode::kInvalidArgument,
                      "parameter servers: cannot be combined with a launcher of ranks, " +

@@ -22,6 +22,7 @@
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
 #include "shared/metrics/metrics_writer.h"
+#include "shared/model/model_file.h"
 
 namespace stoker::app {
 namespace {
@@ -30,6 +31,31 @@ using parameter_server::Job;
 
 constexpr std::chrono::seconds kWriterGrace{10};
 constexpr const char* kIndexKey = "index_complete";
+
+std::chrono::milliseconds grace_of_server(const config::DistributedConfig& config) {
+  const double seconds = config.stop_deadline_seconds.value_or(config.timeout_seconds);
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Config& config,
+                    const SegmentStart& start, const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const std::string model_file, model::file_digest(config.model));
+  return compare_with_chief(*met.store, is_chief,
+                            {{"data.train fingerprint", start.data->fingerprint()},
+                             {"model digest", start.state->model_digest()},
+                             {"model file digest", model_file}},
+                            stop);
+}
+
+// Of a worker that is not the only one: the servers, and thus the other workers, do not get them.
+Status check_all_trained(const model::Model& model) {
+  for (const auto& parameter : model.named_parameters())
+    if (!parameter.value().requires_grad())
+      return Status(StatusCode::kInvalidArgument,
+                    "with parameter servers and several workers: the parameter " + parameter.key() +
+                        " is not trained, so workers would not get its value");
+  return {};
+}
 
 // Records and checkpoints of the chief.
 class ChiefOutputs {
@@ -111,6 +137,9 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), std::nullopt, c10::Device(c10::kCPU)));
+  const Status same =
+      compare_data(met, /*is_chief=*/false, config_, start, preparation_stop_.get_token());
+  if (!same.ok()) return preparation_outcome(same);
   STOKER_ASSIGN_OR_RETURN(
       auto variables, parameter_server::make_variable_store(
                           config_, std::move(start.state), static_cast<size_t>(cluster.task.index),
@@ -126,12 +155,13 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
   std::stop_source ending;
   const std::stop_callback forward(stop, [&ending] { ending.request_stop(); });
-  const std::stop_callback forward_stop(preparation_stop_.get_token(),
-                                        [&ending] { ending.request_stop(); });
+  // All tasks may have got the signal; the chief then still saves.
+  const std::stop_callback end(preparation_stop_.get_token(),
+                               [&] { server.request_end(grace_of_server(config_.distributed)); });
   const Status served = server.run(ending.get_token());
   if (served.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
   if (!served.ok()) return served;
-  return run::RunOutcome::kFinished;
+  return server.is_preempted() ? run::RunOutcome::kPreempted : run::RunOutcome::kFinished;
 }
 
 Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
@@ -148,9 +178,16 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     auto found = find_checkpoint(*store, command_.resume);
     if (!found.ok()) return preparation_outcome(found.status());
     saved = *std::move(found);
+    if (saved)
+      STOKER_RETURN_IF_ERROR(
+          check_live_state(config_, saved->manifest().live_settings).with_context(saved->path()));
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), saved, c10::Device(c10::kCPU)));
+  if (cluster.task.cluster.worker.size() > 1)
+    STOKER_RETURN_IF_ERROR(check_all_trained(start.state->model()));
+  const Status same = compare_data(met, is_chief, config_, start, preparation_stop_.get_token());
+  if (!same.ok()) return preparation_outcome(same);
   start.config = config_;
   start.store = std::move(store);
   ChiefOutputs outputs(config_, layout_, clock_);
@@ -158,6 +195,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   if (is_chief) {
     STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
     STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
+    start.state->settings.clear();  // which the configuration has replaced
     STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
                                                  config::to_yaml(start.config)));
     STOKER_RETURN_IF_ERROR(

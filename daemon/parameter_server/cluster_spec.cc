@@ -105,13 +105,17 @@ Result<std::vector<std::string>> chief_of(const json::object& cluster) {
   return std::vector<std::string>();
 }
 
-Result<ClusterTask> parse_tf_config(std::string_view text) {
+// nullopt: without parameter servers.
+Result<std::optional<ClusterTask>> parse_tf_config(std::string_view text) {
   boost::system::error_code error;
   const json::value parsed = json::parse(text, error);
-  if (error || !parsed.is_object()) return invalid("TF_CONFIG: is not a JSON object");
+  if (error || !parsed.is_object()) return std::optional<ClusterTask>();
   const json::value* const cluster = parsed.get_object().if_contains("cluster");
   const json::value* const task = parsed.get_object().if_contains("task");
-  if (cluster == nullptr || !cluster->is_object() || task == nullptr || !task->is_object())
+  if (cluster == nullptr || !cluster->is_object() ||
+      cluster->get_object().if_contains("ps") == nullptr)
+    return std::optional<ClusterTask>();
+  if (task == nullptr || !task->is_object())
     return invalid("TF_CONFIG: must have the objects cluster and task");
   for (const auto& job : cluster->get_object())
     if (job.key() != "ps" && job.key() != "worker" && job.key() != "chief" &&
@@ -120,7 +124,7 @@ Result<ClusterTask> parse_tf_config(std::string_view text) {
   ClusterTask made;
   STOKER_ASSIGN_OR_RETURN(made.cluster.ps, hosts_of(cluster->get_object(), "ps"));
   STOKER_ASSIGN_OR_RETURN(made.cluster.worker, chief_of(cluster->get_object()));
-  const auto num_chiefs = static_cast<int>(made.cluster.worker.size());
+  const auto num_chiefs = static_cast<int64_t>(made.cluster.worker.size());
   STOKER_ASSIGN_OR_RETURN(const auto workers, hosts_of(cluster->get_object(), "worker"));
   made.cluster.worker.insert(made.cluster.worker.end(), workers.begin(), workers.end());
   if (made.cluster.ps.empty() || made.cluster.worker.empty())
@@ -131,21 +135,26 @@ Result<ClusterTask> parse_tf_config(std::string_view text) {
   if (type == nullptr || !type->is_string() || index == nullptr || !index->is_int64())
     return invalid("TF_CONFIG: task must have type, a text, and index, a number");
   const std::string job(type->get_string());
-  made.index = static_cast<int>(index->get_int64());
+  int64_t number = index->get_int64();
+  constexpr int64_t kMaxIndex = 1'000'000;
+  if (number < 0 || number > kMaxIndex)
+    return invalid("TF_CONFIG: task.index must be the number of a task, got " +
+                   std::to_string(number));
   if (job == "evaluator")
     return invalid("TF_CONFIG: task.type is evaluator; start stoker-eval --follow instead");
   if (job == "ps") {
     made.job = Job::kPs;
   } else if (job == "worker") {
-    if (made.index >= 0) made.index += num_chiefs;
+    number += num_chiefs;
   } else if ((job == "chief" || job == "master") && num_chiefs == 1) {
-    if (made.index != 0) return invalid("TF_CONFIG: task.index must be 0 for the job " + job);
+    if (number != 0) return invalid("TF_CONFIG: task.index must be 0 for the job " + job);
   } else {
     return invalid("TF_CONFIG: task.type must be a job of cluster, got '" + job + "'");
   }
+  made.index = static_cast<int>(number);
   STOKER_RETURN_IF_ERROR(check_task(made, "TF_CONFIG: cluster.ps", "TF_CONFIG: cluster.worker",
                                     "TF_CONFIG: task.index"));
-  return made;
+  return std::optional(std::move(made));
 }
 
 }  // namespace
@@ -163,7 +172,8 @@ Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
   const bool has_flags = !flags.ps_hosts.empty() || !flags.worker_hosts.empty() ||
                          !flags.job_name.empty() || flags.task_index.has_value();
   if (!has_flags && tf_config.empty()) return std::optional<ClusterTask>();
-  auto task = has_flags ? parse_flags(flags) : parse_tf_config(tf_config);
+  if (!has_flags) return parse_tf_config(tf_config);
+  auto task = parse_flags(flags);
   if (!task.ok()) return task.status();
   return std::optional<ClusterTask>(*std::move(task));
 }

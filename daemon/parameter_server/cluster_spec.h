@@ -44,7 +44,8 @@ struct ClusterFlags {
   std::optional<int> task_index;
 };
 
-// The task of the flags, or without any of them that of the text of TF_CONFIG; nullopt if both are empty.
+// The task of the flags, or without any of them that of the text of TF_CONFIG; nullopt without flags if this
+// is not of a cluster with parameter servers: platforms also set TF_CONFIG for runs of one process.
 // The job `chief` (or `master`) of TF_CONFIG is worker 0, before those of `worker`.
 Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
                                                       std::string_view tf_config);

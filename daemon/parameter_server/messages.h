@@ -22,16 +22,19 @@ enum class Operation : int64_t {
   kBeginSave,       // -> 1 if the state is complete, step + Sums. Only server 0, from the chief
   kReadState,       // step -> step; then parameters and optimizer state
   kEndSave,         // ->. Only server 0, from the chief
-  kTakeRecord,      // -> 1 if there is one, step + Sums. Only server 0, from the chief
-  kReadNorm,        // step -> norm of the gradients of this server in the update to this step
-  kEndRun,          // ->. From the chief
+  kTakeRecord,  // saved step, step -> 1 if there is a record after this step, its step + Sums. Only
+                // server 0, from the chief. Those up to the saved step are not needed any more
+  kReadNorm,    // saved step, step -> norm of the gradients of this server in the update to this
+                // step. From the chief; likewise
+  kEndRun,      // 1 for a preemption ->. From the chief
+  kKeepAlive,   // ->. From a worker that waits, so that it is not lost
 };
 
 // The answer to kClaim.
 enum class ClaimReply : int64_t {
   kGranted,
   kWait,
-  kEnded,
+  kEnded,       // ticket: 1 for a preemption
   kInitialize,  // the chief must send the parameters
 };
 

@@ -23,7 +23,7 @@ constexpr milliseconds kLifePollInterval{20};
 constexpr milliseconds kMaxClaimWait{200};
 // After the loss of another server, for the chief that has ended the run there.
 constexpr milliseconds kEndGrace{5'000};
-constexpr std::chrono::hours kUnlimited{24 * 365};
+constexpr milliseconds kWatchInterval{1'000};
 constexpr size_t kMaxRecords = 10'000;  // of a chief that does not return, the newest ones
 
 at::Tensor make_bytes(int64_t size) { return at::empty({size}, at::kByte); }
@@ -97,20 +97,32 @@ Status ParameterServer::run(const std::stop_token& stop) {
     for (size_t other = 1; is_first() && other < options_.task.cluster.ps.size(); ++other)
       start(&ParameterServer::watch_server, other);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, stop_serving_.get_token(), [this] { return has_ended_; });
+    const std::stop_token serving = stop_serving_.get_token();
+    changed_.wait(lock, serving, [this] { return is_over() || end_by_; });
+    if (end_by_) changed_.wait_until(lock, serving, *end_by_, [this] { return is_over(); });
     // Workers learn of the end from their next claim.
     const auto all_left = [this] {
       for (size_t worker = 0; worker < options_.updates.num_workers; ++worker)
         if (schedule_.is_present(worker)) return false;
       return true;
     };
-    changed_.wait_for(lock, stop_serving_.get_token(), meeting.timeout, all_left);
+    if (has_ended_) changed_.wait_for(lock, serving, meeting.timeout, all_left);
     lock.unlock();
     stop_serving_.request_stop();
   }
   const std::lock_guard lock(mutex_);
   if (has_ended_) return {};  // whatever was lost since then
   return failure_.ok() ? Status(StatusCode::kCancelled, "stopped") : failure_;
+}
+
+void ParameterServer::request_end(milliseconds grace) {
+  const std::lock_guard lock(mutex_);
+  end_by_ = std::chrono::steady_clock::now() + grace;
+  changed_.notify_all();
+}
+
+bool ParameterServer::is_over() const {
+  return has_ended_ || (end_by_ && !schedule_.is_present(0));
 }
 
 void ParameterServer::fail(const Status& failure) {
@@ -138,7 +150,8 @@ Status ParameterServer::serve_worker(size_t worker, const std::stop_token& stop)
     served = life;
     const Status lost = serve_life({.worker = worker, .life = life}, *store, stop);
     if (lost.code() == StatusCode::kCancelled) return {};
-    if (lost.code() != StatusCode::kPeerLost) return lost;  // not of this worker alone
+    // Not of this worker alone.
+    if (lost.code() == StatusCode::kCorrupt || lost.code() == StatusCode::kInternal) return lost;
   }
   return {};
 }
@@ -160,8 +173,21 @@ Status ParameterServer::watch_server(size_t other, const std::stop_token& stop) 
                                            .address = meeting.address,
                                            .peer = "ps " + std::to_string(other) + " (" +
                                                    options_.task.cluster.ps[other] + ")",
-                                           .timeout = kUnlimited}));
-  const Status lost = connection->receive(make_bytes(1), stop);  // which is never sent
+                                           .timeout = meeting.timeout}));
+  // One byte back and forth, so that a host that is lost is noticed, too.
+  const at::Tensor byte = make_bytes(1).zero_();
+  const milliseconds interval = std::min(meeting.timeout / 4, kWatchInterval);
+  Status lost;
+  while (lost.ok() && !stop.stop_requested()) {
+    if (is_first()) {
+      lost = connection->send(byte, stop);
+      if (lost.ok()) lost = connection->receive(byte, stop);
+      if (lost.ok()) sleep_until(stop, std::chrono::steady_clock::now() + interval);
+    } else {
+      lost = connection->receive(byte, stop);
+      if (lost.ok()) lost = connection->send(byte, stop);
+    }
+  }
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, stop, kEndGrace, [this] { return has_ended_; })) return {};
   return lost;
@@ -195,11 +221,54 @@ Status ParameterServer::serve_requests(const WorkerLife& life, group::PairConnec
                                        const std::stop_token& stop) {
   while (true) {
     STOKER_ASSIGN_OR_RETURN(const Header request, receive_header(connection, stop));
+    STOKER_RETURN_IF_ERROR(check_request(life, request));
     STOKER_RETURN_IF_ERROR(serve(life, request, connection, stop));
   }
 }
 
 // ---- requests ------------------------------------------------------------------------------------
+
+// kInvalidArgument: what no worker sends. Ends only its connection.
+Status ParameterServer::check_request(const WorkerLife& worker, const Header& request) {
+  bool only_chief = false, only_first = false, needs_parameters = false;
+  switch (static_cast<Operation>(request[0])) {
+    case Operation::kInitialize:
+    case Operation::kEndRun:
+      only_chief = true;
+      break;
+    case Operation::kBeginSave:
+    case Operation::kEndSave:
+    case Operation::kTakeRecord:
+      only_chief = only_first = true;
+      break;
+    case Operation::kReadState:
+    case Operation::kReadNorm:
+      only_chief = needs_parameters = true;
+      break;
+    case Operation::kPull:
+    case Operation::kPush:
+      needs_parameters = true;
+      break;
+    case Operation::kClaim:
+      only_first = true;
+      break;
+    case Operation::kKeepAlive:
+      break;
+  }
+  const auto invalid = [&request](const std::string& reason) {
+    return Status(StatusCode::kInvalidArgument,
+                  "request " + std::to_string(request[0]) + ": " + reason);
+  };
+  if (only_chief && worker.worker != 0) return invalid("only from the chief");
+  if (only_first && !is_first()) return invalid("only parameter server 0");
+  const std::lock_guard lock(mutex_);
+  const bool is_again = static_cast<Operation>(request[0]) == Operation::kInitialize &&
+                        is_first() && schedule_.is_initialized();
+  if (is_again) return invalid("the parameters are already initialized");
+  if (needs_parameters && is_first() && !schedule_.is_initialized())
+    return invalid("the parameters are not initialized");
+  return {};
+}
 
 Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
                               group::PairConnection& connection, const std::stop_token& stop) {
@@ -232,18 +301,21 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
     }
     case Operation::kTakeRecord: {
       std::unique_lock lock(mutex_);
-      Header reply = make_header(0);
-      if (!records_.empty()) {
-        reply = make_header(1, 0, records_.front().first, records_.front().second);
-        records_.pop_front();
-      }
+      // A chief that returns continues from the checkpoint, and needs the records after it again.
+      const auto saved = static_cast<uint64_t>(request[1]);
+      while (!records_.empty() && records_.front().first <= saved) records_.pop_front();
+      const auto next = std::ranges::find_if(
+          records_, [step](const auto& record) { return record.first > step; });
+      const Header reply =
+          next == records_.end() ? make_header(0) : make_header(1, 0, next->first, next->second);
       lock.unlock();
       return send_header(connection, reply, stop);
     }
     case Operation::kReadNorm: {
       std::unique_lock lock(mutex_);
-      STOKER_RETURN_IF_ERROR(variables_.commit(step));
-      const auto norm = variables_.take_norm(step);
+      STOKER_RETURN_IF_ERROR(commit(step));
+      variables_.forget_norms(static_cast<uint64_t>(request[1]));
+      const auto norm = variables_.norm(step);
       const Header reply =
           make_header(norm ? 1 : 0, 0, step, {.loss = norm.value_or(std::nan(""))});
       lock.unlock();
@@ -253,11 +325,23 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
       STOKER_RETURN_IF_ERROR(send_header(connection, make_header(0), stop));
       const std::lock_guard lock(mutex_);
       has_ended_ = true;
+      is_preempted_ = request[1] != 0;
       changed_.notify_all();
       return {};
     }
+    case Operation::kKeepAlive:
+      return send_header(connection, make_header(0), stop);
   }
-  return Status(StatusCode::kInternal, "unknown request " + std::to_string(request[0]));
+  return Status(StatusCode::kInvalidArgument, "unknown request " + std::to_string(request[0]));
+}
+
+// The update of a sync step, which a worker knows of from server 0. mutex_ is locked.
+Status ParameterServer::commit(uint64_t step) {
+  if (options_.updates.replicas != Replicas::kSync) return {};
+  if (!variables_.can_commit(step))
+    return Status(StatusCode::kInvalidArgument,
+                  "step " + std::to_string(step) + " is not complete on this server");
+  return variables_.commit(step);
 }
 
 Status ParameterServer::initialize(const Header& request, group::PairConnection& connection,
@@ -291,7 +375,8 @@ Status ParameterServer::claim(const WorkerLife& worker, group::PairConnection& c
         break;
       }
       if (has_ended_) {
-        reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), 0, schedule_.step());
+        reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), is_preempted_ ? 1 : 0,
+                            schedule_.step());
         break;
       }
       STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim(worker));
@@ -314,8 +399,7 @@ Status ParameterServer::pull(const Header& request, bool with_state,
   Header reply = make_header(0);
   {
     const std::lock_guard lock(mutex_);
-    if (options_.updates.replicas == Replicas::kSync)
-      STOKER_RETURN_IF_ERROR(variables_.commit(static_cast<uint64_t>(request[2])));
+    STOKER_RETURN_IF_ERROR(commit(static_cast<uint64_t>(request[2])));
     pack(variables_.parameters(), parameters);
     if (with_state) pack(variables_.state(), state);
     reply[2] = static_cast<int64_t>(variables_.step());

@@ -4,8 +4,9 @@
 // Threads:   run() on one thread, which starts and joins the others.
 // Blocking:  run() until the chief ends the run, an error, or a stop.
 // Ownership: what the constructor takes by reference must outlive this object.
-// Errors:    run(): kCorrupt: a gradient is not finite. kInternal. kPeerLost: the store is lost.
-//            kCancelled: stopped. kPeerLost: another server is lost. A worker that is lost is waited for.
+// Errors:    run(): kCorrupt: a gradient is not finite. kInternal. kPeerLost: the store or another server is
+//            lost.
+//            kCancelled: stopped. A worker that is lost is waited for; so is one whose request is invalid.
 #pragma once
 
 #include <chrono>
@@ -45,9 +46,15 @@ class ParameterServer {
   ParameterServer(ServerOptions options, VariableStore variables);
 
   Status run(const std::stop_token& stop);
+  // Of another thread: the process is to stop. If the chief is present, it is given time to save and to end
+  // the run; run() then returns as if the chief had been stopped alone. Otherwise kCancelled at once.
+  void request_end(std::chrono::milliseconds grace);
+  // After run(): whether the chief has ended the run because of a preemption.
+  bool is_preempted() const { return is_preempted_; }
 
  private:
   bool is_first() const { return options_.task.index == 0; }
+  bool is_over() const;  // mutex_ is locked
   Status serve_worker(size_t worker, const std::stop_token& stop);
   Status watch_server(size_t other, const std::stop_token& stop);
   Status serve_life(const WorkerLife& life, group::TcpStore& store, const std::stop_token& stop);
@@ -55,6 +62,8 @@ class ParameterServer {
                         const std::stop_token& stop);
   Status serve(const WorkerLife& worker, const Header& request, group::PairConnection& connection,
                const std::stop_token& stop);
+  Status check_request(const WorkerLife& worker, const Header& request);
+  Status commit(uint64_t step);
   Status initialize(const Header& request, group::PairConnection& connection,
                     const std::stop_token& stop);
   Status claim(const WorkerLife& worker, group::PairConnection& connection,
@@ -80,8 +89,11 @@ class ParameterServer {
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket
   Sums interval_;                     // of the steps since the last record
-  std::deque<std::pair<uint64_t, Sums>> records_;  // with their step; not taken yet
+  std::deque<std::pair<uint64_t, Sums>>
+      records_;  // with their step; later than the last checkpoint
   bool has_ended_ = false;
+  bool is_preempted_ = false;
+  std::optional<std::chrono::steady_clock::time_point> end_by_;  // after request_end()
   Status failure_;
   std::stop_source stop_serving_;
 };

@@ -110,7 +110,7 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   status_.training_metric.value = std::nan("");
   status_.checkpoint.last_saved_step = state.step;
   if (state.step > 0) saved_step_ = state.step;
-  checked_step_ = state.step;
+  checked_step_ = recorded_step_ = state.step;
 }
 
 Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
@@ -119,18 +119,27 @@ Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
   triggers_.start(reported_at_);
   if (chief_) chief_->writer.reserve(state_.snapshot_bytes());
   publish(control::TrainerState::kTraining);
-  try {
-    return train(stop);
-  } catch (const std::exception& error) {
-    return train::to_status(error).with_context("step " + std::to_string(state_.step + 1));
-  }
+  auto outcome = [&]() -> Result<run::RunOutcome> {
+    try {
+      return train(stop);
+    } catch (const std::exception& error) {
+      return train::to_status(error).with_context("step " + std::to_string(state_.step + 1));
+    }
+  }();
+  if (!outcome.ok()) reject_saving(outcome.status());
+  return outcome;
+}
+
+void ReplicaTrainer::reject_saving(const Status& reason) {
+  for (const train::Done& done : std::exchange(save_requests_, {})) train::answer(done, reason);
 }
 
 Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
   while (true) {
     execute_commands();
     if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
-    if (stop_requested_ && !chief_) return run::RunOutcome::kStopped;
+    const auto stopped = is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
+    if (stop_requested_ && !chief_) return stopped;
     if (chief_) {
       if (stop_requested_) is_save_due_ = is_last_save_ = true;
       if (is_save_due_) STOKER_RETURN_IF_ERROR(save_if_complete(stop));
@@ -149,9 +158,8 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
         STOKER_RETURN_IF_ERROR(connection_.initialize(state_.step, sums_of_state(), stop));
         continue;
       case ClaimReply::kEnded:
-        if (!chief_)
-          return claimed.step >= config_.train.max_steps ? run::RunOutcome::kFinished
-                                                         : run::RunOutcome::kStopped;
+        if (!chief_ && claimed.step >= config_.train.max_steps) return run::RunOutcome::kFinished;
+        if (!chief_) return claimed.is_preempted ? run::RunOutcome::kPreempted : stopped;
         is_save_due_ = is_last_save_ = true;
         continue;
       case ClaimReply::kGranted:
@@ -162,17 +170,19 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     STOKER_RETURN_IF_ERROR(train_on(claimed.ticket, claimed.step, stop));
     if (chief_) STOKER_RETURN_IF_ERROR(take_records(stop));
   }
-  STOKER_RETURN_IF_ERROR(connection_.end_run(stop));
+  const bool is_finished = state_.step >= config_.train.max_steps;
+  STOKER_RETURN_IF_ERROR(connection_.end_run(is_preempted_ && !is_finished, stop));
   STOKER_RETURN_IF_ERROR(check_saved());
   channels_.mailbox.close();
-  return state_.step >= config_.train.max_steps ? run::RunOutcome::kFinished
-                                                : run::RunOutcome::kStopped;
+  if (is_finished) return run::RunOutcome::kFinished;
+  return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
 }
 
 void ReplicaTrainer::execute_commands() {
   for (const train::Request& request : channels_.mailbox.take()) {
-    if (std::holds_alternative<control::Stop>(request.command)) {
+    if (const auto* const stopping = std::get_if<control::Stop>(&request.command)) {
       stop_requested_ = true;
+      is_preempted_ |= stopping->is_preemption;
       train::answer(request.done,
                     "{\"step\":" + std::to_string(state_.step) + R"(,"state":"stopping"})");
     } else if (std::holds_alternative<control::SaveCheckpoint>(request.command) && chief_) {
@@ -243,9 +253,12 @@ Sums ReplicaTrainer::sums_of_micro_batch() const {
 
 Status ReplicaTrainer::take_records(const std::stop_token& stop) {
   while (true) {
-    STOKER_ASSIGN_OR_RETURN(const auto record, connection_.take_record(stop));
+    STOKER_ASSIGN_OR_RETURN(
+        const auto record,
+        connection_.take_record(recorded_step_, chief_->writer.stats().last_step, stop));
     if (!record) return {};
     report(*record);
+    recorded_step_ = record->step;
   }
 }
 
@@ -317,6 +330,14 @@ bool ReplicaTrainer::request_due_save(uint64_t step) {
   return is_due;
 }
 
+Status ReplicaTrainer::wait_for_writer(const std::stop_token& stop) {
+  while (!chief_->writer.wait_idle(kPollInterval)) {
+    channels_.board.record_progress();
+    STOKER_RETURN_IF_ERROR(connection_.keep_alive(stop));
+  }
+  return {};
+}
+
 Status ReplicaTrainer::check_saved() {
   const auto stats = chief_->writer.stats();
   if (!stats.degraded) return {};
@@ -332,8 +353,9 @@ Status ReplicaTrainer::save_if_complete(const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(save(begun->first, begun->second, stop));
   is_save_due_ = false;
   if (is_last_save_) {
-    while (!chief_->writer.wait_idle(kPollInterval)) channels_.board.record_progress();
+    STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
     has_saved_last_ = true;
+    return {};  // end_run() follows; until then there are no new tickets
   }
   return connection_.end_save(stop);
 }
@@ -345,7 +367,7 @@ Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_tok
   state_.ticket = step * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   state_.seed_generators(config_.run.seed, state_.ticket);
   set_sums(sums);
-  while (!chief_->writer.wait_idle(kPollInterval)) channels_.board.record_progress();
+  STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
   const bool is_saved = saved_step_ == step && !chief_->writer.is_degraded();
   if (is_saved || step == 0) {
     for (const train::Done& done : std::exchange(save_requests_, {}))

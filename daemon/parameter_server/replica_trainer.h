@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "daemon/parameter_server/variable_placement.h"
+#include "daemon/parameter_server/variable_store.h"
 #include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/train_step.h"
@@ -67,7 +68,7 @@ class ReplicaTrainer {
                  WorkerConnection& connection, train::TrainerChannels& channels, Clock& clock,
                  std::optional<ChiefDuties> chief);
 
-  // kFinished or kStopped. On the chief the last state is then saved, and the run ends on all tasks.
+  // kFinished, kStopped or kPreempted. On the chief the last state is then saved, and the run ends on all tasks.
   Result<run::RunOutcome> run(const std::stop_token& stop);
 
  private:
@@ -85,6 +86,8 @@ class ReplicaTrainer {
   void set_sums(const Sums& sums);
   Sums sums_of_state() const;
   Status check_saved();
+  Status wait_for_writer(const std::stop_token& stop);
+  void reject_saving(const Status& reason);
   void publish(control::TrainerState activity);
 
   const config::Config& config_;
@@ -101,11 +104,13 @@ class ReplicaTrainer {
   train::SaveTriggers triggers_;
   control::TrainerStatus status_;
   bool stop_requested_ = false;
+  bool is_preempted_ = false;  // the launcher starts the run again
   bool is_save_due_ = false;
   bool is_last_save_ = false;  // the run ends with the save
   bool has_saved_last_ = false;
   std::optional<uint64_t> saved_step_;  // submitted, or resumed from
   uint64_t checked_step_ = 0;           // for which a save was considered
+  uint64_t recorded_step_ = 0;          // of the last record
   std::vector<train::Done> save_requests_;
   std::chrono::nanoseconds reported_at_{0};
   uint64_t reported_step_ = 0;

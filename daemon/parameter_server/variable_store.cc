@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,9 +61,13 @@ void VariableStore::stage(uint64_t ticket, const at::Tensor& bytes) {
   if (ticket / gradients_per_step_ == step_) staged_.try_emplace(ticket, bytes);
 }
 
+bool VariableStore::can_commit(uint64_t step) const {
+  return step <= step_ || (step == step_ + 1 && staged_.size() == gradients_per_step_);
+}
+
 Status VariableStore::commit(uint64_t step) {
   if (step <= step_) return {};
-  if (step != step_ + 1 || staged_.size() != gradients_per_step_)
+  if (!can_commit(step))
     return Status(StatusCode::kInternal, "step " + std::to_string(step) + " was committed with " +
                                              std::to_string(staged_.size()) +
                                              " gradients of step " + std::to_string(step_));
@@ -87,12 +90,14 @@ Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes) {
   return update();
 }
 
-std::optional<double> VariableStore::take_norm(uint64_t step) {
+std::optional<double> VariableStore::norm(uint64_t step) const {
   const auto found = norms_.find(step);
   if (found == norms_.end()) return std::nullopt;
-  const double norm = found->second;
-  norms_.erase(norms_.begin(), std::next(found));
-  return norm;
+  return found->second;
+}
+
+void VariableStore::forget_norms(uint64_t saved_step) {
+  norms_.erase(norms_.begin(), norms_.upper_bound(saved_step));
 }
 
 Status VariableStore::update() {

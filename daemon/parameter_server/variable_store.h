@@ -33,7 +33,7 @@ void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors);
 class VariableStore {
  public:
   // `learning_rate`: of the update from a step to the next one. `is_recorded`: whether the norm of the
-  // gradients in the update to this step will be taken.
+  // gradients in the update to this step is kept.
   VariableStore(std::unique_ptr<train::Optimizer> optimizer, uint64_t gradients_per_step,
                 std::function<double(uint64_t step)> learning_rate,
                 std::function<bool(uint64_t step)> is_recorded);
@@ -44,6 +44,8 @@ class VariableStore {
 
   // `bytes`: the gradients in the order of parameters(), packed.
   void stage(uint64_t ticket, const at::Tensor& bytes);
+  // Whether this server has what commit() needs.
+  bool can_commit(uint64_t step) const;
   // Updates to `step`, if that is the one after the current one.
   Status commit(uint64_t step);
   // The async update.
@@ -51,7 +53,8 @@ class VariableStore {
 
   uint64_t step() const { return step_; }
   // The norm of the gradients of this server in the update to `step`; nullopt: it is not recorded.
-  std::optional<double> take_norm(uint64_t step);
+  std::optional<double> norm(uint64_t step) const;
+  void forget_norms(uint64_t saved_step);  // up to this step
 
  private:
   Status update();

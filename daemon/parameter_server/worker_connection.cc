@@ -26,6 +26,7 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
                                                                  std::vector<ServerPart> parts,
                                                                  const std::stop_token& stop) {
   auto made = std::make_unique<WorkerConnection>();
+  made->keep_alive_interval_ = meeting.timeout / 4;
   const auto worker = static_cast<size_t>(task.index);
   STOKER_ASSIGN_OR_RETURN(
       const auto store,
@@ -70,9 +71,21 @@ Result<Header> WorkerConnection::ask(Server& server, const Header& request,
 
 Result<WorkerConnection::Claimed> WorkerConnection::claim(const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const Header reply, ask(first(), request_of(Operation::kClaim), stop));
-  return Claimed{.reply = static_cast<ClaimReply>(reply[0]),
+  const auto result = static_cast<ClaimReply>(reply[0]);
+  if (result == ClaimReply::kWait) STOKER_RETURN_IF_ERROR(keep_alive(stop));
+  return Claimed{.reply = result,
                  .ticket = static_cast<uint64_t>(reply[1]),
-                 .step = static_cast<uint64_t>(reply[2])};
+                 .step = static_cast<uint64_t>(reply[2]),
+                 .is_preempted = result == ClaimReply::kEnded && reply[1] != 0};
+}
+
+Status WorkerConnection::keep_alive(const std::stop_token& stop) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - kept_alive_at_ < keep_alive_interval_) return {};
+  for (Server& server : servers_)
+    STOKER_RETURN_IF_ERROR(ask(server, request_of(Operation::kKeepAlive), stop).status());
+  kept_alive_at_ = now;
+  return {};
 }
 
 Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
@@ -146,24 +159,26 @@ Status WorkerConnection::end_save(const std::stop_token& stop) {
 }
 
 Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
-    const std::stop_token& stop) {
+    uint64_t step, uint64_t saved_step, const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const Header reply,
-                          ask(first(), request_of(Operation::kTakeRecord), stop));
+                          ask(first(), request_of(Operation::kTakeRecord, saved_step, step), stop));
   if (reply[0] == 0) return std::optional<Record>();
   Record record{.step = static_cast<uint64_t>(reply[2]), .sums = sums_of(reply)};
   double squares = 0;
   for (Server& server : servers_) {
-    STOKER_ASSIGN_OR_RETURN(const Header norm,
-                            ask(server, request_of(Operation::kReadNorm, 0, record.step), stop));
+    STOKER_ASSIGN_OR_RETURN(
+        const Header norm,
+        ask(server, request_of(Operation::kReadNorm, saved_step, record.step), stop));
     squares += std::pow(sums_of(norm).loss, 2);
   }
   record.grad_norm = std::sqrt(squares);
   return std::optional(record);
 }
 
-Status WorkerConnection::end_run(const std::stop_token& stop) {
+Status WorkerConnection::end_run(bool is_preempted, const std::stop_token& stop) {
+  const Header request = request_of(Operation::kEndRun, is_preempted ? 1 : 0);
   for (size_t i = servers_.size(); i-- > 0;)
-    STOKER_RETURN_IF_ERROR(ask(servers_[i], request_of(Operation::kEndRun), stop).status());
+    STOKER_RETURN_IF_ERROR(ask(servers_[i], request, stop).status());
   return {};
 }
 

@@ -7,6 +7,7 @@
 // Errors:    kPeerLost: a server exited, hangs or cannot be reached. kCancelled.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,8 +20,8 @@
 
 #include "daemon/group/pair_connection.h"
 #include "daemon/parameter_server/cluster_spec.h"
+#include "daemon/parameter_server/meeting.h"
 #include "daemon/parameter_server/messages.h"
-#include "daemon/parameter_server/parameter_server.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "shared/base/status.h"
 
@@ -44,13 +45,18 @@ class WorkerConnection {
   struct Claimed {
     ClaimReply reply = ClaimReply::kWait;
     uint64_t ticket = 0, step = 0;
+    bool is_preempted = false;  // with kEnded
   };
+  // While it waits it is not lost on the other servers.
   Result<Claimed> claim(const std::stop_token& stop);
   // Overwrites the parameters by those of the servers, after at least `step` steps.
   Status pull(uint64_t step, const std::stop_token& stop);
   // Sends the gradients of a ticket: those of all parameters.
   Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
                           const std::vector<at::Tensor>& gradients, const std::stop_token& stop);
+
+  // For a wait: tells the servers from time to time that this worker is not lost.
+  Status keep_alive(const std::stop_token& stop);
 
   // Only for the chief. Sends parameters and optimizer state, which are those after `step` steps, and the
   // sums since the last record.
@@ -65,9 +71,11 @@ class WorkerConnection {
     Sums sums;
     double grad_norm = 0;
   };
-  // The next one that has not been taken; nullopt: there is none.
-  Result<std::optional<Record>> take_record(const std::stop_token& stop);
-  Status end_run(const std::stop_token& stop);
+  // The next one after `step`; nullopt: there is none. Those up to `saved_step`, of the last checkpoint
+  // that is committed, are then deleted.
+  Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
+                                            const std::stop_token& stop);
+  Status end_run(bool is_preempted, const std::stop_token& stop);
 
  private:
   struct Server {
@@ -80,6 +88,8 @@ class WorkerConnection {
   Server& first() { return servers_.front(); }
   static Result<Header> ask(Server& server, const Header& request, const std::stop_token& stop);
 
+  std::chrono::milliseconds keep_alive_interval_{0};
+  std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;
 };
 

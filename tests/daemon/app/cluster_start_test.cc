@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/train/live_state.h"
+#include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
 
 namespace stoker::app {
@@ -11,6 +13,7 @@ namespace {
 using parameter_server::Job;
 using parameter_server::Placement;
 using parameter_server::Replicas;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 CommandLine command_of_worker() {
@@ -100,6 +103,36 @@ TEST(ClusterStartTest, ReportsAllThatIsNotSupported) {
   for (const char* const key : {"train.max_grad_norm:", "train.ema_decay:", "feed.on_sample_error:",
                                 "distributed.reduction:"})
     EXPECT_THAT(status.message(), HasSubstr(key));
+}
+
+TEST(ClusterStartTest, RejectsUntrainedParametersOfSeveralWorkers) {
+  CommandLine command = command_of_worker();
+  config::Config config = supported();
+  config.model.freeze = {"layers.*"};
+  config.model.lora.emplace();
+  EXPECT_THAT(
+      check_cluster_support(config, launch_of(command)).message(),
+      AllOf(HasSubstr("model.freeze: must be empty"), HasSubstr("model.lora: must be null")));
+  command.cluster.worker_hosts = "c:2222";
+  command.cluster.task_index = 0;
+  EXPECT_TRUE(check_cluster_support(config, launch_of(command)).ok());
+}
+
+TEST(ClusterStartTest, RejectsCheckpointWithStateThatServersDoNotHave) {
+  const config::Config config = supported();
+  train::LiveState live;
+  EXPECT_TRUE(check_live_state(config, train::to_json(live)).ok());
+  live.lr_scale = 0.5;
+  EXPECT_EQ(check_live_state(config, train::to_json(live)).code(), StatusCode::kMismatch);
+  live.lr_scale = 1;
+  const auto configured = config::value_of(config, "optimizer.lr");
+  ASSERT_TRUE(configured.ok());
+  live.settings = {{.key = "optimizer.lr", .value = "0.5", .configured = *configured}};
+  const Status changed = check_live_state(config, train::to_json(live));
+  EXPECT_EQ(changed.code(), StatusCode::kMismatch);
+  EXPECT_THAT(changed.message(), HasSubstr("optimizer.lr=0.5"));
+  live.settings[0].configured = "0.25";  // before the configuration was changed
+  EXPECT_TRUE(check_live_state(config, train::to_json(live)).ok());
 }
 
 TEST(ClusterStartTest, SupportsClippingWithSingleServer) {

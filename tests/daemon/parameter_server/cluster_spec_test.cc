@@ -108,9 +108,20 @@ TEST(ClusterSpecTest, PrefersFlagsToTfConfig) {
   EXPECT_EQ(task_of(kFlags, with_task(R"({"type": "ps", "index": 0})")).job, Job::kWorker);
 }
 
+TEST(ClusterSpecTest, IgnoresTfConfigWithoutParameterServers) {
+  for (const std::string_view text :
+       {"{", "[1]", R"({"cluster": {}})", R"({"environment": "cloud"})",
+        R"({"cluster": {"chief": ["c:1"]}, "task": {"type": "chief", "index": 0}})",
+        R"({"cluster": {"worker": ["c:1", "d:1"]}, "task": {"type": "worker", "index": 1}})"}) {
+    const auto task = parse_cluster_task({}, text);
+    ASSERT_TRUE(task.ok()) << text << ": " << task.status().to_string();
+    EXPECT_FALSE(*task) << text;
+  }
+}
+
 TEST(ClusterSpecTest, RejectsInvalidTfConfig) {
-  EXPECT_THAT(error_of({}, "{"), HasSubstr("is not a JSON object"));
-  EXPECT_THAT(error_of({}, R"({"cluster": {}})"), HasSubstr("objects cluster and task"));
+  EXPECT_THAT(error_of({}, R"({"cluster": {"ps": ["a:1"]}})"),
+              HasSubstr("objects cluster and task"));
   EXPECT_THAT(error_of({}, with_task(R"({"type": "worker", "index": 2})")),
               HasSubstr("TF_CONFIG: task.index: must be from 0 to 2 for the job worker, got 3"));
   EXPECT_THAT(error_of({}, with_task(R"({"type": "worker", "index": "1"})")),
@@ -119,11 +130,15 @@ TEST(ClusterSpecTest, RejectsInvalidTfConfig) {
               HasSubstr("start stoker-eval --follow instead"));
   EXPECT_THAT(error_of({}, with_task(R"({"type": "master", "index": 1})")),
               HasSubstr("must be 0 for the job master"));
+  EXPECT_THAT(error_of({}, with_task(R"({"type": "worker", "index": 4294967296})")),
+              HasSubstr("must be the number of a task, got 4294967296"));
+  EXPECT_THAT(error_of({}, with_task(R"({"type": "ps", "index": -1})")), HasSubstr("got -1"));
+  EXPECT_THAT(error_of({}, R"({"cluster": {"ps": ["c:1"]}, "task": {"type": "ps", "index": 0}})"),
+              HasSubstr("cluster must have the jobs ps and worker"));
   EXPECT_THAT(
-      error_of({}, R"({"cluster": {"worker": ["c:1"]}, "task": {"type": "worker", "index": 0}})"),
-      HasSubstr("cluster must have the jobs ps and worker"));
-  EXPECT_THAT(
-      error_of({}, R"({"cluster": {"gpu": ["c:1"]}, "task": {"type": "worker", "index": 0}})"),
+      error_of(
+          {},
+          R"({"cluster": {"ps": ["a:1"], "gpu": ["c:1"]}, "task": {"type": "ps", "index": 0}})"),
       HasSubstr("unknown job 'gpu'"));
   EXPECT_THAT(
       error_of(
