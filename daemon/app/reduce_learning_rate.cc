@@ -1,14 +1,13 @@
 #include "daemon/app/reduce_learning_rate.h"
 
-#include "daemon/app/rollback.h"
 #include "shared/base/log.h"
 
 namespace stoker::app {
 
-Status reduce_learning_rate(const std::string& rollback_file, const config::TrainConfig& config,
-                            uint64_t step, train::LiveState& state) {
-  STOKER_ASSIGN_OR_RETURN(const auto rollback, read_rollback(rollback_file));
-  if (!rollback || rollback->to_step != step) return {};
+void reduce_learning_rate(const std::optional<Rollback>& rollback,
+                          const config::TrainConfig& config, uint64_t step,
+                          train::LiveState& state) {
+  if (!rollback || rollback->to_step != step) return;
   for (; state.rollbacks < rollback->times; ++state.rollbacks)
     state.lr_scale *= config.rollback_lr_factor;
   log_warn("run rolled back", {{"step", step},
@@ -16,7 +15,6 @@ Status reduce_learning_rate(const std::string& rollback_file, const config::Trai
                                {"max_attempts", config.max_nonfinite},
                                {"lr_scale", state.lr_scale},
                                {"reason", "loss or gradient not finite"}});
-  return {};
 }
 
 }  // namespace stoker::app

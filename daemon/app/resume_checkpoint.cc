@@ -188,6 +188,30 @@ void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointSt
     log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
 }
 
+namespace {
+
+// The lists of the other ranks of a group, which show-batch needs.
+Status archive_sample_errors_of_ranks(FileSystem& files, const run::RunLayout& layout,
+                                      const run::RunLayout& archive) {
+  std::error_code error;
+  bool has_folder = false;
+  for (int rank = 1; std::filesystem::is_directory(layout.rank_dir(rank), error); ++rank) {
+    const std::string list = run::RunLayout(layout.rank_dir(rank)).sample_errors_file();
+    if (!std::filesystem::exists(list, error)) continue;
+    const std::string folder = archive.rank_dir(rank);
+    if (!std::exchange(has_folder, true))
+      STOKER_RETURN_IF_ERROR(
+          files.make_directory(std::filesystem::path(folder).parent_path().string()));
+    STOKER_RETURN_IF_ERROR(files.make_directory(folder));
+    STOKER_RETURN_IF_ERROR(
+        files.rename_noreplace(list, run::RunLayout(folder).sample_errors_file()));
+    STOKER_RETURN_IF_ERROR(files.sync_directory(folder));
+  }
+  return {};
+}
+
+}  // namespace
+
 Status archive_run(FileSystem& files, const std::string& run_dir) {
   // The record follows the checkpoints. After a crash in between, a start exits with 65, and one
   // with --fresh moves the rest.
@@ -222,6 +246,8 @@ Status archive_run(FileSystem& files, const std::string& run_dir) {
                       ": is a mount point; unmount it before a start with --fresh, or use another "
                       "run.dir");
   }
+  STOKER_RETURN_IF_ERROR(
+      archive_sample_errors_of_ranks(files, run::RunLayout(run_dir), run::RunLayout(before)));
   log_warn("new run started", {{"reason", "--fresh"}, {"archived_to", before}});
   STOKER_RETURN_IF_ERROR(files.sync_directory(before));
   return files.sync_directory(run_dir);

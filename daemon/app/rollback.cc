@@ -21,9 +21,25 @@ Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
   const bool made_no_progress = times > 0 && resumed_from == newest && saved.size() > 1;
   const uint64_t to_step = made_no_progress ? saved[saved.size() - 2].step : newest;
   STOKER_RETURN_IF_ERROR(archive_later_checkpoints(files, store, layout, to_step));
-  return write_file_atomically(
-      files, layout.rollback_file(),
-      json::serialize(json::object{{"step", to_step}, {"attempts", times + 1}}) + "\n");
+  return write_file_atomically(files, layout.rollback_file(),
+                               to_json({.to_step = to_step, .times = times + 1}) + "\n");
+}
+
+std::string to_json(const Rollback& rollback) {
+  return json::serialize(json::object{{"step", rollback.to_step}, {"attempts", rollback.times}});
+}
+
+std::optional<Rollback> parse_rollback(const std::string& text) {
+  boost::system::error_code error;
+  const json::value value = json::parse(text, error);
+  if (error) return std::nullopt;
+  try {
+    const json::object& root = value.as_object();
+    return Rollback{.to_step = root.at("step").to_number<uint64_t>(),
+                    .times = root.at("attempts").to_number<uint64_t>()};
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
 }
 
 Result<std::optional<Rollback>> read_rollback(const std::string& path) {
@@ -31,17 +47,8 @@ Result<std::optional<Rollback>> read_rollback(const std::string& path) {
   const auto text = read_file(path, kMaxBytes);
   if (text.status().code() == StatusCode::kNotFound) return std::optional<Rollback>();
   if (!text.ok()) return text.status();
-  boost::system::error_code error;
-  const json::value value = json::parse(*text, error);
-  try {
-    if (!error) {
-      const json::object& root = value.as_object();
-      return std::optional(Rollback{.to_step = root.at("step").to_number<uint64_t>(),
-                                    .times = root.at("attempts").to_number<uint64_t>()});
-    }
-  } catch (const std::exception&) {
-    // Reported below.
-  }
+  const std::optional<Rollback> rollback = parse_rollback(*text);
+  if (rollback) return rollback;
   return Status(StatusCode::kCorrupt,
                 path + R"(: is not {"step": N, "attempts": N}; remove it to continue )"
                        "with the learning rate of the last checkpoint");

@@ -31,6 +31,9 @@ Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
                  const run::RunLayout& layout, std::optional<uint64_t> resumed_from,
                  uint64_t times);
 
+std::string to_json(const Rollback& rollback);
+// nullopt: not from to_json().
+std::optional<Rollback> parse_rollback(const std::string& text);
 // nullopt: the run was never rolled back.
 Result<std::optional<Rollback>> read_rollback(const std::string& path);
 

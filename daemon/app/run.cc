@@ -280,7 +280,6 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
     const auto outcome = segment.train(channels_, stop);
     channels_.board.set_phase(control::TrainerPhase::kStart);
     live_settings_ = segment.live_settings();
-    has_trained_ = true;
     const Status shut_down = segment.shut_down();
     if (!outcome.ok()) return outcome.status();
     if (!shut_down.ok()) return shut_down;
@@ -309,7 +308,6 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         break;
     }
     resume.clear();  // checkpoints saved since then are newer
-    has_read_stream_ = maybe_stream_input_ != nullptr;
     const c10::Device device = segment.device();
     control::TrainerStatus last = *channels_.board.read();
     segment.add_live(last);
@@ -367,7 +365,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   start.number = ++num_segments_;
   start.store = std::move(store);
   start.maybe_stream_input = maybe_stream_input_.get();
-  start.continues_stream = has_read_stream_;
+  start.continues_stream = maybe_stream_input_ != nullptr && live_settings_.has_value();
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   start.state->settings = std::move(settings);
@@ -391,15 +389,25 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
 
 Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::CheckpointStore& store,
                                                      const std::string& resume) {
-  if (!group_) return find_checkpoint(store, resume);
+  rollback_.reset();
   const std::stop_token stop = preparation_stop();
-  if (group_->is_chief()) {
-    STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, resume));
-    STOKER_RETURN_IF_ERROR(group_->text_of_chief(found ? found->path() : "", stop).status());
-    return found;
+  if (!is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(const std::string text, group_->text_of_chief("", stop));
+    if (text.empty()) return ResumeCheckpoint();
+    const size_t separator = std::min(text.find('\n'), text.size() - 1);
+    rollback_ = parse_rollback(text.substr(0, separator));
+    return find_checkpoint(store, text.substr(separator + 1));
   }
-  STOKER_ASSIGN_OR_RETURN(const std::string path, group_->text_of_chief("", stop));
-  return path.empty() ? ResumeCheckpoint() : find_checkpoint(store, path);
+  STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, resume));
+  if (found) {
+    STOKER_ASSIGN_OR_RETURN(rollback_, read_rollback(layout_.rollback_file()));
+  }
+  if (!group_) return found;
+  // With the rollback, whose file the others may see later than this text.
+  std::string text = rollback_ ? to_json(*rollback_) : "";
+  text = found ? text + '\n' + found->path() : "";
+  STOKER_RETURN_IF_ERROR(group_->text_of_chief(text, stop).status());
+  return found;
 }
 
 // Those of the segment before are newer than those of its checkpoint after a rollback.
@@ -629,8 +637,7 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_RETURN_IF_ERROR(restore_errors(start, &manifest));
   start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
   start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
-  STOKER_RETURN_IF_ERROR(
-      reduce_learning_rate(layout_.rollback_file(), config_.train, manifest.step, *start.state));
+  reduce_learning_rate(rollback_, config_.train, manifest.step, *start.state);
   log_info("run resumed", {{"step", manifest.step}, {"checkpoint", saved.path()}});
   return {};
 }

@@ -30,6 +30,7 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/evaluator_status_reader.h"
 #include "daemon/app/group_launch.h"
+#include "daemon/app/rollback.h"
 #include "daemon/group/flight_recorder.h"
 #include "daemon/group/process_group.h"
 #include "daemon/server/training_control.h"
@@ -73,13 +74,13 @@ class Run final : public server::TrainingControl {
   // stays open. Throws nothing. Call once.
   Result<run::RunOutcome> train(std::stop_token stop, const std::function<void()>& on_training);
 
-  // Ends training after the current step, or the preparation, during which no commands are taken.
+  // Ends training after the current step, or the preparation, during which no commands are taken. In a
+  // group a later preparation ends first, and training after one step.
   // `is_preemption`: the launcher will start the run again.
   void request_stop(bool is_preemption = false);
   // Rejects pending and later commands; for the end of training.
   void close();
-  // Whether a segment is open. False during each preparation, which can be aborted at any point;
-  // remains true after the last segment.
+  // Whether a segment is open. False during each preparation; remains true after the last segment.
   bool is_prepared() const;
   // Whether train() ended because a checkpoint stayed locked. Only after train().
   bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
@@ -143,7 +144,7 @@ class Run final : public server::TrainingControl {
   // Makes the segment visible to other threads; null: none.
   RunSegment* publish(std::unique_ptr<RunSegment> segment);
 
-  // Preparation. kCancelled after request_stop().
+  // Preparation. kCancelled after request_stop(), if may_cancel_preparation().
   //
   // `data`: null for refreshable data, which is opened in the version that the checkpoint needs.
   // `resume`: path of the checkpoint; empty: the newest valid one.
@@ -151,7 +152,7 @@ class Run final : public server::TrainingControl {
                                               const std::string& resume);
   Status check_stop() const;
   // Later, the ranks of a group stop together: with the first step of the segment.
-  bool may_cancel_preparation() const { return !group_ || !has_trained_; }
+  bool may_cancel_preparation() const { return !group_ || !live_settings_; }
   std::stop_token preparation_stop() const {
     return may_cancel_preparation() ? preparation_stop_.get_token() : std::stop_token();
   }
@@ -207,12 +208,11 @@ class Run final : public server::TrainingControl {
   bool is_data_exhausted_ = false;
   std::string finished_because_;
   std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
-  bool has_read_stream_ = false;                     // a segment has ended
-  bool has_trained_ = false;                         // the same
   uint64_t num_segments_ = 0;                        // that have been prepared
   std::optional<config::LiveSettings>
-      live_settings_;            // of the segment before; nullopt: there is none
-  feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
+      live_settings_;                 // of the segment before; nullopt: there is none
+  std::optional<Rollback> rollback_;  // the last one of the run, when it resumes
+  feed::SampleWeights weights_;       // read once, so that a rollback uses the same ones
 
   std::optional<uint64_t> watched_save_;  // only for watched()
 

@@ -235,7 +235,12 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   make_checkpoint(10);
   std::ofstream(run_ + "/config.yaml") << "x";
   record(10);
+  for (const char* const rank : {"1", "2", "3"}) fs::create_directories(run_ + "/ranks/" + rank);
+  std::ofstream(run_ + "/ranks/2/sample_errors.jsonl") << "x";
   ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
+  EXPECT_TRUE(fs::exists(run_ + "/archive-1/ranks/2/sample_errors.jsonl"));
+  EXPECT_FALSE(fs::exists(run_ + "/ranks/2/sample_errors.jsonl"));
+  EXPECT_TRUE(fs::exists(run_ + "/ranks/3"));
   EXPECT_TRUE(fs::exists(run_ + "/archive-1/checkpoints/step-000000010/model.safetensors"));
   EXPECT_TRUE(fs::exists(run_ + "/archive-1/config.yaml"));
   EXPECT_TRUE(fs::exists(run_ + "/archive-1/last_checkpoint.json"));

@@ -89,21 +89,31 @@ TEST_F(RollbackTest, FailsWithoutCheckpoint) {
   EXPECT_NE(status.message().find("no checkpoint yet"), std::string::npos);
 }
 
+TEST_F(RollbackTest, ParsesItsText) {
+  const auto parsed = parse_rollback(to_json({.to_step = 20, .times = 3}));
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->to_step, 20u);
+  EXPECT_EQ(parsed->times, 3u);
+  EXPECT_FALSE(parse_rollback(""));
+  EXPECT_FALSE(parse_rollback("{}"));
+  EXPECT_FALSE(parse_rollback("[]"));
+}
+
 TEST_F(RollbackTest, ReducesLearningRateOncePerUnrecordedRollback) {
   const config::TrainConfig config{.rollback_lr_factor = 0.5};
   train::LiveState state{.lr_scale = 2};
-  ASSERT_TRUE(reduce_learning_rate(file_, config, 10, state).ok());
+  reduce_learning_rate(*read_rollback(file_), config, 10, state);
   EXPECT_EQ(state.lr_scale, 2) << "the run was never rolled back";
 
   have_checkpoints({10});
   ASSERT_TRUE(roll_back_from(std::nullopt, 2).ok());
   state.rollbacks = 1;
-  ASSERT_TRUE(reduce_learning_rate(file_, config, 20, state).ok());
+  reduce_learning_rate(*read_rollback(file_), config, 20, state);
   EXPECT_EQ(state.lr_scale, 2) << "the run has passed the rollback step";
   // A second start, after the first was killed, must give the same result.
   for (int start = 0; start < 2; ++start) {
     train::LiveState saved = state;
-    ASSERT_TRUE(reduce_learning_rate(file_, config, 10, saved).ok());
+    reduce_learning_rate(*read_rollback(file_), config, 10, saved);
     EXPECT_EQ(saved.lr_scale, 0.5) << "two of three times";
     EXPECT_EQ(saved.rollbacks, 3u);
   }
