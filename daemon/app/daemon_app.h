@@ -93,8 +93,9 @@ class DaemonApp {
   void finalize_restart_count(bool ended_well, ExitCode code);
   void write_error_file(const Status& failure) const;
 
-  // Constant after construction.
+  // Constant after construction, except for finished_because, which is set before run_.
   GroupLaunch launch_;
+  // Constant after construction.
   const Status supported_;  // whether the configuration works in the group
   const std::vector<std::string> world_size_effects_;
   const config::Config config_;

@@ -62,15 +62,15 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
 }
 
 // "TICKET\n", the start of the version, and the history.
-std::string DatasetRefresher::choice() const {
+std::string DatasetRefresher::version_text() const {
   return std::to_string(now_.start.ticket) + '\n' + feed::to_text(history_);
 }
 
-Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_choice(const std::string& choice) {
+Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_version(const std::string& text) {
   const std::string from = "dataset versions of rank 0";
   uint64_t ticket = 0;
-  const char* const end = choice.data() + choice.size();
-  const auto [next, error] = std::from_chars(choice.data(), end, ticket);
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, ticket);
   if (error != std::errc() || next == end || *next != '\n')
     return Status(StatusCode::kCorrupt, from + ": do not start with a ticket");
   STOKER_ASSIGN_OR_RETURN(history_,

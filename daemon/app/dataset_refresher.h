@@ -39,9 +39,9 @@ class DatasetRefresher {
                                               const checkpoint::Manifest* maybe_saved,
                                               const data::files::ScanProgress& progress);
   // In a group the chief calls open(). The others open the same version through its index, whatever the
-  // data is by now; `choice`: that of the chief.
-  std::string choice() const;
-  Result<std::unique_ptr<data::Dataset>> open_choice(const std::string& choice);
+  // data is by now; `text`: its version_text().
+  std::string version_text() const;
+  Result<std::unique_ptr<data::Dataset>> open_version(const std::string& text);
   // Records the version that open() chose, when it is certain that the run resumes with it.
   Status save() const;
 

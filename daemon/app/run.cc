@@ -497,9 +497,9 @@ void Run::publish_wait(const std::string& waiting_for) {
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
   // The chief builds the index, the others read it.
-  std::string choice;
+  std::string version;
   if (group_ && !group_->is_chief()) {
-    STOKER_ASSIGN_OR_RETURN(choice, group_->text_of_chief("", preparation_stop()));
+    STOKER_ASSIGN_OR_RETURN(version, group_->text_of_chief("", preparation_stop()));
   }
   if (const auto* const stream = config::training_stream(config_)) {
     STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
@@ -514,7 +514,7 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
   const auto sandbox = feed::make_sandbox(config_);
   const auto open = [&] {
-    if (maybe_refresher_ && !is_chief()) return maybe_refresher_->open_choice(choice);
+    if (maybe_refresher_ && !is_chief()) return maybe_refresher_->open_version(version);
     if (maybe_refresher_)
       return maybe_refresher_->open(manifest ? manifest->next_ticket : 0, manifest, progress);
     return data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
@@ -524,8 +524,8 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   set_progress_line("");
   if (!data.ok()) return data.status();
   if (group_ && group_->is_chief()) {
-    choice = maybe_refresher_ ? maybe_refresher_->choice() : "index complete";
-    STOKER_RETURN_IF_ERROR(group_->text_of_chief(choice, preparation_stop()).status());
+    version = maybe_refresher_ ? maybe_refresher_->version_text() : "index complete";
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief(version, preparation_stop()).status());
   }
   const bool has_stream = config::training_stream(config_) != nullptr;
   const uint64_t samples = (*data)->size() - (has_stream ? (*data)->component_sizes().back() : 0);
