@@ -17,12 +17,13 @@ class HangDetector {
   // wait kMaxReplyTimeout for a store that it cannot reach.
   static constexpr std::chrono::seconds kGrace{9};
 
-  // `timeout`: between two exchanges. `start_timeout`: before the first one, in addition.
+  // `timeout`: between the starts and ends of exchanges. `start_timeout`: before the first one, in addition.
   HangDetector(std::chrono::nanoseconds timeout, std::chrono::nanoseconds start_timeout)
       : timeout_(timeout + kGrace), start_timeout_(timeout_ + start_timeout) {}
 
-  // `exchanges`: their number so far; nullopt: none is expected, because the group is not open yet
-  // or training has ended. Returns how long there was none, if that is too long.
+  // `exchanges`: changes with each start and end of one, 0 before the end of the first; nullopt: none is
+  // expected, because no segment is trained or this rank leaves. Returns how long there was none, if
+  // that is too long.
   std::optional<std::chrono::nanoseconds> check(std::chrono::nanoseconds now,
                                                 std::optional<uint64_t> exchanges) {
     if (!exchanges || exchanges != exchanges_ || !since_) {
