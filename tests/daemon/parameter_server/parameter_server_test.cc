@@ -1,0 +1,195 @@
+// Two servers and their workers in one process.
+#include "daemon/parameter_server/parameter_server.h"
+
+#include <signal.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "daemon/group/socket_address.h"
+#include "daemon/parameter_server/worker_connection.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kNumServers = 2;
+
+class ParameterServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);
+    task_.cluster = {.ps = {"a:1", "b:1"}, .worker = {"c:1", "d:1"}};
+    auto listening = group::listen_on("127.0.0.1", 0);
+    ASSERT_TRUE(listening.ok()) << listening.status().to_string();
+    meeting_.store_address = meeting_.address = "127.0.0.1";
+    meeting_.store_port = listening->port;
+    meeting_.store.prefix = "test";
+    meeting_.timeout = 2s;
+    auto store = group::TcpStore::serve(*std::move(listening), meeting_.store);
+    ASSERT_TRUE(store.ok()) << store.status().to_string();
+    store_ = *std::move(store);
+    for (size_t i = 0; i < kNumServers; ++i) {
+      servers_[i] = std::make_unique<ParameterServer>(options_of(i), make_variables());
+      threads_[i] = std::jthread(
+          [this, i](const std::stop_token& stop) { outcomes_[i] = servers_[i]->run(stop); });
+    }
+  }
+  void TearDown() override {
+    connections_.clear();
+    for (std::jthread& thread : threads_) thread.request_stop();
+    join();
+  }
+  void join() {
+    for (std::jthread& thread : threads_)
+      if (thread.joinable()) thread.join();
+  }
+
+  ServerOptions options_of(size_t server) const {
+    ServerOptions options{.task = task_,
+                          .updates = {.num_workers = 2, .gradients_per_step = 1, .max_steps = 100},
+                          .is_recorded = [](uint64_t) { return true; },
+                          .meeting = meeting_};
+    options.task.job = Job::kPs;
+    options.task.index = static_cast<int>(server);
+    return options;
+  }
+  static VariableStore make_variables() {
+    config::TrainConfig train;
+    train.max_grad_norm.reset();
+    auto optimizer = train::Optimizer::create(
+        config::OptimizerConfig(), train, {{"weight", at::full({3}, 0.0).set_requires_grad(true)}});
+    EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+    return VariableStore(
+        *std::move(optimizer), 1, [](uint64_t) { return 0.1; }, [](uint64_t) { return true; });
+  }
+  // A start of a worker.
+  WorkerConnection& connect(int worker) {
+    ClusterTask task = task_;
+    task.index = worker;
+    std::vector<ServerPart> parts;
+    const VariableStore like = make_variables();
+    for (size_t i = 0; i < kNumServers; ++i) {
+      ServerPart part{.variables = {i}, .parameters = {at::full({3}, 1.0)}, .state = {}};
+      for (const at::Tensor& tensor : like.state()) part.state.push_back(tensor.clone());
+      parts.push_back(std::move(part));
+    }
+    auto connection = WorkerConnection::open(task, meeting_, std::move(parts), {});
+    EXPECT_TRUE(connection.ok()) << connection.status().to_string();
+    connections_.push_back(*std::move(connection));
+    return *connections_.back();
+  }
+  // Until it has a ticket, which it trains on.
+  static void train(WorkerConnection& worker) {
+    WorkerConnection::Claimed claimed;
+    while (claimed.reply == ClaimReply::kWait) {
+      const auto reply = worker.claim({});
+      ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+      claimed = *reply;
+    }
+    ASSERT_EQ(claimed.reply, ClaimReply::kGranted);
+    const Status pulled = worker.pull(claimed.step, {});
+    ASSERT_TRUE(pulled.ok()) << pulled.to_string();
+    const auto pushed = worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1},
+                                    {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
+    ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
+    EXPECT_EQ(*pushed, PushResult::kStepCompleted);
+  }
+  static uint64_t record_after(WorkerConnection& chief, uint64_t step, uint64_t saved) {
+    const auto record = chief.take_record(step, saved, {});
+    EXPECT_TRUE(record.ok()) << record.status().to_string();
+    return record.ok() && *record ? (*record)->step : 0;
+  }
+
+  ClusterTask task_;
+  Meeting meeting_;
+  std::unique_ptr<group::TcpStore> store_;
+  std::array<std::unique_ptr<ParameterServer>, kNumServers> servers_;
+  std::array<Status, kNumServers> outcomes_;
+  std::vector<std::unique_ptr<WorkerConnection>> connections_;
+  std::array<std::jthread, kNumServers> threads_;
+};
+
+// Until the chief sends the parameters, other workers talk to server 0 only.
+TEST_F(ParameterServerTest, KeepsWorkerThatWaitsLongerThanTimeout) {
+  WorkerConnection& worker = connect(1);
+  const auto until = std::chrono::steady_clock::now() + meeting_.timeout * 3 / 2;
+  while (std::chrono::steady_clock::now() < until) {
+    const auto claimed = worker.claim({});
+    ASSERT_TRUE(claimed.ok()) << claimed.status().to_string();
+    ASSERT_EQ(claimed->reply, ClaimReply::kWait);
+  }
+  ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
+  train(worker);
+}
+
+TEST_F(ParameterServerTest, EndsOnlyConnectionOfInvalidRequest) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  const auto expect_error = [this](auto request) {
+    EXPECT_FALSE(request(connect(1)));
+    connections_.pop_back();
+  };
+  expect_error([](auto& worker) { return worker.end_run(false, {}).ok(); });
+  expect_error([](auto& worker) { return worker.begin_save({}).ok(); });
+  expect_error([](auto& worker) { return worker.take_record(0, 0, {}).ok(); });
+  expect_error([](auto& worker) { return worker.initialize(0, {}, {}).ok(); });
+  expect_error([](auto& worker) { return worker.pull(7, {}).ok(); });
+  expect_error([](auto& worker) {
+    return worker.push(7, 0, {}, {at::full({3}, 1.0), at::full({3}, 1.0)}, {}).ok();
+  });
+  train(chief);
+  train(connect(1));
+}
+
+TEST_F(ParameterServerTest, HasRecordsAfterCheckpointForChiefThatReturns) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  for (int i = 0; i < 3; ++i) train(chief);
+  EXPECT_EQ(record_after(chief, 0, 0), 1u);
+  EXPECT_EQ(record_after(chief, 1, 0), 2u);
+  EXPECT_EQ(record_after(chief, 2, 1), 3u);  // step 1 is saved
+  EXPECT_EQ(record_after(chief, 3, 1), 0u);
+  connections_.clear();
+  WorkerConnection& returned = connect(0);
+  const auto record = returned.take_record(1, 1, {});
+  ASSERT_TRUE(record.ok() && *record);
+  EXPECT_EQ((*record)->step, 2u);
+  EXPECT_GT((*record)->grad_norm, 0);
+  EXPECT_EQ(record_after(returned, 0, 1), 2u);
+}
+
+TEST_F(ParameterServerTest, ServesChiefAfterRequestToEnd) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  for (const auto& server : servers_) server->request_end(1h);
+  train(chief);
+  const auto begun = chief.begin_save({});
+  ASSERT_TRUE(begun.ok() && *begun);
+  EXPECT_EQ((*begun)->first, 1u);
+  ASSERT_TRUE(chief.read_state(1, {}).ok());
+  ASSERT_TRUE(chief.end_run(true, {}).ok());
+  connections_.clear();
+  join();
+  for (size_t i = 0; i < kNumServers; ++i) {
+    EXPECT_TRUE(outcomes_[i].ok()) << outcomes_[i].to_string();
+    EXPECT_TRUE(servers_[i]->is_preempted());
+  }
+}
+
+TEST_F(ParameterServerTest, EndsAtOnceWithoutChief) {
+  for (const auto& server : servers_) server->request_end(1h);
+  join();
+  for (const Status& outcome : outcomes_) EXPECT_EQ(outcome.code(), StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace stoker::parameter_server
