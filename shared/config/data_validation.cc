@@ -166,7 +166,7 @@ class DataValidator {
       if (trained == config_.data.end() || trained->second.tokenizer() == nullptr) continue;
       const auto& expected = *trained->second.tokenizer();
       if (!expected && !trained->second.has_text()) continue;
-      if (!expected || *expected != tokenizer)
+      if (!expected || expected->path != tokenizer.path)
         add("tokenizer", "must be that of data." + name +
                              (expected ? "; remove it to use that one" : ", which has none"));
       return;

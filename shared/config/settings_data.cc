@@ -449,7 +449,8 @@ Fields record_sequence_fields(SequenceConfig& sequence) {
       sample_field({.name = "packing",
                     .target = &sequence.packing,
                     .help = "Put several documents into a sample instead of padding",
-                    .details = "For language models over text or input_ids: each sample is filled "
+                    .details = "For language models over text, messages or input_ids: each "
+                               "sample is filled "
                                "with whole documents up to max_length. Attention, positions and "
                                "loss do not cross documents, so the loss per token is that of "
                                "documents alone. Requires max_length and model gpt, gpt2 or llama. "
@@ -517,8 +518,7 @@ Fields tokenizer_fields(TokenizerConfig& tokenizer) {
                                "tokens. chatml: <|im_start|>ROLE, a line end, the content, "
                                "<|im_end|> and a line end, without a default system message. "
                                "llama3: that of Llama 3, without the dates and tools of 3.1. "
-                               "Templates of tokenizer_config.json are not executed.",
-                    .accepts_null = true})};
+                               "Templates of tokenizer_config.json are not executed."})};
 }
 
 Field tokenizer_field(std::optional<TokenizerConfig>& tokenizer) {

@@ -43,8 +43,9 @@ class Validator {
     if (is_known && !errors_.has_error_for("task.name") && !errors_.has_error_for("model.name")) {
       validate_task_and_model();
       validate_model_and_data();
-      validate_packing();
     }
+    if (!errors_.has_error_for("model.name")) validate_packing();
+    if (!errors_.has_error_for("task.name")) validate_predicted_labels();
     validate_own_loss();
     validate_num_outputs();
     validate_class_weights();
@@ -358,8 +359,8 @@ class Validator {
                 " has; set gpt, gpt2, llama or lstm_lm, or bert or blstm if they have labels");
       if (!has_tokens && is_lm)
         add_error("model.name", config_.model.name() + " requires token sequences; data." + name +
-                                    " must have format text or tokens, or fields.text or "
-                                    "fields.input_ids");
+                                    " must have format text or tokens, or fields.text, "
+                                    "fields.messages or fields.input_ids");
     }
   }
 
@@ -373,6 +374,26 @@ class Validator {
         add_error("data." + name + ".sequence.packing",
                   "is not supported by model " + config_.model.name() +
                       "; remove it, or set model gpt, gpt2 or llama");
+  }
+
+  // Labels of tokens say which tokens language_modeling predicts.
+  void validate_predicted_labels() {
+    if (config_.task.name() != TaskName::kLanguageModeling) return;
+    const bool is_user_code = !errors_.has_error_for("model.name") && config_.model.is_user_code();
+    for (const auto& [name, dataset] : config_.data) {
+      const bool has_labels =
+          dataset.has_tokens() && dataset.fields() != nullptr && !dataset.fields()->labels.empty();
+      const std::string key = "data." + name;
+      if (has_labels && dataset.sequence() != nullptr && dataset.sequence()->max_label_length)
+        add_error(key + ".sequence.max_label_length",
+                  "is not supported by task language_modeling, whose labels are one per token; "
+                  "remove it");
+      if (is_user_code && (has_labels || dataset.has_messages()))
+        add_error(key + (has_labels ? ".fields.labels" : ".fields.messages"),
+                  "is not supported by model " + config_.model.name() +
+                      " with task language_modeling; set model gpt, gpt2 or llama, or train on "
+                      "fields.text or fields.input_ids alone");
+    }
   }
 
   void validate_weights(const std::string& key, const std::vector<double>& weights) {

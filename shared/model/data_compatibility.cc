@@ -62,6 +62,10 @@ Result<LossBatch> make_loss_batch(const std::vector<TensorSpec>& sample) {
   std::optional<size_t> tokens, input;
   for (size_t i = 0; i < sample.size(); ++i) {
     const auto role = role_of(sample[i]);
+    if (role == TensorRole::kPositions)
+      return Status(StatusCode::kMismatch,
+                    "a model with its own loss cannot train on packed documents: " +
+                        describe(sample) + "; remove sequence.packing");
     if (role == TensorRole::kTokens)
       tokens = i;
     else if (role == TensorRole::kInput)

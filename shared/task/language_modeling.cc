@@ -29,7 +29,8 @@ struct TokenTensors {
 
 // The inputs [batch, time] of the model, and for each the token that follows; kIgnoredLabel for
 // padding, for tokens that are not to be learned, and for the first token of a document, which does
-// not follow from the one before. A causal model needs no lengths: padding comes after all outputs that are evaluated.
+// not follow from the one before. A causal model needs no lengths: padding comes after all outputs
+// that are evaluated.
 struct InputAndNext {
   at::Tensor input, next;
   at::Tensor position_ids;  // of the inputs; undefined if each sample is one document
@@ -145,7 +146,13 @@ Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint
       ModelInput input, find_model_input(/*maybe_normalize=*/nullptr, sample, "language_modeling"));
   TokenTensors tensors{.input = std::move(input), .maybe_positions = {}, .maybe_labels = {}};
   for (size_t i = 0; i < sample.size(); ++i) {
-    if (sample[i].shape != sample[at].shape) continue;
+    if (sample[i].shape != sample[at].shape) {
+      if (role_of(sample[i]) == TensorRole::kLabels)
+        return Status(StatusCode::kMismatch,
+                      "task language_modeling needs a label per token; the data has " +
+                          to_string(sample[at]) + " and " + to_string(sample[i]));
+      continue;
+    }
     if (role_of(sample[i]) == TensorRole::kPositions) tensors.maybe_positions = i;
     if (role_of(sample[i]) == TensorRole::kLabels) tensors.maybe_labels = i;
   }

@@ -444,6 +444,40 @@ TEST(MessagesValidationTest, RequireTokenizerWithChatTemplate) {
               Contains(HasSubstr("data.train.fields.messages: requires sequence.max_length")));
 }
 
+TEST(MessagesValidationTest, RequireBuiltInLanguageModel) {
+  const std::string messages = jsonl(
+      "sequence: {max_length: 9}, fields: {messages: m}, tokenizer: {path: t.json, chat_template: "
+      "chatml}");
+  const std::string labels = jsonl("sequence: {max_length: 9}, fields: {input_ids: x, labels: y}");
+  const std::string task = "task: {name: language_modeling}\n";
+  for (const std::string name : {"plugin", "torchscript", "compiled"}) {
+    const std::string model = "model: {name: " + name + ", path: x}\n";
+    EXPECT_THAT(errors_of(messages + task + model),
+                ElementsAre(HasSubstr("data.train.fields.messages: is not supported by model " +
+                                      name + " with task language_modeling")));
+    EXPECT_THAT(errors_of(labels + task + model),
+                ElementsAre(HasSubstr("data.train.fields.labels: is not supported by model " +
+                                      name + " with task language_modeling")));
+  }
+}
+
+TEST(MessagesValidationTest, LanguageModelingHasLabelPerToken) {
+  const std::string fields = "fields: {input_ids: x, labels: y}, sequence: {max_length: 9";
+  valid_config(jsonl(fields + "}"));
+  EXPECT_THAT(errors_of(jsonl(fields + ", max_label_length: 9}")),
+              ElementsAre(HasSubstr("data.train.sequence.max_label_length: is not supported by "
+                                    "task language_modeling")));
+}
+
+TEST(MessagesValidationTest, ShareTokenizerWithText) {
+  const std::string lengths = ", sequence: {max_length: 9}, tokenizer: {path: t.json";
+  const std::string text = "{format: jsonl, path: a, fields: {text: t}" + lengths + "}}";
+  const std::string chat =
+      "{format: jsonl, path: b, fields: {messages: m}" + lengths + ", chat_template: chatml}}";
+  valid_config("data:\n  train: " + text + "\n  val: " + chat + "\n");
+  valid_config("data:\n  train: " + chat + "\n  val: " + text + "\n");
+}
+
 // ---- Packing
 
 TEST(PackingValidationTest, RequiresDocumentsOfTokens) {
@@ -465,6 +499,10 @@ TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
   EXPECT_THAT(errors_of(data + "model: {name: lstm_lm}\n"),
               ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model "
                                     "lstm_lm; remove it, or set model gpt, gpt2 or llama")));
+  for (const std::string name : {"plugin", "torchscript", "compiled"})
+    EXPECT_THAT(
+        errors_of(data + "model: {name: " + name + ", path: x}\n"),
+        ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model " + name)));
   EXPECT_THAT(errors_of(data + "feed: {bucket_boundaries: [3]}\n"),
               ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with "
                                     "sequence.packing in data.train")));
