@@ -256,7 +256,9 @@ class Handler {
   bool take_number(Number number, json::error_code& error) {
     if (arrays_ == 0 && !take(error)) return false;
     if (open_ != nullptr && open_->is_messages)
-      return fail(error, in_message_ ? "must be text" : "must be a list of messages");
+      return fail(error, !in_message_                ? "must be a list of messages"
+                         : is_role() || is_content() ? "must be text"
+                                                     : "is not supported in a message");
     if (open_ != nullptr && open_->form == Found::Form::kText)
       return fail(error, "has texts and numbers");
     if (open_ != nullptr) open_->add(number);

@@ -13,14 +13,14 @@
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
 #include "shared/base/tensor_role.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::pipeline {
 namespace {
 
 constexpr uint32_t kNoSample = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxDocuments = kNoSample;
-constexpr int64_t kIgnoredLabel = -100;  // PyTorch's ignore_index
-constexpr uint32_t kMinLength = 2;       // a token and the one that it predicts
+constexpr uint32_t kMinLength = 2;  // a token and the one that it predicts
 
 // The documents that are packed, from the longest to the shortest; those of one length in order.
 std::vector<uint32_t> by_decreasing_length(std::span<const uint32_t> lengths, uint32_t max_length) {
@@ -127,12 +127,9 @@ class PackedDataset final : public Dataset, public SampleFiles {
       std::iota(own.begin(), own.end(), 0);
       filled += length;
     }
-    std::ranges::fill(outputs[0].subspan(filled * token_bytes_), std::byte{0});
-    std::ranges::fill(positions.subspan(filled), 0);
-    if (has_labels()) {
-      const std::span labels(reinterpret_cast<int64_t*>(outputs[2].data()), positions.size());
-      std::ranges::fill(labels.subspan(filled), kIgnoredLabel);
-    }
+    record::fill_padding(outputs[0].subspan(filled * token_bytes_), false);
+    record::fill_padding(outputs[1].subspan(filled * sizeof(int32_t)), false);
+    if (has_labels()) record::fill_padding(outputs[2].subspan(filled * sizeof(int64_t)), true);
     return {};
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {

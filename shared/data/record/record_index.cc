@@ -143,6 +143,11 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
   const bool stays =
       measure->length <= spec().max_length || overflow == config::OnOverflow::kTruncate;
   if (has_more || !stays) return std::optional<uint64_t>();
+  if (!measure->has_reply) {
+    add_dropped(without_reply_, offset, what,
+                "has no message of the role assistant within max_length");
+    return std::optional<uint64_t>();
+  }
   list_classes_ = std::max(list_classes_, measure->classes);
   return std::optional(measure->length);
 }
@@ -162,6 +167,7 @@ Result<files::IndexMetadata> RecordIndexBuilder::finish() {
   }
   STOKER_RETURN_IF_ERROR(check_missing_fields());
   STOKER_RETURN_IF_ERROR(check_overlong());
+  STOKER_RETURN_IF_ERROR(check_replies());
   STOKER_RETURN_IF_ERROR(take_classes());
   return std::move(table_).to_metadata();
 }
@@ -253,6 +259,22 @@ Status RecordIndexBuilder::check_overlong() const {
        {"count", longer_.count},
        {"total", seen_},
        {"first", longer_.first}});
+  return {};
+}
+
+// A conversation without a reply has no loss.
+Status RecordIndexBuilder::check_replies() const {
+  if (without_reply_.count == 0) return {};
+  if (kept_ == 0)
+    return Status(StatusCode::kInvalidArgument,
+                  counted(without_reply_, "conversations without a reply") +
+                      ": only the role assistant is learned; rename the roles, or raise " +
+                      request_.key("sequence.max_length"));
+  log_warn("records dropped", {{"dataset", request_.name},
+                               {"reason", "no_reply"},
+                               {"count", without_reply_.count},
+                               {"total", seen_},
+                               {"first", without_reply_.first}});
   return {};
 }
 

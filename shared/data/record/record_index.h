@@ -97,6 +97,7 @@ class RecordIndexBuilder {
   std::string counted(const DroppedRecords& dropped, const std::string& are) const;
   Status check_missing_fields() const;
   Status check_overlong() const;
+  Status check_replies() const;
   Status take_form(const FieldValue& input);
   Status take_label(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
   // The length of the sequence; nullopt if the record is not added.
@@ -118,6 +119,7 @@ class RecordIndexBuilder {
   uint64_t kept_ = 0;
   DroppedRecords incomplete_;
   DroppedRecords longer_;
+  DroppedRecords without_reply_;
   uint64_t list_classes_ = 0;  // lists of labels: the largest label plus 1
 };
 

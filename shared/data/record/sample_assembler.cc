@@ -66,16 +66,18 @@ Result<InputForm> SampleAssembler::input_form(const FieldValue& input) const {
   return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
 }
 
-Result<ChatText> SampleAssembler::chat_text_of(const FieldValue& value) const {
+Result<ChatText> SampleAssembler::chat_text_of(const FieldValue& value,
+                                               Normalization normalization) const {
   const auto* const encoded = std::get_if<FieldBytes>(&value);
   if (encoded == nullptr) return unfit_value("must be a list of messages, got " + describe(value));
   STOKER_ASSIGN_OR_RETURN(auto messages, read_messages(*encoded));
   std::deque<std::string> normalized;  // so that the bytes of the tokens are those of the text
-  for (ChatMessage& message : messages) {
-    STOKER_ASSIGN_OR_RETURN(normalized.emplace_back(),
-                            spec_.tokenizer->normalized(message.content));
-    message.content = normalized.back();
-  }
+  if (normalization == Normalization::kOfTokenizer)
+    for (ChatMessage& message : messages)
+      for (std::string_view* const text : {&message.role, &message.content}) {
+        STOKER_ASSIGN_OR_RETURN(normalized.emplace_back(), spec_.tokenizer->normalized(*text));
+        *text = normalized.back();
+      }
   return apply_chat_template(spec_.chat_template, messages);
 }
 
@@ -98,7 +100,7 @@ Result<SampleAssembler::Tokens> SampleAssembler::tokens_of(const FieldValue& val
   if (text->empty() && around.size() == 0) return Tokens();
   std::string_view encoded = to_string_view(*text);
   if (spec_.has_messages()) {
-    STOKER_ASSIGN_OR_RETURN(mine.chat, chat_text_of(value));
+    STOKER_ASSIGN_OR_RETURN(mine.chat, chat_text_of(value, Normalization::kOfTokenizer));
     encoded = mine.chat.text;
   }
   STOKER_RETURN_IF_ERROR(mine.encoder->encode(encoded, mine.ids));
@@ -115,10 +117,6 @@ Result<SampleAssembler::Tokens> SampleAssembler::tokens_of(const FieldValue& val
 }
 
 Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
-  if (spec_.tokenizer) {
-    STOKER_ASSIGN_OR_RETURN(const auto tokens, tokens_of(value));
-    return tokens.ids.size();
-  }
   if (spec_.input().role == FieldRole::kText) {
     const auto* bytes = std::get_if<FieldBytes>(&value);
     if (bytes == nullptr) return unfit_value("must be text, got " + describe(value));
@@ -133,34 +131,62 @@ Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
                      std::to_string(per_step) + " of a time step (input_shape)");
 }
 
-Result<uint64_t> SampleAssembler::count_tokens(const FieldValue& value,
-                                               TextTokenizer& tokenizer) const {
+bool SampleAssembler::have_reply(std::span<const int32_t> ids,
+                                 std::span<const ChatText::Range> replies) const {
+  if (replies.empty()) return false;
+  size_t bytes = 0;
+  for (const int32_t id : ids) bytes += spec_.tokenizer->bytes_of(id).size();
+  return bytes > replies.front().begin;
+}
+
+Status SampleAssembler::measure_text(const FieldValue& value, TextTokenizer* maybe_tokenizer,
+                                     Measure& measure) const {
+  const auto kept = [this](std::span<const int32_t> ids) {
+    return ids.first(std::min<uint64_t>(ids.size(), spec_.max_length));
+  };
+  if (maybe_tokenizer == nullptr) {
+    STOKER_ASSIGN_OR_RETURN(const Tokens tokens, tokens_of(value));
+    measure.length = tokens.ids.size();
+    if (spec_.has_messages()) measure.has_reply = have_reply(kept(tokens.ids), tokens.replies);
+    return {};
+  }
   const auto* const text = std::get_if<FieldBytes>(&value);
   if (text == nullptr) return unfit_value("must be text, got " + describe(value));
-  const size_t around = spec_.text_template().size();
-  if (text->empty()) return around;
+  measure.length = spec_.text_template().size();
+  if (text->empty()) return {};
   ChatText chat;
   std::string_view encoded = to_string_view(*text);
   if (spec_.has_messages()) {
-    STOKER_ASSIGN_OR_RETURN(chat, chat_text_of(value));
+    // Only the worker process normalizes what is not trusted. Without, the place of the first reply
+    // in a long text is an estimate.
+    STOKER_ASSIGN_OR_RETURN(chat, chat_text_of(value, Normalization::kNone));
     encoded = chat.text;
   }
-  STOKER_ASSIGN_OR_RETURN(const TextTokenizer::Part part,
-                          tokenizer.tokenize(encoded, /*begins_section=*/true, /*ends_text=*/true));
+  STOKER_ASSIGN_OR_RETURN(
+      const TextTokenizer::Part part,
+      maybe_tokenizer->tokenize(encoded, /*begins_section=*/true, /*ends_text=*/true));
   if (part.bytes != encoded.size())
     return Status(StatusCode::kCorrupt, "its worker process sent an impossible result");
   const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
-  return around + part.ids.size() + (has_end ? 1 : 0);
+  measure.length += part.ids.size() + (has_end ? 1 : 0);
+  if (spec_.has_messages())
+    measure.has_reply = part.ids.size() <= spec_.max_length
+                            ? !chat.replies.empty()
+                            : have_reply(kept(part.ids), chat.replies);
+  return {};
 }
 
 Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldValue> values,
                                                           TextTokenizer* maybe_tokenizer) const {
   assert(values.size() == spec_.num_values());
   Measure measure;
-  const auto length =
-      maybe_tokenizer ? count_tokens(values[0], *maybe_tokenizer) : num_steps(values[0]);
-  if (!length) return spec_.in_field(0, length.status());
-  measure.length = *length;
+  if (spec_.tokenizer) {
+    STOKER_RETURN_IF_ERROR(spec_.in_field(0, measure_text(values[0], maybe_tokenizer, measure)));
+  } else {
+    const auto length = num_steps(values[0]);
+    if (!length) return spec_.in_field(0, length.status());
+    measure.length = *length;
+  }
   if (!spec_.has_target(FieldRole::kLabels)) return measure;
   const auto labels = whole_number_count(values[1]);
   if (!labels) return spec_.in_field(1, labels.status());

@@ -39,9 +39,10 @@ class SampleAssembler {
   // sequence. kCorrupt if the settings do not allow it.
   Result<InputForm> input_form(const FieldValue& input) const;
   struct Measure {
-    uint64_t length = 0;   // before truncation
-    uint64_t labels = 0;   // number of labels
-    uint64_t classes = 0;  // largest label plus 1
+    uint64_t length = 0;    // before truncation
+    uint64_t labels = 0;    // number of labels
+    uint64_t classes = 0;   // largest label plus 1
+    bool has_reply = true;  // of messages: within max_length
   };
   // `maybe_tokenizer`: encodes texts, as the spec's tokenizer does. Null: that one.
   Result<Measure> measure(std::span<const FieldValue> values,
@@ -57,15 +58,19 @@ class SampleAssembler {
   Result<uint64_t> num_steps(const FieldValue& value) const;
   Status write_sequence(const RecordValues& record, uint64_t& kept,
                         std::span<const std::span<std::byte>> outputs) const;
-  // The number of tokens of a text that another process encodes.
-  Result<uint64_t> count_tokens(const FieldValue& value, TextTokenizer& tokenizer) const;
+  // Sets length and has_reply. `maybe_tokenizer`: of another process.
+  Status measure_text(const FieldValue& value, TextTokenizer* maybe_tokenizer,
+                      Measure& measure) const;
   // Of a text or of messages, in thread-local memory that is valid until the thread's next call.
   struct Tokens {
     std::span<const int32_t> ids;
     std::span<const ChatText::Range> replies;  // of messages, in bytes
   };
   Result<Tokens> tokens_of(const FieldValue& value) const;
-  Result<ChatText> chat_text_of(const FieldValue& value) const;
+  enum class Normalization { kNone, kOfTokenizer };
+  Result<ChatText> chat_text_of(const FieldValue& value, Normalization normalization) const;
+  // Whether one of these tokens, the first ones of a conversation, is of a reply.
+  bool have_reply(std::span<const int32_t> ids, std::span<const ChatText::Range> replies) const;
   // `labels`: -100, but the tokens of the replies.
   void write_replies(const Tokens& tokens, uint64_t kept, std::span<std::byte> labels) const;
   Status write_steps(const FieldValue& value, uint64_t kept, std::span<std::byte> out) const;

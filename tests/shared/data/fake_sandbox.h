@@ -29,6 +29,7 @@ class FakeSandbox final : public Sandbox {
     }
     Result<Part> tokenize(std::string_view text, bool begins, bool ends) override {
       ++sandbox_.num_texts;
+      sandbox_.last_text = text;
       report_();
       Part part;
       const auto encoded =
@@ -57,6 +58,7 @@ class FakeSandbox final : public Sandbox {
   }
 
   mutable size_t num_texts = 0;
+  mutable std::string last_text;
 
  private:
   const std::string path_;

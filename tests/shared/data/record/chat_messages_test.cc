@@ -1,6 +1,7 @@
 // Conversations in JSON Lines: the tokens and labels are those of transformers.
 #include "shared/data/record/chat_messages.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -83,10 +84,12 @@ TEST_F(ChatMessagesTest, HaveTokensAndLabelsOfTransformers) {
     for (std::string line; std::getline(golden, line);) {
       json::value conversation = json::parse(line);
       if (conversation.at("template").as_string() != config::to_string(chat_template)) continue;
+      const auto labels = json::value_to<std::vector<int64_t>>(conversation.at("labels"));
+      const bool has_reply = std::ranges::any_of(labels, [](int64_t id) { return id != -100; });
       lines += "{\"messages\": " + json::serialize(conversation.at("messages")) + "}\n";
-      expected.push_back(std::move(conversation));
+      if (has_reply) expected.push_back(std::move(conversation));
     }
-    ASSERT_GE(expected.size(), 6u);
+    ASSERT_GE(expected.size(), 5u);
     write("data.jsonl", lines);
     const auto dataset = opened(chat(chat_template));
     ASSERT_EQ(dataset->size(), expected.size());
@@ -149,6 +152,65 @@ TEST_F(ChatMessagesTest, AreCountedInSandbox) {
   EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
 }
 
+// Normalization has a cost that untrusted text determines.
+TEST_F(ChatMessagesTest, AreNormalizedInSandboxOnly) {
+  write("data.jsonl",
+        "{\"messages\": [{\"role\": \"u\u0308\", \"content\": \"e\u0301\"}, "
+        "{\"role\": \"assistant\", \"content\": \"a\u0300\"}]}\n");
+  const FakeSandbox sandbox(path("t.json"));
+  const auto dataset = pipeline::open_dataset("train", chatml(), index_dir(), {}, 0, &sandbox);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_THAT(sandbox.last_text, HasSubstr("<|im_start|>u\u0308\ne\u0301<|im_end|>"));
+  const Sample sample = read_sample(**dataset, 0);
+  EXPECT_TRUE(sample.status.ok()) << sample.status.to_string();
+  EXPECT_EQ(static_cast<uint64_t>(sample.values<int64_t>(1)[0]), (*dataset)->length(0));
+}
+
+TEST_F(ChatMessagesTest, AreDroppedWithoutReply) {
+  const std::string question = R"({"messages": [{"role": "user", "content": "to"}]})"
+                               "\n";
+  const std::string answer = R"({"messages": [{"role": "assistant", "content": "be"}]})"
+                             "\n";
+  write("data.jsonl", question + answer + question);
+  EXPECT_EQ(opened(chatml())->size(), 1u);
+  const FakeSandbox sandbox(path("t.json"));
+  const auto counted = pipeline::open_dataset("train", chatml(), path("other"), {}, 0, &sandbox);
+  ASSERT_TRUE(counted.ok()) << counted.status().to_string();
+  EXPECT_EQ((*counted)->size(), 1u);
+  write("data.jsonl", question + question);
+  expect_error(chatml(), StatusCode::kInvalidArgument,
+               {"line 1", "has no message of the role assistant within max_length",
+                "2 of 2 are conversations without a reply", "data.train.sequence.max_length"});
+}
+
+TEST_F(ChatMessagesTest, AreDroppedIfTruncatedBeforeReply) {
+  const auto line = [](const std::string& question) {
+    return R"({"messages": [{"role": "user", "content": ")" + question +
+           R"("}, {"role": "assistant", "content": "be"}]})" + "\n";
+  };
+  write("data.jsonl", line("to") + line(std::string(2 * kLength, 'x')));
+  config::DatasetConfig config = chatml();
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
+  EXPECT_EQ(opened(config)->size(), 1u);
+  const FakeSandbox sandbox(path("t.json"));
+  const auto counted = pipeline::open_dataset("train", config, path("other"), {}, 0, &sandbox);
+  ASSERT_TRUE(counted.ok()) << counted.status().to_string();
+  EXPECT_EQ((*counted)->size(), 1u);
+}
+
+TEST_F(ChatMessagesTest, NeedTokenizerThatKeepsText) {
+  write("data.jsonl", R"({"messages": [{"role": "assistant", "content": "x"}]})"
+                      "\n");
+  test::TokenizerFile file = test::small_tokenizer();
+  file.pre_tokenizer = R"({"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "pattern": {"Regex": "[^ ]+"}, "behavior": "Removed", "invert": true},
+      {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+  write("t.json", test::to_json(file));
+  expect_error(chatml(), StatusCode::kInvalidArgument, {"data.train.tokenizer.path: must be"});
+  write("t.json", test::to_json(test::small_word_piece()));
+  expect_error(chatml(), StatusCode::kInvalidArgument, {"data.train.tokenizer.path: must be"});
+}
+
 TEST_F(ChatMessagesTest, MustBeObjectsWithRoleAndContent) {
   expect_line_error(R"({"messages": "to be"})", {"line 1", "must be a list of messages"});
   expect_line_error(R"({"messages": ["to be"]})", {"line 1", "'messages'"});
@@ -164,6 +226,8 @@ TEST_F(ChatMessagesTest, MustBeObjectsWithRoleAndContent) {
                     {"is a duplicate key"});
   expect_line_error(R"({"messages": [{"role": "user", "content": "x", "tool_calls": "f"}]})",
                     {"'messages.tool_calls' is not supported in a message"});
+  expect_line_error(R"({"messages": [{"role": "user", "content": "x", "weight": 0}]})",
+                    {"'messages.weight' is not supported in a message"});
   expect_line_error(R"({"messages": [{"role": "user", "content": "x <|im_end|>"}]})",
                     {"line 1", "has the special token <|im_end|> in a message"});
   write("data.jsonl", "{\"messages\": []}\n");
