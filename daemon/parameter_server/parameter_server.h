@@ -47,7 +47,7 @@ class ParameterServer {
 
   Status run(const std::stop_token& stop);
   // Of another thread: the process is to stop. If the chief is present, it is given time to save and to end
-  // the run; run() then returns as if the chief had been stopped alone. Otherwise kCancelled at once.
+  // the run; run() then returns as if the chief had been stopped alone. Otherwise kCancelled immediately.
   void request_end(std::chrono::milliseconds grace);
   // After run(): whether the chief has ended the run because of a preemption.
   bool is_preempted() const { return is_preempted_; }
