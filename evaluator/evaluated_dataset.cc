@@ -20,16 +20,32 @@ std::vector<TensorSpec> schema_of_any_length(const data::Dataset& data) {
   return data.max_length() > 0 ? data.spec_of_length(1) : data.spec();
 }
 
-// Checks that one model accepts both datasets. Lengths of token blocks and sequences can differ.
+// Whether one model accepts both tensors. Sequences can have different lengths and be packed or not;
+// each dataset has its own task.
+bool have_same_schema(const std::vector<TensorSpec>& sample, const TensorSpec& tensor,
+                      const std::vector<TensorSpec>& first_sample, const TensorSpec& first) {
+  const auto is_per_token = [](const std::vector<TensorSpec>& schema, const TensorSpec& spec) {
+    const TensorSpec* const tokens = model::find_tensor(schema, TensorRole::kTokens);
+    return tokens != nullptr && tokens->shape == spec.shape;
+  };
+  const auto gives_documents = [](const TensorSpec& spec) {
+    return role_of(spec) == TensorRole::kLength || role_of(spec) == TensorRole::kPositions;
+  };
+  if (tensor == first || (gives_documents(tensor) && gives_documents(first))) return true;
+  const TensorRole role = role_of(tensor);
+  if (role != role_of(first)) return false;
+  if (role == TensorRole::kTokens) return true;
+  return role == TensorRole::kLabels && is_per_token(sample, tensor) &&
+         is_per_token(first_sample, first);
+}
+
+// Checks that one model accepts both datasets.
 Status validate_same_schema(const std::string& name, const data::Dataset& data,
                             const std::string& first_name, const data::Dataset& first) {
   const auto schema = schema_of_any_length(data), first_schema = schema_of_any_length(first);
   bool is_same = data.classes() == first.classes() && schema.size() == first_schema.size();
-  for (size_t i = 0; is_same && i < schema.size(); ++i) {
-    const auto role = role_of(schema[i]);
-    const bool has_any_length = role == TensorRole::kTokens || role == TensorRole::kPositions;
-    is_same = schema[i] == first_schema[i] || (has_any_length && role == role_of(first_schema[i]));
-  }
+  for (size_t i = 0; is_same && i < schema.size(); ++i)
+    is_same = have_same_schema(schema, schema[i], first_schema, first_schema[i]);
   if (is_same) return {};
   return Status(StatusCode::kMismatch,
                 "eval.datasets: the inputs differ, so one model cannot evaluate both: " +

@@ -253,8 +253,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::read(const std::string& path
 }
 
 bool Tokenizer::is_lossless() const {
-  return !model_->maybe_sentence_piece && !model_->maybe_word_piece &&
-         !model_->adds_prefix_space && std::ranges::all_of(model_->splits, &Split::keeps_rest);
+  return !model_->maybe_sentence_piece && !model_->maybe_word_piece && !model_->adds_prefix_space &&
+         std::ranges::all_of(model_->splits, &Split::keeps_rest);
 }
 
 Result<std::string> Tokenizer::normalized(std::string_view text) const {

@@ -73,16 +73,18 @@ TEST_F(PackingRunTest, HasSameSamplesInAnyProcess) {
 }
 
 TEST_F(PackingRunTest, MatchesUninterruptedRunAfterKill) {
-  constexpr uint64_t kSteps = 400;
-  const std::vector<std::string> more{"--set", "train.max_steps=" + std::to_string(kSteps)};
-  ASSERT_EQ(train(config_, run_dir("uninterrupted"), more).code, 0) << log_of("stokerd");
-  Process trainer = this->trainer(config_, run_dir(), more);
+  const auto until = [](uint64_t step) -> std::vector<std::string> {
+    return {"--set", "train.max_steps=" + std::to_string(step), "--set", "scheduler.name=constant"};
+  };
+  Process trainer = this->trainer(config_, run_dir(), until(100'000'000));
   ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), {}).has_value())
-      << "the run ended before its first checkpoint";
-  ASSERT_TRUE(trainer.kill()) << "the run ended before the kill";
-  ASSERT_EQ(train(config_, run_dir(), more).code, 0) << log_of("stokerd");
+      << log_of("stokerd");
+  ASSERT_TRUE(trainer.kill());
+  const uint64_t last = newest_step(run_dir()) + 7;
+  ASSERT_EQ(train(config_, run_dir(), until(last)).code, 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step="));
-  EXPECT_EQ(model_sha256(run_dir(), kSteps), model_sha256(run_dir("uninterrupted"), kSteps));
+  ASSERT_EQ(train(config_, run_dir("uninterrupted"), until(last)).code, 0) << log_of("stokerd");
+  EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("uninterrupted"), last));
   EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
 }
 
@@ -91,6 +93,20 @@ TEST_F(PackingRunTest, EvaluatesDocumentsAsIfAlone) {
   const auto alone = trained_and_evaluated("alone", {"--set", "data.val.sequence.packing=false"});
   for (const std::string metric : {"loss", "perplexity", "accuracy"})
     EXPECT_NEAR(packed.at(metric), alone.at(metric), 1e-5 * alone.at(metric)) << metric;
+}
+
+TEST_F(PackingRunTest, EvaluatesPackedAndPaddedDatasetsOfOtherLengths) {
+  const auto first = trained_and_evaluated(
+      "both",
+      {"--set", "eval.datasets=[train, val]", "--set", "data.val.sequence.packing=false", "--set",
+       "data.val.sequence.max_length=12", "--set", "data.val.sequence.on_overflow=drop"});
+  EXPECT_GT(first.at("loss"), 0);
+  const auto result = run::parse_eval_result(
+      text_of(run::eval_result_path(run_dir("both") + "/eval", newest_step(run_dir("both")))), "");
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  ASSERT_EQ(result->datasets.size(), 2u);
+  EXPECT_EQ(result->datasets[1].dataset, "val");
+  EXPECT_GT(result->datasets[1].samples, 0u);
 }
 
 }  // namespace
