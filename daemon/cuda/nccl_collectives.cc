@@ -48,15 +48,8 @@ class NcclCollectives final : public group::DeviceCollectives {
                                                          options.world_size, std::move(nccl));
     group_->eagerConnectSingleDevice(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
   }
-  // An abort would end collectives of other ranks that still read from this one.
-  ~NcclCollectives() override {
-    if (is_aborted_) return;
-    try {
-      group_->shutdown();
-    } catch (const std::exception&) {
-      abort();
-    }
-  }
+  // Not shutdown(): that waits for the other ranks, without a limit.
+  ~NcclCollectives() override { abort(); }
 
   void start_all_reduce(const at::Tensor& tensor) override {
     std::vector<at::Tensor> tensors{tensor};
@@ -120,6 +113,9 @@ class NcclCollectives final : public group::DeviceCollectives {
 };
 
 }  // namespace
+
+// LibTorch's options of a group contain a struct of NCCL's header.
+bool is_nccl_of_libtorch() { return c10d::getNcclVersionNumber() == NCCL_VERSION_CODE; }
 
 std::unique_ptr<group::DeviceCollectives> open_nccl_collectives(
     int device, const group::CollectivesOptions& options) {

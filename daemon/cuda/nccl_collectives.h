@@ -12,6 +12,10 @@
 
 namespace stoker::cuda {
 
+// Whether the header that this was compiled with belongs to the NCCL that LibTorch uses; otherwise nothing else
+// may be called.
+bool is_nccl_of_libtorch();
+
 std::unique_ptr<group::DeviceCollectives> open_nccl_collectives(
     int device, const group::CollectivesOptions& options);
 

@@ -6,8 +6,7 @@
 // work until finish_sums(). The host does not wait for any of them.
 //
 // Threads:  one at a time, except abort(). All ranks must call the same collectives in the same order.
-// Blocking: opening them until all ranks have done so, and destroying them until those of this rank are
-//           complete, unless abort() was called.
+// Blocking: opening them until all ranks have done so. Destroying them calls abort().
 // Errors:   LibTorch's exceptions. A rank that is lost, or hangs, is not one: its collectives never
 //           complete, so the group must notice it and call abort().
 // Owner:    the store must outlive this object.

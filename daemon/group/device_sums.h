@@ -19,8 +19,8 @@ namespace stoker::group {
 
 class DeviceSums {
  public:
-  DeviceSums(std::unique_ptr<DeviceCollectives> collectives, int rank, int world_size)
-      : rank_(rank), world_size_(world_size), collectives_(std::move(collectives)) {}
+  DeviceSums(std::unique_ptr<DeviceCollectives> collectives, int world_size)
+      : world_size_(world_size), collectives_(std::move(collectives)) {}
 
   // As the methods of ProcessGroup. Tensors are contiguous and of the device.
   void broadcast(const at::Tensor& tensor, int root) { collectives_->broadcast(tensor, root); }
@@ -37,7 +37,6 @@ class DeviceSums {
   void sum_equal_parts(const at::Tensor& flat, at::Tensor& scratch);
   void sum_rest(const at::Tensor& flat);
 
-  const int rank_;
   const int world_size_;
   std::vector<at::Tensor> scratch_;  // by tensor of all_reduce_ordered()
   const std::unique_ptr<DeviceCollectives> collectives_;

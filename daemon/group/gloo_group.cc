@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <functional>
@@ -86,6 +87,8 @@ class GlooGroup final : public ProcessGroup {
   Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) override;
   Status finish_sums(const std::stop_token& stop) override;
   Status add_devices(const OpenCollectives& open) override;
+  Status wait_for_devices(const std::stop_token& stop) override;
+  Status end_devices(const std::stop_token& stop) override;
   Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token& stop) override;
   Result<std::vector<std::string>> gather(const std::string& text,
@@ -97,6 +100,7 @@ class GlooGroup final : public ProcessGroup {
   Status check_rank(int rank) override;
   Status check_newest() override { return group::check_newest(*store_, prefix_); }
   std::string name_of(int rank) override { return describe_rank(keys_, environment_, rank); }
+  bool is_leaving() const override { return is_leaving_; }
   void report_failure(const Status& reason) override;
 
  private:
@@ -130,7 +134,7 @@ class GlooGroup final : public ProcessGroup {
   }
   Status begin_collective();
   Status call_device(const std::function<void()>& collective);
-  Status wait_for_device(const std::stop_token& stop);
+  Status wait_for_device(Deadline deadline, const std::string& late, const std::stop_token& stop);
   Phase phase(size_t tensors, Deadline deadline);
   // `index`: of the tensors of the phase.
   Status send(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
@@ -161,8 +165,9 @@ class GlooGroup final : public ProcessGroup {
   std::vector<c10::intrusive_ptr<c10d::Work>> started_;  // by start_all_reduce()
   std::vector<Scattered> scattered_;                     // by start_reduce_scatter()
   uint64_t collectives_ = 0;
-  uint64_t tags_ = 0;      // used so far
-  uint64_t meetings_ = 0;  // in the store
+  uint64_t tags_ = 0;                    // used so far
+  uint64_t meetings_ = 0;                // in the store
+  std::atomic<bool> is_leaving_{false};  // for any thread
   std::unique_ptr<DeviceSums> maybe_devices_;
 };
 
@@ -238,7 +243,10 @@ Status GlooGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_
   STOKER_RETURN_IF_ERROR(begin_collective());
   if (!tensor.is_cpu()) {
     STOKER_RETURN_IF_ERROR(call_device([&] { maybe_devices_->broadcast(tensor.detach(), root); }));
-    return wait_for_device(stop);
+    // Before the first step, whose exchange of records finds ranks that are lost.
+    return wait_for_device(after(start_timeout_),
+                           "no broadcast between GPUs within " + seconds_text(start_timeout_),
+                           stop);
   }
   const at::Tensor flat = tensor.detach().view({-1});
   const int world = world_size();
@@ -394,10 +402,9 @@ Status GlooGroup::finish_sums(const std::stop_token& stop) {
 Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
   const Deadline deadline = after(timeout_);
   Phase none = phase(0, deadline);
-  const auto works = std::exchange(started_, {});
-  if (works.empty()) return {};
+  if (started_.empty()) return {};
   if (!backend_) return begin_collective();
-  for (const auto& work : works) {
+  for (const auto& work : started_) {
     while (true) {
       try {
         work->wait(kStopCheckInterval);
@@ -410,13 +417,14 @@ Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
       if (stop.stop_requested()) {
         // Not destroyed: that would wait for the threads of Gloo, which wait for the other ranks.
         (void)backend_.release();
-        if (maybe_devices_) maybe_devices_->abort();
+        started_.clear();
         return Status(StatusCode::kCancelled, "stopped in a collective");
       }
       if (std::chrono::steady_clock::now() >= deadline)
         return lose(none, kUnknownRank, "no sum of gradients within " + seconds_text(timeout_));
     }
   }
+  started_.clear();
   return {};
 }
 
@@ -432,7 +440,7 @@ Status GlooGroup::add_devices(const OpenCollectives& open) {
                                    .is_single_node = environment_.is_single_node(),
                                    .interface = interface_};
   return call_device(
-      [&] { maybe_devices_ = std::make_unique<DeviceSums>(open(options), rank(), world_size()); });
+      [&] { maybe_devices_ = std::make_unique<DeviceSums>(open(options), world_size()); });
 }
 
 Status GlooGroup::call_device(const std::function<void()>& collective) {
@@ -445,9 +453,9 @@ Status GlooGroup::call_device(const std::function<void()>& collective) {
   }
 }
 
-// Before the first step, whose exchange of records finds ranks that are lost.
-Status GlooGroup::wait_for_device(const std::stop_token& stop) {
-  const Deadline deadline = after(start_timeout_);
+// `late`: the reason if they are not complete at the deadline.
+Status GlooGroup::wait_for_device(Deadline deadline, const std::string& late,
+                                  const std::stop_token& stop) {
   Phase none = phase(0, deadline);
   bool is_complete = false;
   while (true) {
@@ -457,11 +465,26 @@ Status GlooGroup::wait_for_device(const std::stop_token& stop) {
       close(none);
       return Status(StatusCode::kCancelled, "stopped in a collective");
     }
-    if (std::chrono::steady_clock::now() >= deadline)
-      return lose(none, kUnknownRank,
-                  "no broadcast between GPUs within " + seconds_text(start_timeout_));
+    if (std::chrono::steady_clock::now() >= deadline) return lose(none, kUnknownRank, late);
     std::this_thread::sleep_for(kDevicePollInterval);
   }
+}
+
+Status GlooGroup::wait_for_devices(const std::stop_token& stop) {
+  if (!maybe_devices_ || !backend_) return {};
+  return wait_for_device(after(timeout_),
+                         "the GPU waits for others since " + seconds_text(timeout_), stop);
+}
+
+// An abort ends collectives of other ranks that still read from this one. Each rank must thus know that
+// all have completed theirs.
+Status GlooGroup::end_devices(const std::stop_token& stop) {
+  if (!maybe_devices_) return {};
+  const Status complete = wait_for_devices(stop);
+  Status met = complete.ok() ? gather("devices", stop).status() : complete;
+  if (met.ok()) met = text_of_chief("devices", stop).status();
+  maybe_devices_->abort();
+  return met;
 }
 
 // ---- meetings in the store -----------------------------------------------------------------------
@@ -471,7 +494,8 @@ Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_tok
   Status same = check_same_settings(keys_, environment_, std::to_string(++meetings_), settings,
                                     start_wait(), stop);
   if (same.code() == StatusCode::kMismatch) {
-    backend_.reset();
+    Phase none = phase(0, after(timeout_));
+    close(none);
     leave_store(keys_, environment_, rank());
   }
   return same;
@@ -511,14 +535,14 @@ std::string GlooGroup::describe(const FailedRank& failed) {
   return name + " exited, hangs or cannot be reached";
 }
 
-// Closes the connections. Transfers would keep them open. The device would wait for the other ranks
-// forever, and this process for the device.
+// Closes the connections first, so that the other ranks notice. Transfers would keep them open. The device
+// would wait for the other ranks forever, and this process for the device.
 void GlooGroup::close(Phase& last) {
-  if (maybe_devices_) maybe_devices_->abort();
   started_.clear();
   last.transfers.clear();
   for (Scattered& each : scattered_) each.exchange.transfers.clear();
   backend_.reset();
+  if (maybe_devices_) maybe_devices_->abort();
 }
 
 // The error of a collective that failed because of a peer.
@@ -529,7 +553,7 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
       std::to_string(collectives_) + ": " + reason;
   const Status written =
       write_failure_record(keys_, {.rank = rank(), .lost_rank = peer, .reason = reason});
-  close(last);  // so that the other ranks notice
+  close(last);
   const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), kRecordGrace)
                                    : Result<std::optional<FailedRank>>(written);
   if (!failed.ok()) {
@@ -542,15 +566,16 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
   const std::string cause =
       *failed ? describe(**failed)
               : std::string("ranks lost their connections; check the network between them");
+  is_leaving_ = true;
   leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank);
   return Status(StatusCode::kPeerLost, cause + noticed);
 }
 
 void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
-  if (maybe_devices_) maybe_devices_->abort();
   announce_failure(keys_, environment_, reason);
-  backend_.reset();  // so that the other ranks notice
+  Phase none = phase(0, after(timeout_));
+  close(none);
   leave_store(keys_, environment_, rank(), has_exited_);
 }
 

@@ -44,6 +44,13 @@ class ProcessGroup {
   virtual Status add_devices(const OpenCollectives&) {
     return Status(StatusCode::kInternal, "this group has no GPUs");
   }
+  // Waits until the collectives of GPUs so far are complete, for the timeout of the group: before work of
+  // the host that nothing else limits, such as the last checkpoint. Nothing without GPUs, or
+  // after an error.
+  virtual Status wait_for_devices(const std::stop_token&) { return {}; }
+  // After that, at the end of a run: waits for the start timeout until all ranks have called this, so that none
+  // still reads from another, and then closes the collectives of GPUs, in any case. Nothing without GPUs.
+  virtual Status end_devices(const std::stop_token&) { return {}; }
 
   // Overwrites the tensor by that of rank `root`.
   virtual Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) = 0;
@@ -65,8 +72,9 @@ class ProcessGroup {
   // By the collective of the backend: the order of the sum, and with it the bytes of the result, depend
   // on the number of ranks; they are equal on all ranks.
   virtual Status start_all_reduce(const at::Tensor& tensor) = 0;
-  // Each rank r gets the sum of its elements ends[r - 1] … ends[r] of the flat tensor only, added in the
-  // tree of all_reduce_ordered(); those of other ranks do not change. The last end is the number of elements.
+  // Each rank r gets the sum of its elements ends[r - 1] … ends[r] of the flat tensor only; those of
+  // other ranks do not change. Host memory is added in the tree of all_reduce_ordered(), GPUs' in the order of
+  // their backend. The last end is the number of elements.
   virtual Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) = 0;
   virtual Status finish_sums(const std::stop_token& stop) = 0;
 
@@ -94,6 +102,10 @@ class ProcessGroup {
   virtual Status check_newest() = 0;
   // "rank 3 (node-2, pid 4711)"
   virtual std::string name_of(int rank) = 0;
+
+  // Whether this rank, after an error of a collective, waits until others have read the reason, as in
+  // report_failure(). From any thread.
+  virtual bool is_leaving() const { return false; }
 
   // Tells the other ranks why this one leaves. If the chief serves the store, it waits until they have
   // left: at most 20 s for each, and 10 s for one that has not joined. Does nothing after an error of a

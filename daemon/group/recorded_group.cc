@@ -28,6 +28,14 @@ Status RecordedGroup::add_devices(const OpenCollectives& open) {
   return end(sequence, group_->add_devices(open));
 }
 
+Status RecordedGroup::wait_for_devices(const std::stop_token& stop) {
+  return end_wait(group_->wait_for_devices(stop));
+}
+
+Status RecordedGroup::end_devices(const std::stop_token& stop) {
+  return end_wait(group_->end_devices(stop));
+}
+
 Status RecordedGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
   const uint64_t sequence = recorder_.start("broadcast", sizes_of({tensor}));
   return end(sequence, group_->broadcast(tensor, root, stop));
@@ -59,6 +67,8 @@ Status RecordedGroup::start_reduce_scatter(const at::Tensor& flat,
 Status RecordedGroup::end_start(const Status& started) {
   return started.ok() ? started : end(started_.back(), started);
 }
+
+Status RecordedGroup::end_wait(const Status& ended) { return ended.ok() ? ended : end(0, ended); }
 
 // Only the end of the last one is known.
 Status RecordedGroup::finish_sums(const std::stop_token& stop) {

@@ -27,6 +27,8 @@ class RecordedGroup final : public ProcessGroup {
   int world_size() const override { return group_->world_size(); }
   void begin_step(uint64_t step) override { recorder_.begin_step(step); }
   Status add_devices(const OpenCollectives& open) override;
+  Status wait_for_devices(const std::stop_token& stop) override;
+  Status end_devices(const std::stop_token& stop) override;
   Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
   Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                             const std::stop_token& stop) override;
@@ -48,11 +50,13 @@ class RecordedGroup final : public ProcessGroup {
   Status check_rank(int rank) override { return group_->check_rank(rank); }
   Status check_newest() override { return group_->check_newest(); }
   std::string name_of(int rank) override { return group_->name_of(rank); }
+  bool is_leaving() const override { return group_->is_leaving(); }
   void report_failure(const Status& reason) override;
 
  private:
   Status end(uint64_t sequence, const Status& status);
   Status end_start(const Status& started);
+  Status end_wait(const Status& ended);  // of what is no collective
 
   const std::unique_ptr<ProcessGroup> group_;
   FlightRecorder& recorder_;

@@ -84,7 +84,7 @@ void on_all_ranks(int world_size, const std::function<void(DeviceSums&, int rank
   std::vector<std::jthread> ranks;
   for (int rank = 0; rank < world_size; ++rank)
     ranks.emplace_back([&, rank] {
-      DeviceSums sums(std::make_unique<FakeCollectives>(meeting, rank), rank, world_size);
+      DeviceSums sums(std::make_unique<FakeCollectives>(meeting, rank), world_size);
       run(sums, rank);
     });
 }

@@ -258,9 +258,9 @@ TEST_F(GroupTest, ReportsDifferentSettingsOnAllRanks) {
     EXPECT_EQ(exit_code_of(*rank), 78) << output_of(*rank);
     EXPECT_THAT(
         output_of(*rank),
-        ContainsRegex(
-            "same\ntext from 0\n(gathered of 0, of 2\n)?error mismatch: rank 1 \\([^ ]+, pid " +
-            std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
+        ContainsRegex("same\ntext from 0\n(gathered of 0, of 2\n)?devices aborted\nerror mismatch: "
+                      "rank 1 \\([^ ]+, pid " +
+                      std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
   }
 }
 
@@ -477,6 +477,35 @@ TEST_F(GroupTest, ReportsReasonOfRankThatFailed) {
         output_of(*ranks[survivor]),
         ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
                       "\\) failed: out of memory: no memory is left"));
+  }
+}
+
+// With a timeout that is longer than the test waits.
+TEST_F(GroupTest, ReportsReasonOfRankThatFailedAfterItStartedSum) {
+  for (const std::string backend : {"reduce-scatter", "allreduce"}) {
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(
+          rank, 3, {.scenario = "failure in " + backend, .timeout = milliseconds(10 * kPatience)},
+          backend + std::to_string(rank)));
+    for (const size_t survivor : {1, 2}) {
+      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73) << backend;
+      EXPECT_THAT(output_of(*ranks[survivor]),
+                  ContainsRegex("devices aborted\nerror peer lost: rank 0 \\([^ ]+, pid [0-9]+\\) "
+                                "failed: out of memory: no memory is left"));
+    }
+    ASSERT_TRUE(wait_for_output(*ranks[0], "devices aborted\nreported\n")) << output_of(*ranks[0]);
+    ranks[0]->signal(SIGTERM);
+    EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  }
+}
+
+TEST_F(GroupTest, ClosesDevicesWhenAllRanksHaveEnded) {
+  test::Process& chief = start(0, 2, {.scenario = "end"});
+  test::Process& other = start(1, 2, {.scenario = "end"});
+  for (test::Process* const rank : {&chief, &other}) {
+    EXPECT_EQ(exit_code_of(*rank), 0);
+    EXPECT_THAT(output_of(*rank), HasSubstr("waits\ndevices aborted\nended\n"));
   }
 }
 

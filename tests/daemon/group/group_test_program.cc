@@ -4,7 +4,7 @@
 //
 // Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
 // "sum SIZE DIGEST", "broadcast ROOT DIGEST", "scattered DIGEST", "collectives N", "sent COLLECTIVE
-// BYTES", "us WHAT MEDIAN" (rank 0), "error MESSAGE". Exits with the exit code of its error. SIGTERM requests a stop.
+// BYTES", "us WHAT MEDIAN" (rank 0), "devices aborted", "error MESSAGE". Exits with the exit code of its error. SIGTERM requests a stop.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -178,8 +178,62 @@ Status run_all_reduces(ProcessGroup& group, const std::stop_token& stop) {
   }
 }
 
+// Collectives of GPUs that do nothing, and tell when they are aborted.
+class SilentCollectives final : public DeviceCollectives {
+ public:
+  void start_all_reduce(const at::Tensor&) override {}
+  void start_reduce(const at::Tensor&, int) override {}
+  void finish_sums() override {}
+  void broadcast(const at::Tensor&, int) override {}
+  void all_to_all(const at::Tensor&, const at::Tensor&) override {}
+  void all_gather(const at::Tensor&, const at::Tensor&) override {}
+  bool is_complete() override { return true; }
+  void abort() noexcept override {
+    if (!std::exchange(is_aborted_, true)) print("devices aborted");
+  }
+
+ private:
+  bool is_aborted_ = false;
+};
+
+Status add_devices(ProcessGroup& group) {
+  return group.add_devices(
+      [](const CollectivesOptions&) { return std::make_unique<SilentCollectives>(); });
+}
+
+// The end of a run on GPUs.
+Status run_end(ProcessGroup& group, const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(add_devices(group));
+  STOKER_RETURN_IF_ERROR(group.wait_for_devices(stop));
+  print("waits");
+  STOKER_RETURN_IF_ERROR(group.end_devices(stop));
+  print("ended");
+  return {};
+}
+
+// Rank 0 fails after the start of a sum, and the others wait for its next one. It does not exit, so they only
+// notice if it closes its connections.
+Status run_failure(ProcessGroup& group, bool scatters, const std::stop_token& stop) {
+  const auto start_sum = [&group, scatters](size_t size) {
+    const at::Tensor tensor = fill(group.rank(), size);
+    return scatters ? group.start_reduce_scatter(tensor, equal_ends(group.world_size(), size))
+                    : group.start_all_reduce(tensor);
+  };
+  STOKER_RETURN_IF_ERROR(add_devices(group));
+  STOKER_RETURN_IF_ERROR(start_sum(1000));
+  if (group.is_chief()) {
+    group.report_failure(Status(StatusCode::kOutOfMemory, "no memory is left"));
+    print("reported");
+    while (!stop.stop_requested()) ::usleep(10'000);
+    return {};
+  }
+  STOKER_RETURN_IF_ERROR(start_sum(300'001));
+  return group.finish_sums(stop);
+}
+
 // Meetings in the store. Rank 1 has another setting in the second one.
 Status run_checks(ProcessGroup& group, const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(add_devices(group));
   STOKER_RETURN_IF_ERROR(group.check_same({{"lr", "0.1"}, {"seed", "1"}}, stop));
   print("same");
   STOKER_ASSIGN_OR_RETURN(const std::string text,
@@ -227,6 +281,9 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   print("opened " + std::to_string(::getpid()));
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
+  if (scenario == "end") return run_end(*group, stop);
+  if (scenario == "failure in reduce-scatter") return run_failure(*group, true, stop);
+  if (scenario == "failure in allreduce") return run_failure(*group, false, stop);
   if (scenario == "allreduce") return run_all_reduces(*group, stop);
   if (scenario == "reduce-scatter") return run_reduce_scatters(*group, stop);
   if (scenario == "traffic") return run_traffic(*group, stop);
