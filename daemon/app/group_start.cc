@@ -40,13 +40,14 @@ std::string share_error(const config::TrainConfig& train, const group::LaunchEnv
          ", with a smaller train.micro_batch_size for the same samples per step";
 }
 
-Result<group::DeviceChoice> choose_for_all(const std::vector<std::string>& texts, bool needs_gpus,
+Result<group::DeviceChoice> choose_for_all(const std::vector<std::string>& texts,
+                                           const std::string& needed_by,
                                            group::ProcessGroup& group) {
   std::vector<group::RankDevice> devices;
   for (const std::string& text : texts) {
     STOKER_ASSIGN_OR_RETURN(devices.emplace_back(), group::parse_rank_device(text));
   }
-  return group::choose_devices(devices, needs_gpus, [&](int rank) { return group.name_of(rank); });
+  return group::choose_devices(devices, needed_by, [&](int rank) { return group.name_of(rank); });
 }
 
 constexpr int kMaxNumThreads = 4096;
@@ -170,12 +171,15 @@ Result<config::DeviceConfig> choose_device(const config::Config& config,
   const Type type = config.train.device.type;
   const bool uses_gloo = config.distributed.backend == config::GroupBackend::kGloo;
   if (type == Type::kCpu || (type == Type::kAuto && uses_gloo)) return cpu;
-  const bool needs_gpus =
-      type == Type::kCuda || config.distributed.backend == config::GroupBackend::kNccl;
+  std::string needed_by;
+  if (config.distributed.backend == config::GroupBackend::kNccl)
+    needed_by = "distributed.backend: nccl";
+  else if (type == Type::kCuda)
+    needed_by = "train.device: cuda";
   const group::RankDevice own = train::find_rank_device(launch.local_rank, launch.local_world_size);
   STOKER_ASSIGN_OR_RETURN(const auto texts, group.gather(group::to_text(own), stop));
   const std::string of_chief =
-      group.is_chief() ? group::to_text(choose_for_all(texts, needs_gpus, group)) : "";
+      group.is_chief() ? group::to_text(choose_for_all(texts, needed_by, group)) : "";
   STOKER_ASSIGN_OR_RETURN(const std::string text, group.text_of_chief(of_chief, stop));
   STOKER_ASSIGN_OR_RETURN(const group::DeviceChoice choice, group::parse_device_choice(text));
   if (!choice.uses_gpus) {

@@ -60,30 +60,28 @@ Result<DeviceChoice> parse_device_choice(const std::string& text) {
   return Status(StatusCode::kCorrupt, "rank 0 sent '" + text + "' as the devices of all ranks");
 }
 
-Result<DeviceChoice> choose_devices(const std::vector<RankDevice>& ranks, bool needs_gpus,
+Result<DeviceChoice> choose_devices(const std::vector<RankDevice>& ranks,
+                                    const std::string& needed_by,
                                     const std::function<std::string(int)>& name_of) {
   std::map<std::string, int> rank_of;  // by UUID
-  DeviceChoice choice{.uses_gpus = true, .reason = ""};
+  const auto without_gpus = [&needed_by](const std::string& reason,
+                                         const char* remedy) -> Result<DeviceChoice> {
+    if (needed_by.empty()) return DeviceChoice{.uses_gpus = false, .reason = reason};
+    return Status(StatusCode::kInvalidArgument,
+                  needed_by + ": " + reason + "; " + remedy + "set it to auto");
+  };
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int rank = static_cast<int>(i);
     const RankDevice& device = ranks[i];
-    if (device.uuid.empty()) {
-      if (choice.uses_gpus)
-        choice = {.uses_gpus = false, .reason = name_of(rank) + ": " + device.reason};
-      continue;
-    }
+    if (device.uuid.empty()) return without_gpus(name_of(rank) + ": " + device.reason, "");
     const auto [first, is_new] = rank_of.emplace(device.uuid, rank);
-    if (is_new) continue;
-    return Status(StatusCode::kInvalidArgument,
-                  "train.device: " + name_of(first->second) + " and " + name_of(rank) +
-                      " have the same GPU, " + device.uuid +
-                      " (cuda:" + std::to_string(device.index) +
-                      "); start one rank per GPU, or set train.device: cpu");
+    if (!is_new)
+      return without_gpus(name_of(first->second) + " and " + name_of(rank) +
+                              " have the same GPU, " + device.uuid +
+                              " (cuda:" + std::to_string(device.index) + ")",
+                          "start one rank per GPU, or ");
   }
-  if (needs_gpus && !choice.uses_gpus)
-    return Status(StatusCode::kInvalidArgument,
-                  "train.device: cuda: " + choice.reason + "; set it to cpu or auto");
-  return choice;
+  return DeviceChoice{.uses_gpus = true, .reason = ""};
 }
 
 }  // namespace stoker::group

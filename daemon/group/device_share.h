@@ -37,9 +37,11 @@ struct DeviceChoice {
 std::string to_text(const Result<DeviceChoice>& choice);
 Result<DeviceChoice> parse_device_choice(const std::string& text);
 
-// GPUs if each rank has its own. kInvalidArgument: two ranks have the same one, both of which the message
-// names; or a rank has none and `needs_gpus`. `name_of`: "rank 3 (node-2, pid 4711)".
-Result<DeviceChoice> choose_devices(const std::vector<RankDevice>& ranks, bool needs_gpus,
+// GPUs if each rank has its own; otherwise the CPU, or kInvalidArgument if `needed_by` is a setting that asks
+// for GPUs ("train.device: cuda") and not empty. The reason names the rank that has none, or two ranks of the
+// same one. `name_of`: "rank 3 (node-2, pid 4711)".
+Result<DeviceChoice> choose_devices(const std::vector<RankDevice>& ranks,
+                                    const std::string& needed_by,
                                     const std::function<std::string(int)>& name_of);
 
 }  // namespace stoker::group

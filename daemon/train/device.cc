@@ -84,6 +84,10 @@ Result<c10::Device> open_device(const config::DeviceConfig& device) {
 group::RankDevice find_rank_device(int local_rank, int local_world_size) {
   const auto module = load_cuda_module();
   if (!module.ok()) return {.uuid = "", .reason = module.status().message()};
+  if ((*module)->open_collectives == nullptr)
+    return {.uuid = "",
+            .reason = std::string(cuda::kModuleFile) +
+                      " was built without NCCL, or for another version of it"};
   const auto index =
       group::device_index_of_rank(local_rank, local_world_size, (*module)->device_count());
   if (!index.ok()) return {.uuid = "", .reason = index.status().message()};
@@ -94,11 +98,6 @@ group::RankDevice find_rank_device(int local_rank, int local_world_size) {
 
 Result<group::OpenCollectives> find_collectives(int index) {
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
-  if (module->open_collectives == nullptr)
-    return Status(
-        StatusCode::kInvalidArgument,
-        std::string(cuda::kModuleFile) +
-            " was built without NCCL, which a group on GPUs needs; set train.device: cpu");
   return group::OpenCollectives([module, index](const group::CollectivesOptions& options) {
     return module->open_collectives(index, options);
   });

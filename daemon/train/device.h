@@ -26,8 +26,7 @@ Result<c10::Device> open_device(const config::DeviceConfig& device);
 
 // The GPU of a rank of a group, or why it has none.
 group::RankDevice find_rank_device(int local_rank, int local_world_size);
-// The collectives of ranks for their GPUs, of which this one has cuda:`index`. kInvalidArgument: this build has
-// none.
+// The collectives of ranks for their GPUs, of which this one has cuda:`index`, as find_rank_device() has found.
 Result<group::OpenCollectives> find_collectives(int index);
 
 // Page-locks host memory that an open device copies to. Empty for the CPU.

@@ -370,7 +370,7 @@ TEST_F(GroupRunTest, ReportsRankWithoutGpuOnAllRanks) {
   for (const int rank : {0, 1})
     EXPECT_THAT(output_of(rank),
                 ContainsRegex("train.device: cuda: rank 0 \\([^ ]+, pid [0-9]+\\): no CUDA .*; "
-                              "set it to cpu or auto"));
+                              "set it to auto"));
 }
 
 TEST_F(GroupRunTest, NamesRanksOfOneGpu) {

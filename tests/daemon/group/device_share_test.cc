@@ -8,6 +8,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr const char* kNeededBy = "train.device: cuda";
+
 std::string host_rank(int rank) { return "rank " + std::to_string(rank) + " (node-1, pid 47)"; }
 
 RankDevice gpu(int index, const std::string& uuid) {
@@ -58,29 +60,29 @@ TEST(DeviceShareTest, RejectsOtherText) {
 TEST(DeviceShareTest, UsesGpusIfEachRankHasItsOwn) {
   // On two hosts.
   const auto choice = choose_devices(
-      {gpu(0, "GPU-1"), gpu(1, "GPU-2"), gpu(0, "GPU-3"), gpu(1, "GPU-4")}, true, host_rank);
+      {gpu(0, "GPU-1"), gpu(1, "GPU-2"), gpu(0, "GPU-3"), gpu(1, "GPU-4")}, kNeededBy, host_rank);
   EXPECT_TRUE(choice->uses_gpus);
 }
 
 TEST(DeviceShareTest, NamesBothRanksOfOneGpu) {
-  for (const bool needs_gpus : {false, true}) {
-    const auto choice =
-        choose_devices({gpu(0, "GPU-1"), gpu(0, "GPU-2"), gpu(0, "GPU-1")}, needs_gpus, host_rank);
-    EXPECT_EQ(choice.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(
-        choice.status().message(),
-        "train.device: rank 0 (node-1, pid 47) and rank 2 (node-1, pid 47) have the same GPU, "
-        "GPU-1 (cuda:0); start one rank per GPU, or set train.device: cpu");
-  }
+  const std::vector<RankDevice> ranks{gpu(0, "GPU-1"), gpu(0, "GPU-2"), gpu(0, "GPU-1")};
+  const std::string reason =
+      "rank 0 (node-1, pid 47) and rank 2 (node-1, pid 47) have the same GPU, GPU-1 (cuda:0)";
+  const auto choice = choose_devices(ranks, kNeededBy, host_rank);
+  EXPECT_EQ(choice.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(choice.status().message(),
+            "train.device: cuda: " + reason + "; start one rank per GPU, or set it to auto");
+  const DeviceChoice cpu{.uses_gpus = false, .reason = reason};
+  EXPECT_EQ(*choose_devices(ranks, "", host_rank), cpu);
 }
 
 TEST(DeviceShareTest, NeedsGpuOfEachRank) {
   const std::vector<RankDevice> ranks{gpu(0, "GPU-1"), none("no driver"), none("no module")};
-  const auto choice = choose_devices(ranks, false, host_rank);
+  const auto choice = choose_devices(ranks, "", host_rank);
   EXPECT_FALSE(choice->uses_gpus);
   EXPECT_EQ(choice->reason, "rank 1 (node-1, pid 47): no driver");
-  EXPECT_EQ(choose_devices(ranks, true, host_rank).status().message(),
-            "train.device: cuda: rank 1 (node-1, pid 47): no driver; set it to cpu or auto");
+  EXPECT_EQ(choose_devices(ranks, "distributed.backend: nccl", host_rank).status().message(),
+            "distributed.backend: nccl: rank 1 (node-1, pid 47): no driver; set it to auto");
 }
 
 }  // namespace
