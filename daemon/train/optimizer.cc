@@ -398,27 +398,34 @@ at::Tensor Optimizer::clip() {
   return norm;
 }
 
-at::Tensor Optimizer::own_squares() const {
+// `limit`: of the values, in copies.
+at::Tensor Optimizer::own_squares(std::optional<double> limit) const {
   at::Tensor sum = at::zeros({}, parameters_.front().options().dtype(at::kDouble));
-  for (const Group& group : groups_)
-    if (!group.gradients.empty())
-      sum.add_(at::stack(at::_foreach_norm(group.gradients)).to(at::kDouble).square().sum());
+  for (const Group& group : groups_) {
+    if (group.gradients.empty()) continue;
+    std::vector<at::Tensor> norms;
+    if (limit)
+      for (const at::Tensor& gradient : group.gradients)
+        norms.push_back(at::_foreach_norm(at::TensorList(gradient.clamp(-*limit, *limit)))[0]);
+    else
+      norms = at::_foreach_norm(group.gradients);
+    sum.add_(at::stack(norms).to(at::kDouble).square().sum());
+  }
   return sum;
 }
 
 const std::vector<at::Tensor>& Optimizer::squares_to_sum() {
   const at::NoGradGuard no_grad;
-  squares_ = {own_squares()};
-  if (!max_value_) return squares_;
-  for (const Group& group : groups_) clamp(group.gradients);
-  squares_.push_back(own_squares());
+  squares_ = {own_squares(std::nullopt)};
+  if (max_value_) squares_.push_back(own_squares(max_value_));
   return squares_;
 }
 
-// By the sums of squares_to_sum(), which has clamped the gradients.
+// By the sums of squares_to_sum().
 at::Tensor Optimizer::clip_own() {
   assert(!squares_.empty());
   const auto norm_of = [](const at::Tensor& squares) { return squares.sqrt().to(at::kFloat); };
+  for (const Group& group : groups_) clamp(group.gradients);
   if (max_norm_) scale_gradients(norm_of(squares_.back()));
   return norm_of(squares_.front());
 }

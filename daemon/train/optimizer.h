@@ -100,8 +100,7 @@ class Optimizer {
   Status gather_parameters(const AllGather& all_gather);
 
   // Whether only the gradients of the shard are sums over the ranks. Each update then needs the sums over
-  // the ranks of squares_to_sum(), F64 scalars, which clips these gradients by value and must be called
-  // once before it, after the backward pass.
+  // the ranks of squares_to_sum(), F64 scalars, which must be called once before it, after the backward pass.
   bool sums_own_gradients() const { return shard_.sums_own_gradients; }
   const std::vector<at::Tensor>& squares_to_sum();
   // Of flat_gradients()[i]: where the shards end.
@@ -181,7 +180,7 @@ class Optimizer {
   void add_own(Group& group, const std::string& name, const at::Tensor& parameter, int64_t begin,
                int64_t end);
   at::Tensor gradient_norm();
-  at::Tensor own_squares() const;
+  at::Tensor own_squares(std::optional<double> limit) const;
   void clamp(const std::vector<at::Tensor>& gradients) const;
   at::Tensor clip();
   at::Tensor clip_own();
@@ -207,7 +206,7 @@ class Optimizer {
   std::vector<std::vector<int64_t>> shard_ends_;  // of flat_gradients_[i], by shard
   std::vector<at::Tensor> freezable_;
   std::vector<at::Tensor>
-      squares_;  // of the own gradients before and, with max_value_, after clamp()
+      squares_;  // of the own gradients and, with max_value_, of copies after clamp()
   NamedTensors state_;
   checkpoint::TensorRanges ranges_;  // of those in state_ that are no complete tensors
   std::vector<TensorSpec> complete_state_;
