@@ -18,7 +18,9 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "daemon/group/device_sums.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "shared/base/status.h"
@@ -255,6 +257,30 @@ TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
   EXPECT_EQ(output.sum().item<float>(), 0) << "a capture does not run the kernels";
   graph->replay();
   EXPECT_EQ(output.sum().item<float>(), 2000);
+}
+
+// All that one GPU can run of NCCL: twice, as a process that trains several times.
+TEST_F(CudaTest, SumsOfGroupOfOneRankChangeNothing) {
+  const auto module = load_cuda_module();
+  if ((*module)->open_collectives == nullptr) GTEST_SKIP() << "the module was built without NCCL";
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  for (const char* const prefix : {"1/", "2/"}) {
+    group::DeviceSums sums(
+        (*module)->open_collectives(device_->index(), {.store = store.get(), .prefix = prefix}), 1);
+    const auto options = at::TensorOptions().dtype(at::kFloat).device(*device_);
+    const at::Tensor values = at::arange(1001, options);
+    const at::Tensor tensor = values.clone(), bucket = values.clone(), other = values.clone();
+    sums.broadcast(tensor, 0);
+    sums.all_reduce_ordered({tensor, at::empty({0}, options)});
+    sums.all_gather(tensor, {1001});
+    sums.start_all_reduce(bucket);
+    sums.start_reduce_scatter(other, {1001});
+    sums.finish_sums();
+    for (const at::Tensor& sum : {tensor, bucket, other}) EXPECT_TRUE(at::equal(sum, values));
+    while (!sums.is_complete()) {
+    }
+    sums.abort();
+  }
 }
 
 TEST_F(CudaTest, ReportsOutOfMemoryWhenModelDoesNotFit) {
