@@ -32,7 +32,7 @@ bool have_same_schema(const std::vector<TensorSpec>& sample, const TensorSpec& t
     return role_of(spec) == TensorRole::kLength || role_of(spec) == TensorRole::kPositions;
   };
   if (tensor == first || (gives_documents(tensor) && gives_documents(first))) return true;
-  const TensorRole role = role_of(tensor);
+  const auto role = role_of(tensor);
   if (role != role_of(first)) return false;
   if (role == TensorRole::kTokens) return true;
   return role == TensorRole::kLabels && is_per_token(sample, tensor) &&
