@@ -551,9 +551,11 @@ void DaemonApp::check_group_hang(const control::TrainerStatus& status) {
   const int64_t seconds = std::chrono::floor<std::chrono::seconds>(*idle).count();
   log_error("group hang detected",
             {{"step", status.step}, {"seconds", seconds}, {"activity", activity}});
-  const std::string reason = "rank " + std::to_string(launch_.environment.rank) +
-                             " has exchanged nothing with the others for " +
-                             std::to_string(seconds) + " s; its trainer is at: " + activity;
+  std::string reason = "rank " + std::to_string(launch_.environment.rank) +
+                       " has exchanged nothing with the others for " + std::to_string(seconds) +
+                       " s; its trainer is at: " + activity;
+  // The trainer may wait for a GPU, which waits for a rank that is lost.
+  if (const std::string lost = run_->lost_ranks(); !lost.empty()) reason += "; " + lost;
   exit_now({run::RunOutcome::kFailed, run_->step(), reason + run_->record_flight(reason),
             static_cast<int>(ExitCode::kCollectiveTimedOut)},
            kHangGrace);

@@ -29,6 +29,7 @@
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -686,6 +687,16 @@ std::optional<uint64_t> Run::group_exchanges() const {
   if (channels_.group_exchanges.load(std::memory_order_relaxed) == 0) return 0;
   // Also the start of an exchange: the others have the whole timeout from then on.
   return maybe_recorder_->num_events();
+}
+
+std::string Run::lost_ranks() const {
+  std::vector<std::string> reasons;
+  for (int rank = 0; rank < group_->world_size(); ++rank) {
+    const Status lost = group_->check_rank(rank);
+    const bool is_new = reasons.empty() || reasons.back() != lost.message();
+    if (!lost.ok() && is_new) reasons.push_back(lost.message());
+  }
+  return join(reasons, "; ");
 }
 
 std::string Run::record_flight(const std::string& reason) const {

@@ -92,6 +92,9 @@ class Run final : public server::TrainingControl {
   // Changes with each start and end of an exchange with the other ranks of a group; 0 before the end of the
   // first one; nullopt: none is expected now.
   std::optional<uint64_t> group_exchanges() const;
+  // While an exchange is expected: names the ranks that are known to have failed or exited; empty: none. Asks the
+  // store, at most for some seconds.
+  std::string lost_ranks() const;
   // Writes the last collectives of this rank, which leaves because of `reason`: as
   // group::write_flight_record(). Empty without a group.
   std::string record_flight(const std::string& reason) const;
