@@ -195,6 +195,10 @@ constexpr std::array kBertModules{
 // Its positions, and the output layers of the pretraining.
 constexpr std::array<std::string_view, 2> kBertIgnored{"embeddings.position_ids", "cls.*"};
 
+// In the files of the first BERTs, and their names today.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kEarlyParameters{
+    {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}}};
+
 constexpr std::string_view kTheirHead = "lm_head.weight";  // without prefix
 
 struct SplitName {
@@ -246,6 +250,10 @@ std::optional<HuggingFaceNames::Name> HuggingFaceNames::translate(
 
 std::optional<HuggingFaceNames::Name> HuggingFaceNames::to_stoker(std::string_view theirs) const {
   if (theirs == kTheirHead) return Name{std::string(kHeadWeight)};
+  for (const auto& [early, later] : kEarlyParameters)
+    if (theirs.ends_with(early))
+      return to_stoker(std::string(theirs.substr(0, theirs.size() - early.size())) +
+                       std::string(later));
   return translate(without_prefix(theirs), &Module::theirs, &Module::name);
 }
 

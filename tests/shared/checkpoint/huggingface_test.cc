@@ -211,6 +211,18 @@ TEST(HuggingFaceNamesTest, MapsBothWays) {
   }
 }
 
+// As in the files of google-bert.
+TEST(HuggingFaceNamesTest, AcceptsTheNormsOfTheFirstBerts) {
+  const auto* const bert = HuggingFaceNames::find("bert");
+  EXPECT_EQ(bert->to_stoker("bert.embeddings.LayerNorm.gamma")->name, "embed_ln.weight");
+  EXPECT_EQ(bert->to_stoker("bert.encoder.layer.11.attention.output.LayerNorm.beta")->name,
+            "blocks.11.ln1.bias");
+  EXPECT_EQ(bert->to_stoker("encoder.layer.0.output.LayerNorm.gamma")->name, "blocks.0.ln2.weight");
+  EXPECT_TRUE(bert->is_ignored("cls.predictions.transform.LayerNorm.gamma"));
+  EXPECT_FALSE(bert->to_stoker("bert.pooler.dense.gamma"));
+  EXPECT_FALSE(HuggingFaceNames::find("gpt2")->to_stoker("h.0.LayerNorm.gamma"));
+}
+
 TEST(HuggingFaceNamesTest, AcceptsTheModelWithoutHeadAndIgnoresItsBuffers) {
   const auto* const gpt2 = HuggingFaceNames::find("gpt2");
   EXPECT_EQ(gpt2->to_stoker("h.0.ln_1.bias")->name, "blocks.0.ln1.bias");
