@@ -51,6 +51,7 @@ class HuggingFaceNames {
   // Buffers of earlier versions of transformers, which hold no weights, and output layers of a
   // pretraining.
   bool is_ignored(std::string_view theirs) const;
+  std::span<const Module> modules() const { return modules_; }
 
   HuggingFaceNames(std::string_view prefix, std::span<const Module> modules,
                    std::span<const std::string_view> ignored)

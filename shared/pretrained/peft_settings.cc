@@ -37,24 +37,39 @@ size_t num_blocks(const config::ModelVariant& arch) {
 }
 
 // The shortest names that match exactly these modules: of a kind that every block has, without the
-// block.
-std::vector<std::string> shorten(const std::set<std::string>& modules, size_t blocks) {
+// block, unless it is also the end of another kind, as output.dense of bert is.
+std::vector<std::string> shorten(const std::set<std::string>& modules, size_t blocks,
+                                 const checkpoint::HuggingFaceNames* maybe_names) {
   std::map<std::string, size_t> counts;
   for (const std::string& module : modules) ++counts[kind_in_block(module)];
+  const auto is_in_all_blocks = [&](const std::string& kind) {
+    const auto count = counts.find(kind);
+    return count != counts.end() && count->second == blocks;
+  };
+  const auto ends_another = [&](const std::string& kind) {
+    if (maybe_names == nullptr) return false;
+    return std::ranges::any_of(maybe_names->modules(), [&](const auto& module) {
+      const size_t block = module.theirs.find("*.");
+      const std::string other(block == std::string_view::npos ? module.theirs
+                                                              : module.theirs.substr(block + 2));
+      return other.ends_with("." + kind) && !is_in_all_blocks(other);
+    });
+  };
   std::set<std::string> names;
   for (const std::string& module : modules) {
     const std::string kind = kind_in_block(module);
-    names.insert(!kind.empty() && counts[kind] == blocks ? kind : module);
+    names.insert(!kind.empty() && is_in_all_blocks(kind) && !ends_another(kind) ? kind : module);
   }
   return {names.begin(), names.end()};
 }
 
-std::string task_type(const config::ModelVariant& arch) {
+// PEFT expects the weights of the classifier in an adapter for classification.
+std::string task_type(const config::ModelVariant& arch, bool has_classifier) {
   if (std::holds_alternative<config::Gpt2Config>(arch) ||
       std::holds_alternative<config::LlamaConfig>(arch))
     return "CAUSAL_LM";
   const auto* const bert = std::get_if<config::BertConfig>(&arch);
-  if (bert == nullptr || bert->pooling == config::BertPooling::kMean) return {};
+  if (bert == nullptr || !has_classifier || bert->pooling == config::BertPooling::kMean) return {};
   return bert->pooling == config::BertPooling::kNone ? "TOKEN_CLS" : "SEQ_CLS";
 }
 
@@ -80,11 +95,13 @@ Result<std::string> peft_settings(const config::ModelConfig& model,
     else if (!module.ends_with(".self_attention.out_proj"))  // PEFT adapts it with the attention
       targets.insert(names.module_from_stoker(module));
   }
-  lora.target_modules = shorten(targets, num_blocks(model.arch));
+  lora.target_modules =
+      shorten(targets, num_blocks(model.arch), checkpoint::HuggingFaceNames::find(model.name()));
   lora.modules_to_save = {saved.begin(), saved.end()};
   const bool is_gpt2 = std::holds_alternative<config::Gpt2Config>(model.arch);
+  const std::string type = task_type(model.arch, saved.contains(names.module_from_stoker("fc")));
   return config::format_peft_config(
-      lora, {.base = base.path, .task_type = task_type(model.arch), .fan_in_fan_out = is_gpt2});
+      lora, {.base = base.path, .task_type = type, .fan_in_fan_out = is_gpt2});
 }
 
 }  // namespace stoker::pretrained
