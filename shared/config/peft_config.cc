@@ -104,6 +104,13 @@ void read_field(std::string_view field, const json::value& value, LoraConfig& lo
   }
 }
 
+// For classification PEFT lists both names that its output layer may have.
+void drop_other_classifier(const json::object& object, std::vector<std::string>& saved) {
+  const json::value* const type = object.if_contains("task_type");
+  if (type == nullptr || (*type != "SEQ_CLS" && *type != "TOKEN_CLS")) return;
+  if (std::ranges::count(saved, "classifier") > 0) std::erase(saved, "score");
+}
+
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -157,6 +164,7 @@ Result<LoraConfig> parse_peft_config(std::string_view text, const std::string& p
             if (!object.contains(required))
               reject_field(required, "is missing", StatusCode::kCorrupt);
           for (const auto& [field, value] : object) read_field(field, value, lora);
+          drop_other_classifier(object, lora.modules_to_save);
           if (lora.target_modules.empty())
             reject_field("target_modules", "is empty", StatusCode::kCorrupt);
           return lora;

@@ -73,6 +73,20 @@ TEST(PeftConfigTest, RejectsInvalidFields) {
   EXPECT_THAT(parse_peft_config("[", "a.json").status().message(), HasSubstr("not JSON"));
 }
 
+TEST(PeftConfigTest, HasOneClassifier) {
+  const auto saved = [](const std::string& more) {
+    return parse_peft_config(adapter_with(more), "a.json")->modules_to_save;
+  };
+  for (const std::string type : {"SEQ_CLS", "TOKEN_CLS"})
+    EXPECT_THAT(saved(R"(, "modules_to_save": ["classifier", "score", "tok"], "task_type": ")" +
+                      type + "\""),
+                ElementsAre("classifier", "tok"));
+  EXPECT_THAT(saved(R"(, "modules_to_save": ["score"], "task_type": "SEQ_CLS")"),
+              ElementsAre("score"));
+  EXPECT_THAT(saved(R"(, "modules_to_save": ["classifier", "score"], "task_type": null)"),
+              ElementsAre("classifier", "score"));
+}
+
 class PeftFolderTest : public ::testing::Test {
  protected:
   void SetUp() override { std::ofstream(scratch_ / "adapter_config.json") << adapter_with(""); }
