@@ -249,6 +249,12 @@ class JsonReader {
     STOKER_ASSIGN_OR_RETURN(WordPieceSettings settings, read_bert_normalizer());
     STOKER_RETURN_IF_ERROR(check_bert_steps());
     STOKER_RETURN_IF_ERROR(read_vocabulary(model));
+    // encode() looks for each start of a word of at most the longest.
+    for (const auto& [token, id] : ids_)
+      if (token.size() > kMaxTokenBytes)
+        return wrong("model.vocab", "token " + std::to_string(id) + " has " +
+                                        std::to_string(token.size()) + " bytes, more than " +
+                                        std::to_string(kMaxTokenBytes));
     STOKER_RETURN_IF_ERROR(read_word_settings(model, settings));
     model_.maybe_word_piece.emplace(std::move(settings), ids_);
     STOKER_RETURN_IF_ERROR(read_added_tokens());
@@ -256,6 +262,7 @@ class JsonReader {
     for (const auto& written : written_)
       model_.tokens.push_back(model_.maybe_word_piece->text_of(*written));
     STOKER_RETURN_IF_ERROR(read_template());
+    STOKER_RETURN_IF_ERROR(check_template());
     return std::move(model_);
   }
 
@@ -318,6 +325,15 @@ class JsonReader {
     if (type != "TemplateProcessing")
       return unsupported("post_processor.type", type, "TemplateProcessing, BertProcessing");
     return read_single(processor);
+  }
+  Status check_template() const {
+    for (const auto* const ids : {&model_.text_template.before, &model_.text_template.after})
+      for (const int32_t id : *ids)
+        if (static_cast<size_t>(id) >= model_.tokens.size())
+          return wrong("post_processor", "has the id " + std::to_string(id) +
+                                             ", but the largest of a token is " +
+                                             std::to_string(model_.tokens.size() - 1));
+    return {};
   }
   // ["[CLS]", 101]
   Status add_pair(const json::object& processor, std::string_view key,

@@ -32,7 +32,7 @@ void append(Character character, std::string& out) {
 
 bool is_ascii(Character character) { return character < 0x80; }
 
-// The categories of tokenizers are those of Unicode 7, in which these characters had none. Only what is
+// The categories of tokenizers are those of Unicode 8, in which these characters had none. Only what is
 // punctuation, a mark or a format character here needs to be in a range.
 constexpr std::array<std::pair<Character, Character>, 41> kNewerCharacters{{
     {0x61d, 0x61d},     {0x7fd, 0x7fd},     {0x890, 0x8e2},     {0x9fd, 0x9fe},
@@ -122,8 +122,8 @@ std::vector<Character> without_accents(const std::vector<Character>& characters)
                                                UTF8PROC_DECOMPOSE, &boundary);
     parts.insert(parts.end(), decomposed.begin(), decomposed.begin() + std::max<long>(count, 0));
   }
-  const auto class_of = [](Character character) {
-    return utf8proc_get_property(character)->combining_class;
+  const auto class_of = [](Character character) -> int {
+    return is_newer(character) ? 0 : utf8proc_get_property(character)->combining_class;
   };
   for (auto at = parts.begin(); at != parts.end();) {
     const auto first = std::find_if(at, parts.end(), [&](Character c) { return class_of(c) != 0; });

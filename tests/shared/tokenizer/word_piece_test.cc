@@ -92,6 +92,12 @@ TEST(WordPieceTest, FindsSpecialTokensAndHasThoseOfATemplate) {
   EXPECT_EQ(parsed_words(other)->text_template().size(), 0u);
 }
 
+// So that there is no place in a text for each token.
+TEST(WordPieceTest, IsNotLossless) {
+  EXPECT_FALSE(parsed_words(small_word_piece())->is_lossless());
+  EXPECT_TRUE((*Tokenizer::parse(test::to_json(test::small_tokenizer()), "t.json"))->is_lossless());
+}
+
 // Parts end at spaces.
 TEST(WordPieceTest, EncodesTextInParts) {
   const std::string text = "tobes, or [SEP] to\u4e2dbe\n\nto be  ";
@@ -131,6 +137,12 @@ TEST(WordPieceTest, RejectsWhatChangesTheIds) {
   }
   file.post_processor = R"({"type": "BertProcessing", "sep": ["[SEP]", 99], "cls": ["[CLS]", 2]})";
   EXPECT_THAT(words_error(file), HasSubstr("post_processor.sep: must have an id from 0 to"));
+  file.post_processor = R"({"type": "BertProcessing", "sep": ["[SEP]", 11], "cls": ["[CLS]", 2]})";
+  EXPECT_THAT(words_error(file),
+              HasSubstr("post_processor: has the id 11, but the largest of a token is 10"));
+  file = small_word_piece();
+  file.words.emplace_back(1025, 'x');
+  EXPECT_THAT(words_error(file), HasSubstr("model.vocab: token 11 has 1025 bytes, more than 1024"));
   std::string json = test::to_json(small_word_piece());
   json.replace(json.find("\"unk_token\": \"[UNK]\""), 20, "\"unk_token\": \"[unk]\"");
   EXPECT_THAT(Tokenizer::parse(json, "t.json").status().message(),
