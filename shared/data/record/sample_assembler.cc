@@ -152,8 +152,12 @@ Status SampleAssembler::measure_text(const FieldValue& value, TextTokenizer* may
   }
   const auto* const text = std::get_if<FieldBytes>(&value);
   if (text == nullptr) return unfit_value("must be text, got " + describe(value));
-  measure.length = spec_.text_template().size();
-  if (text->empty()) return {};
+  const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
+  const size_t around = spec_.text_template().size();
+  if (text->empty()) {
+    measure.length = around == 0 ? 0 : around + (has_end ? 1 : 0);
+    return {};
+  }
   ChatText chat;
   std::string_view encoded = to_string_view(*text);
   if (spec_.has_messages()) {
@@ -167,8 +171,7 @@ Status SampleAssembler::measure_text(const FieldValue& value, TextTokenizer* may
       maybe_tokenizer->tokenize(encoded, /*begins_section=*/true, /*ends_text=*/true));
   if (part.bytes != encoded.size())
     return Status(StatusCode::kCorrupt, "its worker process sent an impossible result");
-  const bool has_end = spec_.has_end_token() && spec_.tokenizer->end_token();
-  measure.length += part.ids.size() + (has_end ? 1 : 0);
+  measure.length = around + part.ids.size() + (has_end ? 1 : 0);
   if (spec_.has_messages())
     measure.has_reply = part.ids.size() <= spec_.max_length
                             ? !chat.replies.empty()
@@ -230,8 +233,17 @@ Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& ra
     return spec_.in_field(inputs, write_captions(record.fields[inputs], outputs[1], outputs[2]));
   if (target->role == FieldRole::kTarget)
     return write_numbers(record.fields.subspan(inputs), inputs, outputs.back());
-  if (target->role == FieldRole::kLabels)
-    return spec_.in_field(inputs, write_labels(record.fields[inputs], steps, outputs.back()));
+  if (target->role == FieldRole::kLabels) {
+    STOKER_RETURN_IF_ERROR(
+        spec_.in_field(inputs, write_labels(record.fields[inputs], steps, outputs.back())));
+    if (spec_.tokenizer && spec_.max_label_length == 0 && steps < record.length) {
+      // The tokens that end a truncated text have the places of others.
+      const size_t added = spec_.text_template().after.size();
+      std::ranges::fill(numbers_in<int64_t>(outputs.back()).subspan(steps - added, added),
+                        kPaddedLabel);
+    }
+    return {};
+  }
   const auto label = static_cast<int64_t>(record.label);
   std::memcpy(outputs.back().data(), &label, sizeof label);
   return {};

@@ -140,6 +140,49 @@ TEST_F(JsonlDatasetTest, EncodesTextsWithTokenizer) {
   expect_error(config, StatusCode::kCorrupt, {"data.train.tokenizer.path: ", "is no tokenizer"});
 }
 
+// The [SEP] that ends a truncated text has not the label of the token whose place it has.
+TEST_F(JsonlDatasetTest, IgnoresTheLabelsOfTokensThatEndATruncatedText) {
+  write("t.json", test::to_json(test::small_word_piece()));
+  write("data.jsonl",
+        "{\"t\": \"to be\", \"y\": [-100, 1, 2, 3]}\n"
+        "{\"t\": \"to be, or\", \"y\": [0, 1, 2, 3, 1, 0]}\n");
+  auto config = jsonl();
+  fields_in(config).text = "t";
+  fields_in(config).labels = "y";
+  sequence_in(config).max_length = 4;
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
+  record_in(config).tokenizer = config::TokenizerConfig{path("t.json")};
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_THAT(read_sample(*dataset, 0).values<int32_t>(0), ElementsAre(2, 5, 6, 3));
+  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(2), ElementsAre(-100, 1, 2, 3));
+  EXPECT_THAT(read_sample(*dataset, 1).values<int32_t>(0), ElementsAre(2, 5, 6, 3));
+  EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(2), ElementsAre(0, 1, 2, -100));
+}
+
+TEST_F(JsonlDatasetTest, CountsTheEndTokenOfEmptyTexts) {
+  std::string file = test::to_json(test::small_word_piece());
+  const std::string added = "\"added_tokens\": [";
+  file.insert(file.find(added) + added.size(),
+              R"({"id": 11, "content": "</s>", "normalized": false, "special": true}, )");
+  write("t.json", file);
+  write("data.jsonl", "{\"t\": \"to be\"}\n{\"t\": \"\"}\n");
+  auto config = jsonl();
+  fields_in(config).text = "t";
+  sequence_in(config).max_length = 5;
+  record_in(config).tokenizer = config::TokenizerConfig{path("t.json")};
+  const FakeSandbox sandbox(path("t.json"));
+  for (const FakeSandbox* const maybe_sandbox :
+       {static_cast<const FakeSandbox*>(nullptr), &sandbox}) {
+    const auto opened = pipeline::open_dataset(
+        "train", config, path(maybe_sandbox == nullptr ? "a" : "b"), {}, 0, maybe_sandbox);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    ASSERT_EQ((*opened)->size(), 2u);
+    EXPECT_THAT(read_sample(**opened, 0).values<int32_t>(0), ElementsAre(2, 5, 6, 3, 11));
+    EXPECT_THAT(read_sample(**opened, 1).values<int32_t>(0), ElementsAre(2, 3, 11, 0, 0));
+  }
+}
+
 // [CLS] and [SEP] surround each text, also one that is empty or truncated.
 TEST_F(JsonlDatasetTest, EncodesTextsForBert) {
   write("t.json", test::to_json(test::small_word_piece()));
