@@ -157,20 +157,24 @@ def check_adapter(runs):
 
 
 def check_kill(runs):
-    """A run that is killed after a checkpoint ends with the bytes of one that is not."""
-    config = runs.write_config("whole", lora(runs, "[query, value]"), 30, 1e-3)
-    runs.train(config, "whole")
+    """A run that is killed after a checkpoint ends with the bytes of one that is not. Until then it has
+    more steps than it can do."""
+    endless = runs.write_config("endless", lora(runs, "[query, value]"), 1000000, 1e-3)
     killed = subprocess.Popen(
-        [runs.bin / "stokerd", "--config", config, "--run-dir", runs.folder / "killed"],
+        [runs.bin / "stokerd", "--config", endless, "--run-dir", runs.folder / "killed"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     checkpoints = runs.folder / "killed" / "checkpoints"
     while not (checkpoints / "step-000000010").exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL, "the run ended before it was killed"
+    last = max(int(saved.name.removeprefix("step-")) for saved in checkpoints.glob("step-?????????"))
+    end = last + 20
+    config = runs.write_config("whole", lora(runs, "[query, value]"), end, 1e-3)
     runs.train(config, "killed")
+    runs.train(config, "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
-        whole, resumed = (runs.folder / run / "checkpoints/step-000000030" / name for run in ("whole", "killed"))
+        whole, resumed = (runs.folder / run / f"checkpoints/step-{end:09}" / name for run in ("whole", "killed"))
         assert whole.read_bytes() == resumed.read_bytes(), name
     return len(load_file(whole))
 
