@@ -22,7 +22,9 @@ constexpr int64_t kRowsOfPart = 128;
 
 // Whether the kernel supports the arguments; `delta` can be undefined.
 bool can_fuse_norm(const at::Tensor& x, const at::Tensor& delta, const NormWeights& weights) {
-  if (maybe_bf16_kernels(x.device()) == nullptr || x.dim() == 0 || x.numel() == 0) return false;
+  if (weights.is_residual || maybe_bf16_kernels(x.device()) == nullptr || x.dim() == 0 ||
+      x.numel() == 0)
+    return false;
   const auto is_supported = [](const at::Tensor& tensor, at::ScalarType dtype) {
     return !tensor.defined() || has_kernel_layout(tensor, dtype);
   };

@@ -16,6 +16,7 @@ namespace stoker::model {
 struct NormWeights {
   at::Tensor weight, bias;
   double eps = 0;
+  bool is_residual = false;  // the output is added to later, so it stays in F32: no kernel
 };
 
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights);

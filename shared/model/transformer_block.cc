@@ -16,7 +16,9 @@
 namespace stoker::model {
 
 NormLayer::NormLayer(const BlockSettings& settings, int64_t width)
-    : eps_(settings.norm_eps), weight_(register_parameter("weight", at::ones({width}))) {
+    : eps_(settings.norm_eps),
+      is_residual_(settings.is_post_norm),
+      weight_(register_parameter("weight", at::ones({width}))) {
   if (settings.norm == Norm::kLayer) bias_ = register_parameter("bias", at::zeros({width}));
 }
 

@@ -42,13 +42,16 @@ class NormLayer : public torch::nn::Module {
  public:
   NormLayer(const BlockSettings& settings, int64_t width);
 
-  at::Tensor forward(const at::Tensor& x) const { return norm(x, {weight_, bias_, eps_}); }
+  at::Tensor forward(const at::Tensor& x) const { return norm(x, weights()); }
   AddedNorm add(const at::Tensor& x, const at::Tensor& delta) const {
-    return add_norm(x, delta, {weight_, bias_, eps_});
+    return add_norm(x, delta, weights());
   }
 
  private:
+  NormWeights weights() const { return {weight_, bias_, eps_, is_residual_}; }
+
   const double eps_;
+  const bool is_residual_;
   at::Tensor weight_, bias_;
 };
 using NormPtr = std::shared_ptr<NormLayer>;

@@ -110,6 +110,19 @@ TEST_F(FusedNormTest, AddsAndMatchesLibTorchForAnyWidth) {
   }
 }
 
+// As in a block with the norm after the addition.
+TEST_F(FusedNormTest, KeepsResidualStreamsInF32) {
+  const Inputs inputs(3, 16, true);
+  const Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
+  const NormWeights weights{inputs.weight, inputs.bias, kEps, /*is_residual=*/true};
+  const at::Tensor sum = inputs.x + inputs.delta;
+  EXPECT_TRUE(at::equal(norm(sum, weights), at::layer_norm(sum, inputs.weight.sizes(),
+                                                           inputs.weight, inputs.bias, kEps)));
+  const AddedNorm added = add_norm(inputs.x, inputs.delta, weights);
+  EXPECT_EQ(added.output.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(added.output, norm(sum, weights)));
+}
+
 TEST_F(FusedNormTest, SupportsLossThatDependsOnOneOutput) {
   const Inputs inputs(3, 16, true), other(3, 16, true);
   const Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
