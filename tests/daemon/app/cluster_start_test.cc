@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/group/socket_address.h"
 #include "daemon/train/live_state.h"
 #include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
@@ -133,6 +134,21 @@ TEST(ClusterStartTest, RejectsCheckpointWithStateThatServersDoNotHave) {
   EXPECT_THAT(changed.message(), HasSubstr("optimizer.lr=0.5"));
   live.settings[0].configured = "0.25";  // before the configuration was changed
   EXPECT_TRUE(check_live_state(config, train::to_json(live)).ok());
+}
+
+TEST(ClusterStartTest, ComparesDataWithThoseOfChief) {
+  auto listening = group::listen_on("127.0.0.1", 0);
+  ASSERT_TRUE(listening.ok());
+  const auto store =
+      group::TcpStore::serve(*std::move(listening), {.prefix = "test", .server = "ps 0"});
+  ASSERT_TRUE(store.ok());
+  const group::SharedSettings data{{"data.train fingerprint", "a"}};
+  ASSERT_TRUE(compare_with_chief(**store, /*is_chief=*/true, data, {}).ok());
+  EXPECT_TRUE(compare_with_chief(**store, /*is_chief=*/false, data, {}).ok());
+  const Status other =
+      compare_with_chief(**store, /*is_chief=*/false, {{"data.train fingerprint", "b"}}, {});
+  EXPECT_EQ(other.code(), StatusCode::kMismatch);
+  EXPECT_THAT(other.message(), HasSubstr("is 'b' here, and 'a' on worker 0, the chief"));
 }
 
 TEST(ClusterStartTest, SupportsClippingWithSingleServer) {
