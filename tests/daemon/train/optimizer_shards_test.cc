@@ -1,7 +1,9 @@
 #include "daemon/train/optimizer_shards.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,6 +68,27 @@ NamedTensors make_parameters() {
     tensor.requires_grad_();
   }
   return all;
+}
+
+// What reads gradients before the update must see the sums.
+TEST(OptimizerShardsTest, ClampsValuesOfShardInUpdateOnly) {
+  config::TrainConfig train;
+  train.max_grad_norm = std::nullopt;
+  train.max_grad_value = 0.5;
+  const NamedTensors parameters{{"weight", at::rand({1000}).requires_grad_()}};
+  config::OptimizerConfig config;
+  config.method = config::SgdConfig{};
+  const auto optimizer =
+      *Optimizer::create(config, train, parameters, {}, {.count = 2, .sums_own_gradients = true});
+  const at::Tensor gradient = parameters.front().second.mutable_grad();
+  gradient.fill_(3);
+  const auto squares = optimizer->squares_to_sum();
+  EXPECT_EQ(gradient.sum().item<double>(), 3000);
+  ASSERT_EQ(squares.size(), 2u);
+  EXPECT_NEAR(squares.front().item<double>(), 448 * 9, 1e-2);  // elements of this shard
+  EXPECT_NEAR(squares.back().item<double>(), 448 * 0.25, 1e-2);
+  EXPECT_NEAR(optimizer->step(0.01).item<double>(), 3 * std::sqrt(448), 1e-3);
+  EXPECT_EQ(gradient.sum().item<double>(), 448 * 0.5 + 552 * 3);
 }
 
 struct Trained {
