@@ -479,7 +479,7 @@ Status GlooGroup::wait_for_devices(const std::stop_token& stop) {
 // An abort ends collectives of other ranks that still read from this one. Each rank must thus know that
 // all have completed theirs.
 Status GlooGroup::end_devices(const std::stop_token& stop) {
-  if (!maybe_devices_) return {};
+  if (!maybe_devices_ || !backend_) return {};
   const Status complete = wait_for_devices(stop);
   Status met = complete.ok() ? gather("devices", stop).status() : complete;
   if (met.ok()) met = text_of_chief("devices", stop).status();
