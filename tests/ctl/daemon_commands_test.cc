@@ -246,8 +246,7 @@ TEST_F(DaemonCommandsTest, ShowsNoProgressWithEarlierDaemon) {
   auto fake = daemon([&](const std::string& line) {
     if (line.find("subscribe") == std::string::npos) return reply_line(R"({"step":1200})");
     return std::string(
-        R"({"id":1,"error":{"code":-32601,"message":"unknown","data":{"kind":"invalid argument"}}})"
-        "\n");
+        R"({"id":1,"error":{"code":-32601,"message":"unknown","data":{"kind":"invalid argument"}}})");
   });
   EXPECT_EQ(ctl({"checkpoint"}, kTerminal).code, 0);
   EXPECT_EQ(fake.stop().size(), 2u);
