@@ -34,7 +34,7 @@ shared/data/transform shared/data/cache shared/data/record")
 set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
 shared/data/format")
 set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
-shared/data/cache shared/data/format shared/data/stream")
+shared/data/record shared/data/cache shared/data/format shared/data/stream")
 set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
 shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_shared/batch "shared/base shared/config shared/metrics shared/data shared/run shared/data/order shared/data/transform \

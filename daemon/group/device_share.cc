@@ -65,10 +65,10 @@ Result<DeviceChoice> choose_devices(const std::vector<RankDevice>& ranks,
                                     const std::function<std::string(int)>& name_of) {
   std::map<std::string, int> rank_of;  // by UUID
   const auto without_gpus = [&needed_by](const std::string& reason,
-                                         const char* remedy) -> Result<DeviceChoice> {
+                                         const char* hint) -> Result<DeviceChoice> {
     if (needed_by.empty()) return DeviceChoice{.uses_gpus = false, .reason = reason};
     return Status(StatusCode::kInvalidArgument,
-                  needed_by + ": " + reason + "; " + remedy + "set it to auto");
+                  needed_by + ": " + reason + "; " + hint + "set it to auto");
   };
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int rank = static_cast<int>(i);
