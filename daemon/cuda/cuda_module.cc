@@ -55,7 +55,7 @@ std::string load_nvrtc() {
   return preload_nvrtc(path.substr(0, path.rfind('/')), CUDART_VERSION / 1000);
 }
 
-decltype(CudaModule::open_collectives) find_collectives() {
+CudaModule::OpenCollectives find_collectives() {
 #ifdef STOKER_NCCL
   if (is_nccl_of_libtorch()) return open_nccl_collectives;
 #endif
@@ -66,14 +66,13 @@ decltype(CudaModule::open_collectives) find_collectives() {
 }  // namespace stoker::cuda
 
 extern "C" const stoker::cuda::CudaModule* stoker_cuda_module() {
-  static const stoker::cuda::CudaModule module{
-      .device_count = stoker::cuda::device_count,
-      .pin_host_memory = stoker::cuda::pin_host_memory,
-      .unpin_host_memory = stoker::cuda::unpin_host_memory,
-      .preload_nvrtc = stoker::cuda::load_nvrtc,
-      .open_streams = stoker::cuda::open_cuda_streams,
-      .fused_kernels = stoker::cuda::fused_kernels,
-      .device_uuid = stoker::cuda::device_uuid,
-      .open_collectives = stoker::cuda::find_collectives()};
+  static const stoker::cuda::CudaModule module{.device_count = stoker::cuda::device_count,
+                                               .pin_host_memory = stoker::cuda::pin_host_memory,
+                                               .unpin_host_memory = stoker::cuda::unpin_host_memory,
+                                               .preload_nvrtc = stoker::cuda::load_nvrtc,
+                                               .open_streams = stoker::cuda::open_cuda_streams,
+                                               .fused_kernels = stoker::cuda::fused_kernels,
+                                               .device_uuid = stoker::cuda::device_uuid,
+                                               .find_collectives = stoker::cuda::find_collectives};
   return &module;
 }

@@ -44,10 +44,13 @@ struct CudaModule {
   // Opens the GPU, or a part of it (MIG) that is a separate device: "GPU-2f0c…". Empty if it cannot be
   // opened.
   std::string (*device_uuid)(int device) = nullptr;
-  // The collectives of a group for this device, which becomes the current one of the thread; throws
-  // c10::Error. Null: this kind of device, or the build, has none.
-  std::unique_ptr<group::DeviceCollectives> (*open_collectives)(
-      int device, const group::CollectivesOptions& options) = nullptr;
+  // Opens the collectives of a group for this device, which becomes the current one of the thread;
+  // throws c10::Error.
+  using OpenCollectives = std::unique_ptr<group::DeviceCollectives> (*)(
+      int device, const group::CollectivesOptions& options);
+  // Returns null if the build has none, or LibTorch has another version of NCCL. Null: this kind of
+  // device has none. Only a group calls it, so that a process alone does not need NCCL.
+  OpenCollectives (*find_collectives)() = nullptr;
   // Null, or called with memory that a snapshot reuses: makes late reads of it visible.
   void (*poison_host_memory)(void* bytes, size_t size) = nullptr;
 };

@@ -84,7 +84,7 @@ Result<c10::Device> open_device(const config::DeviceConfig& device) {
 group::RankDevice find_rank_device(int local_rank, int local_world_size) {
   const auto module = load_cuda_module();
   if (!module.ok()) return {.uuid = "", .reason = module.status().message()};
-  if ((*module)->open_collectives == nullptr)
+  if ((*module)->find_collectives() == nullptr)
     return {.uuid = "",
             .reason = std::string(cuda::kModuleFile) +
                       " was built without NCCL, or for another version of it"};
@@ -98,9 +98,10 @@ group::RankDevice find_rank_device(int local_rank, int local_world_size) {
 
 Result<group::OpenCollectives> find_collectives(int index) {
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
-  return group::OpenCollectives([module, index](const group::CollectivesOptions& options) {
-    return module->open_collectives(index, options);
-  });
+  return group::OpenCollectives(
+      [open = module->find_collectives(), index](const group::CollectivesOptions& options) {
+        return open(index, options);
+      });
 }
 
 Result<const cuda::CudaModule*> module_of(const config::DeviceConfig& config, c10::Device device) {

@@ -249,7 +249,8 @@ TEST(RecordValidationTest, ReadsTextOfRecordsAsBytes) {
   const std::string images = train(
       "format: webdataset, path: a, fields: {image: x, label: y}, transforms: [resize: {size: [8, "
       "8]}]");
-  EXPECT_THAT(errors_of(images), ElementsAre(HasSubstr("or fields.text or fields.input_ids")));
+  EXPECT_THAT(errors_of(images),
+              ElementsAre(HasSubstr("or fields.text, fields.messages or fields.input_ids")));
 }
 
 std::string jsonl(const std::string& keys) { return train("format: jsonl, path: a, " + keys); }
