@@ -1,15 +1,14 @@
 #include "daemon/app/cluster_start.h"
 
-#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <boost/json.hpp>
-
+#include "daemon/app/group_start.h"
 #include "daemon/group/socket_address.h"
+#include "daemon/group/start_checks.h"
 #include "daemon/train/live_state.h"
 #include "shared/base/deadline.h"
 #include "shared/base/utf8.h"
@@ -26,10 +25,6 @@ constexpr const char* kStorePrefix = "stoker";
 constexpr const char* kSettingsKey = "settings";
 constexpr const char* kDataKey = "data_and_model";
 
-std::chrono::milliseconds cluster_milliseconds(double seconds) {
-  return std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3)));
-}
-
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 uint16_t port_of(const std::string& address) {
@@ -39,33 +34,19 @@ uint16_t port_of(const std::string& address) {
   return port;
 }
 
-std::string to_text(const group::SharedSettings& settings) {
-  boost::json::array pairs;
-  for (const auto& [name, value] : settings) pairs.push_back(boost::json::array{name, value});
-  return boost::json::serialize(pairs);
-}
-
-// The first difference.
-Status compare_settings(const group::SharedSettings& own, const std::string& text_of_other,
-                        const std::string& other, const std::string& hint) {
-  boost::system::error_code error;
-  const boost::json::value first = boost::json::parse(text_of_other, error);
-  const Status invalid(StatusCode::kMismatch,
-                       other + " has other settings than this version of stokerd");
-  if (error || !first.is_array() || first.get_array().size() != own.size()) return invalid;
-  for (size_t i = 0; i < own.size(); ++i) {
-    const boost::json::value& pair = first.get_array()[i];
-    if (!pair.is_array() || pair.get_array().size() != 2 || !pair.get_array()[0].is_string() ||
-        !pair.get_array()[1].is_string())
-      return invalid;
-    const std::string name(pair.get_array()[0].get_string());
-    const std::string value(pair.get_array()[1].get_string());
-    if (name != own[i].first) return invalid;
-    if (value != own[i].second)
-      return Status(StatusCode::kMismatch, name + ": is '" + own[i].second + "' here, and '" +
-                                               value + "' on " + other + "; " + hint);
-  }
-  return {};
+// The first difference from the settings under `key`.
+Status compare_settings(group::TcpStore& store, const char* key, const group::SharedSettings& own,
+                        const std::string& owner, const std::string& hint) {
+  STOKER_ASSIGN_OR_RETURN(const auto text, store.get(key));
+  const auto others = group::parse_settings(text.value_or(""), key);
+  if (!others.ok())
+    return Status(StatusCode::kMismatch,
+                  owner + " has other settings than this version of stokerd");
+  const auto difference = group::find_difference(*others, own);
+  if (!difference) return {};
+  return Status(StatusCode::kMismatch, difference->name + ": is '" + difference->own +
+                                           "' here, and '" + difference->other + "' on " + owner +
+                                           "; " + hint);
 }
 
 }  // namespace
@@ -178,8 +159,8 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
   const bool is_first = task.job == Job::kPs && task.index == 0;
   ClusterMeeting made;
   parameter_server::Meeting& meeting = made.meeting;
-  meeting.timeout = cluster_milliseconds(config.distributed.timeout_seconds);
-  meeting.start_timeout = cluster_milliseconds(config.distributed.start_timeout_seconds);
+  meeting.timeout = milliseconds_of(config.distributed.timeout_seconds);
+  meeting.start_timeout = milliseconds_of(config.distributed.start_timeout_seconds);
   meeting.store.prefix = kStorePrefix;
   meeting.store.server = "ps 0 (" + first + ")";
   meeting.store_port = port_of(first);
@@ -190,7 +171,7 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
                             group::TcpStore::serve(std::move(listening), meeting.store));
   } else {
     const Deadline deadline = std::chrono::steady_clock::now() +
-                              cluster_milliseconds(config.distributed.start_timeout_seconds);
+                              milliseconds_of(config.distributed.start_timeout_seconds);
     const auto found = group::wait_for_listener(host_of(first), port_of(first), deadline, stop);
     if (found.status().code() == StatusCode::kTimedOut)
       return Status(StatusCode::kPeerLost,
@@ -203,23 +184,21 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
   }
   STOKER_ASSIGN_OR_RETURN(meeting.address,
                           group::own_address(config.distributed.interface, meeting.store_address));
-  if (is_first) STOKER_RETURN_IF_ERROR(made.store->set(kSettingsKey, to_text(settings)));
-  const Deadline deadline = std::chrono::steady_clock::now() +
-                            cluster_milliseconds(config.distributed.start_timeout_seconds);
+  if (is_first) STOKER_RETURN_IF_ERROR(made.store->set(kSettingsKey, group::to_json(settings)));
+  const Deadline deadline =
+      std::chrono::steady_clock::now() + milliseconds_of(config.distributed.start_timeout_seconds);
   STOKER_RETURN_IF_ERROR(made.store->wait(kSettingsKey, deadline, stop));
-  STOKER_ASSIGN_OR_RETURN(const auto of_first, made.store->get(kSettingsKey));
   STOKER_RETURN_IF_ERROR(
-      compare_settings(settings, of_first.value_or(""), "parameter server 0",
+      compare_settings(*made.store, kSettingsKey, settings, "parameter server 0",
                        "start all tasks with the same configuration and options"));
   return made;
 }
 
 Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,
                           const std::stop_token& stop) {
-  if (is_chief) return store.set(kDataKey, to_text(own));
+  if (is_chief) return store.set(kDataKey, group::to_json(own));
   STOKER_RETURN_IF_ERROR(store.wait(kDataKey, kNoDeadline, stop));
-  STOKER_ASSIGN_OR_RETURN(const auto of_chief, store.get(kDataKey));
-  return compare_settings(own, of_chief.value_or(""), "worker 0, the chief",
+  return compare_settings(store, kDataKey, own, "worker 0, the chief",
                           "all tasks must read the same files");
 }
 

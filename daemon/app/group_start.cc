@@ -63,10 +63,6 @@ Result<int> parse_num_threads(const std::string& text) {
   return number;
 }
 
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3)));
-}
-
 // Those of this rank and, on the chief, of ranks that the group no longer has.
 void set_aside_flight_records(const group::LaunchEnvironment& launch,
                               const run::RunLayout& layout) {
@@ -88,6 +84,10 @@ void set_aside_flight_records(const group::LaunchEnvironment& launch,
 }
 
 }  // namespace
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3)));
+}
 
 Status check_group_support(const config::Config& config, const group::LaunchEnvironment& launch) {
   std::vector<std::string> errors;

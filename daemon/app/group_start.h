@@ -4,6 +4,7 @@
 // Errors:  kInvalidArgument: what does not work in a group. open_process_group(): as group::open_group().
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -18,6 +19,9 @@
 #include "shared/run/run_layout.h"
 
 namespace stoker::app {
+
+// A time of the configuration, at least 1 ms.
+std::chrono::milliseconds milliseconds_of(double seconds);
 
 // What the configuration has that does not work with several ranks: all of it, in one line.
 Status check_group_support(const config::Config& config, const group::LaunchEnvironment& launch);

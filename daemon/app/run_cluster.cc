@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "daemon/app/cluster_start.h"
+#include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/run.h"
 #include "daemon/app/run_segment.h"
@@ -33,8 +34,7 @@ constexpr std::chrono::seconds kWriterGrace{10};
 constexpr const char* kIndexKey = "index_complete";
 
 std::chrono::milliseconds grace_of_server(const config::DistributedConfig& config) {
-  const double seconds = config.stop_deadline_seconds.value_or(config.timeout_seconds);
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+  return milliseconds_of(config.stop_deadline_seconds.value_or(config.timeout_seconds));
 }
 
 Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Config& config,

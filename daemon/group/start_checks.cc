@@ -26,22 +26,6 @@ std::string rank_text_key(const std::string& topic, int rank) {
 }
 std::string text_key(const std::string& topic) { return "text/" + topic; }
 
-std::string to_json(const SharedSettings& settings) {
-  json::object fields;
-  for (const auto& [name, value] : settings) fields[name] = value;
-  return json::serialize(fields);
-}
-
-Result<SharedSettings> parse_settings(const std::string& text, const std::string& key) {
-  return parse_json_object<SharedSettings>(
-      text, "store key " + key, [](const json::object& fields) {
-        SharedSettings settings;
-        for (const auto& field : fields)
-          settings.emplace_back(field.key(), std::string(field.value().as_string()));
-        return settings;
-      });
-}
-
 // The value of a key that `rank` sets.
 Result<std::string> wait_for_value(Store& keys, const LaunchEnvironment& environment,
                                    const std::string& key, int rank, const StartWait& wait,
@@ -68,19 +52,6 @@ std::optional<std::string> find(const SharedSettings& settings, const std::strin
   return found == settings.end() ? std::nullopt : std::optional(found->second);
 }
 
-// "train.lr is 2, but 1"; empty: no difference.
-std::string first_difference(const SharedSettings& of_rank, const SharedSettings& of_chief) {
-  const auto text = [](const std::string& name, const std::string& other, const std::string& own) {
-    return name + " is " + other + ", but " + own;
-  };
-  for (const auto& [name, value] : of_chief)
-    if (const auto other = find(of_rank, name); other != value)
-      return text(name, other.value_or(kUnset), value);
-  for (const auto& [name, value] : of_rank)
-    if (!find(of_chief, name)) return text(name, value, kUnset);
-  return "";
-}
-
 // The difference of the first rank that has one; empty: none.
 Result<std::string> compare_all(Store& keys, const LaunchEnvironment& environment,
                                 const std::string& topic, const SharedSettings& own,
@@ -90,15 +61,41 @@ Result<std::string> compare_all(Store& keys, const LaunchEnvironment& environmen
     STOKER_ASSIGN_OR_RETURN(const std::string text,
                             wait_for_value(keys, environment, key, rank, wait, stop));
     STOKER_ASSIGN_OR_RETURN(const SharedSettings settings, parse_settings(text, key));
-    const std::string difference = first_difference(settings, own);
-    if (!difference.empty())
-      return describe_rank(keys, environment, rank) + ": " + difference +
+    if (const auto difference = find_difference(settings, own))
+      return describe_rank(keys, environment, rank) + ": " + difference->name + " is " +
+             difference->other + ", but " + difference->own +
              " on rank 0; start all ranks with the same command line, programs and data";
   }
   return std::string();
 }
 
 }  // namespace
+
+std::string to_json(const SharedSettings& settings) {
+  json::object fields;
+  for (const auto& [name, value] : settings) fields[name] = value;
+  return json::serialize(fields);
+}
+
+Result<SharedSettings> parse_settings(const std::string& text, const std::string& key) {
+  return parse_json_object<SharedSettings>(
+      text, "store key " + key, [](const json::object& fields) {
+        SharedSettings settings;
+        for (const auto& field : fields)
+          settings.emplace_back(field.key(), std::string(field.value().as_string()));
+        return settings;
+      });
+}
+
+std::optional<SettingDifference> find_difference(const SharedSettings& others,
+                                                 const SharedSettings& own) {
+  for (const auto& [name, value] : own)
+    if (const auto other = find(others, name); other != value)
+      return SettingDifference{name, other.value_or(kUnset), value};
+  for (const auto& [name, value] : others)
+    if (!find(own, name)) return SettingDifference{name, value, kUnset};
+  return std::nullopt;
+}
 
 Status check_same_settings(Store& keys, const LaunchEnvironment& environment,
                            const std::string& topic, const SharedSettings& settings,

@@ -8,6 +8,7 @@
 //           the message names it. kCancelled.
 #pragma once
 
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -26,6 +27,17 @@ struct StartWait {
   Deadline deadline;
   HasExited has_exited = {};  // empty: unknown; then only the deadline ends a wait for such a rank
 };
+
+// Settings as the value of a key of the store. kCorrupt: they are none.
+std::string to_json(const SharedSettings& settings);
+Result<SharedSettings> parse_settings(const std::string& text, const std::string& key);
+
+struct SettingDifference {
+  std::string name, other, own;  // "(unset)" for a setting that one of them does not have
+};
+// The first one; nullopt: they are the same, in any order.
+std::optional<SettingDifference> find_difference(const SharedSettings& others,
+                                                 const SharedSettings& own);
 
 // As ProcessGroup::check_same(). Rank 0 compares, and tells the others the result.
 Status check_same_settings(Store& keys, const LaunchEnvironment& environment,
