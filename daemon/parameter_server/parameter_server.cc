@@ -428,21 +428,19 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
                                            const at::Tensor& gradients) {
   const auto ticket = static_cast<uint64_t>(request[1]);
   const bool is_sync = options_.updates.replicas == Replicas::kSync;
+  const auto add = [&]() -> Status {
+    if (!is_sync) return variables_.apply(ticket, gradients);
+    variables_.stage(ticket, gradients);
+    return {};
+  };
   if (!is_first()) {
-    if (is_sync)
-      variables_.stage(ticket, gradients);
-    else
-      STOKER_RETURN_IF_ERROR(variables_.apply(ticket, gradients));
+    STOKER_RETURN_IF_ERROR(add());
     return PushResult::kAccepted;
   }
   STOKER_ASSIGN_OR_RETURN(const PushResult result, schedule_.push(worker, ticket));
   if (result == PushResult::kDropped) return result;
   of_step_[ticket] = sums_of(request);
-  if (is_sync) {
-    variables_.stage(ticket, gradients);
-  } else {
-    STOKER_RETURN_IF_ERROR(variables_.apply(ticket, gradients));
-  }
+  STOKER_RETURN_IF_ERROR(add());
   if (result == PushResult::kStepCompleted) {
     if (is_sync) STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
     complete_step();

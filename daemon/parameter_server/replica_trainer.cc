@@ -22,13 +22,6 @@ constexpr ThreadActivity kWaitForServers{.operation = "wait for parameter server
                                          .is_waiting = true};
 constexpr std::chrono::milliseconds kPollInterval{100};
 
-train::NamedTensors trained_parameters(const model::Model& model) {
-  train::NamedTensors trained;
-  for (const auto& parameter : model.named_parameters())
-    if (parameter.value().requires_grad()) trained.emplace_back(parameter.key(), parameter.value());
-  return trained;
-}
-
 std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
   std::vector<uint64_t> bytes;
   for (const auto& [name, tensor] : variables) bytes.push_back(tensor.nbytes());
@@ -39,7 +32,7 @@ std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
 
 std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t num_servers,
                                           Placement placement, bool has_state) {
-  const train::NamedTensors variables = trained_parameters(state.model());
+  const train::NamedTensors variables = train::trained_parameters(state.model());
   const auto servers = place_variables(sizes_of(variables), num_servers, placement);
   std::vector<ServerPart> parts(num_servers);
   std::map<std::string, size_t> server_of;
@@ -58,7 +51,7 @@ std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t nu
 Result<VariableStore> make_variable_store(const config::Config& config,
                                           std::unique_ptr<train::TrainingState> state,
                                           size_t server, size_t num_servers, Placement placement) {
-  const train::NamedTensors all = trained_parameters(state->model());
+  const train::NamedTensors all = train::trained_parameters(state->model());
   const auto servers = place_variables(sizes_of(all), num_servers, placement);
   state.reset();  // with the gradients and the optimizer state of all variables
   train::NamedTensors own;

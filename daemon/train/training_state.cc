@@ -157,6 +157,13 @@ Result<bool> load_partial(const model::NamedTensors& tensors,
 
 }  // namespace
 
+model::NamedTensors trained_parameters(const model::Model& model) {
+  model::NamedTensors trained;
+  for (const auto& parameter : model.named_parameters())
+    if (parameter.value().requires_grad()) trained.emplace_back(parameter.key(), parameter.value());
+  return trained;
+}
+
 Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Config& config,
                                                              const data::Dataset& data,
                                                              c10::Device device,
@@ -196,10 +203,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   } catch (const c10::Error& error) {
     return to_status(error).with_context("move the model to " + device.str());
   }
-  model::NamedTensors trainable;
-  for (const auto& parameter : state->model_->named_parameters())
-    if (parameter.value().requires_grad())
-      trainable.emplace_back(parameter.key(), parameter.value());
+  const model::NamedTensors trainable = trained_parameters(*state->model_);
   LrScales lr_scales;
   if (config.optimizer.layer_decay) {
     STOKER_ASSIGN_OR_RETURN(lr_scales,

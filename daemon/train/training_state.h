@@ -32,6 +32,9 @@
 
 namespace stoker::train {
 
+// In the order of the model, which is that of the optimizer.
+model::NamedTensors trained_parameters(const model::Model& model);
+
 class TrainingState : public LiveState {
  public:
   // Builds the model and initializes it from config.run.seed. With balanced class weights, the
