@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/checkpoint/store.h"
 #include "tests/support/reserved_port.h"
 #include "tests/system/run_fixture.h"
 
@@ -20,8 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-
-constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
 
 class ClusterRunTest : public RunTest {
  protected:
@@ -82,24 +79,13 @@ class ClusterRunTest : public RunTest {
       tasks.push_back(start(run, "worker", static_cast<int>(i)));
     return tasks;
   }
-  static int code_of(Process& process) {
-    const auto exit = process.wait(kPatience);
-    EXPECT_TRUE(exit) << process.log() << " is still running";
-    return exit && exit->signal == 0 ? exit->code : -1;
-  }
   static void expect_codes(const std::vector<std::unique_ptr<Process>>& tasks, int code) {
     for (const auto& task : tasks)
       EXPECT_EQ(code_of(*task), code) << task->log() << ":\n" << text_of(task->log());
   }
-  static std::string state_of(const std::string& run, const std::string& file) {
-    return text_of(run + "/checkpoints/" +
-                   checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) + "/" + file);
-  }
   static void expect_same_run(const std::string& run, const std::string& other) {
-    EXPECT_EQ(newest_step(run), newest_step(other));
-    for (const char* const file :
-         {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"})
-      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
+    expect_same_checkpoint(
+        run, other, {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"});
   }
   static bool has_trained(const std::string& run, uint64_t steps) {
     return wait_until(kPatience, [&] { return newest_record_step(run) >= steps; });
@@ -107,12 +93,8 @@ class ClusterRunTest : public RunTest {
   // Whether this task, started `starts` times, is connected to the servers.
   bool has_connected(const std::string& job, int index, int starts) const {
     return wait_until(kPatience, [&] {
-      const std::string log = text_if_exists(log_path(job, index));
-      int found = 0;
-      for (size_t at = log.find("training started"); at != std::string::npos;
-           at = log.find("training started", at + 1))
-        ++found;
-      return found >= starts;
+      return count_of(text_if_exists(log_path(job, index)), "training started") >=
+             static_cast<size_t>(starts);
     });
   }
   // Without an end.

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/store.h"
 #include "shared/feed/dataset_versions.h"
 #include "tests/system/group_run_fixture.h"
 

@@ -70,9 +70,8 @@ TEST_F(GroupMismatchTest, NamesRankThatReadsOtherPretrainedWeights) {
     const std::string base = run_dir("base-" + std::to_string(rank));
     train_alone(base);
     std::filesystem::create_directories(directory_of(rank));
-    std::filesystem::copy(
-        base + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(newest_step(base)),
-        directory_of(rank) + "/base", std::filesystem::copy_options::recursive);
+    std::filesystem::copy(newest_checkpoint(base), directory_of(rank) + "/base",
+                          std::filesystem::copy_options::recursive);
   }
   max_steps_ = "24";
   expect_mismatch("base weights", "[0-9a-f]+, but [0-9a-f]+",

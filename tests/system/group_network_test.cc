@@ -28,8 +28,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
-constexpr int kPort = 29500;      // free in a new namespace
+constexpr int kPort = 29500;  // free in a new namespace
 constexpr int kTimeoutSeconds = 5;
 
 // Names of the interfaces, on both hosts. The first one has the route to rank 0 and to the store.

@@ -13,7 +13,6 @@
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
 
-#include "shared/checkpoint/store.h"
 #include "tests/support/reserved_port.h"
 #include "tests/system/run_fixture.h"
 
@@ -22,8 +21,6 @@ namespace stoker::test {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 namespace json = boost::json;
-
-inline constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
 
 class GroupRunTest : public RunTest {
  protected:
@@ -93,30 +90,16 @@ class GroupRunTest : public RunTest {
     }
     return true;
   }
-  static int code_of(Process& process) {
-    const auto exit = process.wait(kPatience);
-    EXPECT_TRUE(exit) << "is still running";
-    return exit && exit->signal == 0 ? exit->code : -1;
-  }
   std::string log_path(int rank) const { return path("rank-" + std::to_string(rank) + ".out"); }
   std::string output_of(int rank) const { return text_of(log_path(rank)); }
   int count_in_log(int rank, const std::string& text) const {
-    const std::string log = output_of(rank);
-    int count = 0;
-    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++count;
-    return count;
+    return static_cast<int>(count_of(output_of(rank), text));
   }
 
-  static std::string state_of(const std::string& run, const std::string& file) {
-    return text_of(run + "/checkpoints/" +
-                   checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) + "/" + file);
-  }
   // Parameters, optimizer, generator, sums: the whole state. And the records.
   static void expect_same_run(const std::string& run, const std::string& other) {
-    EXPECT_EQ(newest_step(run), newest_step(other));
-    for (const char* const file :
-         {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"})
-      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
+    expect_same_checkpoint(
+        run, other, {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"});
     EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
   }
 
@@ -141,9 +124,7 @@ class GroupRunTest : public RunTest {
     return text_of(output);
   }
   void expect_same_state(const std::string& run, const std::string& other) {
-    EXPECT_EQ(newest_step(run), newest_step(other));
-    for (const char* const file : {"model.safetensors", "trainer_state.safetensors"})
-      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
+    expect_same_checkpoint(run, other, {"model.safetensors", "trainer_state.safetensors"});
     EXPECT_TRUE(export_of(run, "optimizer") == export_of(other, "optimizer")) << run;
     EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
   }

@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/store.h"
 #include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
@@ -357,8 +358,7 @@ TEST_F(GroupRunTest, TrainsShardsWithReduceScatter) {
   expect_success(start_group(2, complete, settings));
   const std::string sharded = run_dir("sharded");
   expect_success(start_group(2, sharded, joined(settings, kSharded)));
-  for (const char* const file : {"model.safetensors", "trainer_state.safetensors"})
-    EXPECT_TRUE(state_of(sharded, file) == state_of(complete, file)) << file;
+  expect_same_checkpoint(sharded, complete, {"model.safetensors", "trainer_state.safetensors"});
   EXPECT_TRUE(export_of(sharded, "optimizer") == export_of(complete, "optimizer"));
 }
 

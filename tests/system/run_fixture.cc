@@ -114,6 +114,31 @@ std::string RunTest::text_of(const std::string& file) {
   return text_if_exists(file);
 }
 
+size_t RunTest::count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+int RunTest::code_of(Process& process) {
+  const auto exit = process.wait(kPatience);
+  EXPECT_TRUE(exit) << process.log() << " is still running";
+  return exit && exit->signal == 0 ? exit->code : -1;
+}
+
+std::string RunTest::newest_checkpoint(const std::string& run) {
+  return run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(newest_step(run));
+}
+
+void RunTest::expect_same_checkpoint(const std::string& run, const std::string& other,
+                                     const std::vector<std::string>& files) {
+  EXPECT_EQ(newest_step(run), newest_step(other));
+  for (const std::string& file : files)
+    EXPECT_TRUE(text_of(newest_checkpoint(run) + "/" + file) ==
+                text_of(newest_checkpoint(other) + "/" + file))
+        << run << ": " << file;
+}
+
 std::string RunTest::text_if_exists(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;

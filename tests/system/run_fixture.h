@@ -1,6 +1,7 @@
 // RunTest: a run directory in a temporary folder and helpers to start the stoker programs on it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@
 #include "tests/system/process.h"
 
 namespace stoker::test {
+
+inline constexpr std::chrono::seconds kPatience{110};  // beyond every wait of a test that succeeds
 
 // Path of a program in the build tree.
 std::string program(const std::string& name);
@@ -47,8 +50,16 @@ class RunTest : public ::testing::Test {
   static std::string text_of(const std::string& file);
   static std::string text_if_exists(const std::string& file);  // empty without it; for polling
   std::string log_of(const std::string& program) const { return text_of(path(program + ".out")); }
+  static size_t count_of(const std::string& text, const std::string& part);
+  // The exit code; -1: a signal has ended it, or it is still running after kPatience, which fails the
+  // test.
+  static int code_of(Process& process);
   static std::vector<std::string> checkpoints(const std::string& run);  // names, oldest first
   static uint64_t newest_step(const std::string& run);                  // 0: none
+  static std::string newest_checkpoint(const std::string& run);         // its path
+  // That the newest checkpoints have the same step and these same files.
+  static void expect_same_checkpoint(const std::string& run, const std::string& other,
+                                     const std::vector<std::string>& files);
   // Result of the newest checkpoint and the first dataset; fails the test if there is none.
   static run::DatasetResult newest_result(const std::string& run);
   static std::string model_sha256(const std::string& run, uint64_t step);

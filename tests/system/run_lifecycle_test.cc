@@ -22,12 +22,6 @@ namespace fs = std::filesystem;
 
 class RunLifecycleTest : public RunTest {};
 
-size_t count_of(const std::string& text, const std::string& word) {
-  size_t count = 0;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
-  return count;
-}
-
 TEST_F(RunLifecycleTest, TrainsAndEvaluatesEveryCheckpointWithExitCodeZero) {
   const std::string config =
       write_config(text_config("eval: {checkpoints: all, batch_size: 16}\n"));

@@ -24,12 +24,6 @@ class SandboxTest : public RunTest {
     EXPECT_TRUE(exit.has_value()) << "it did not end";
     return exit.value_or(Exit{});
   }
-  static size_t count(const std::string& text, const std::string& word) {
-    size_t times = 0;
-    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
-      ++times;
-    return times;
-  }
 };
 
 TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsDenied) {
@@ -38,7 +32,7 @@ TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsDenied) {
   EXPECT_THAT(log, AllOf(HasSubstr("feed.sandbox: "), HasSubstr("add SystemCallFilter=seccomp"),
                          HasSubstr("set feed.sandbox: false")));
   EXPECT_THAT(log, Not(HasSubstr("worker process crashed")));
-  EXPECT_EQ(count(log_of("stokerd"), " error "), 1u) << log_of("stokerd");
+  EXPECT_EQ(count_of(log_of("stokerd"), " error "), 1u) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("Operation not permitted"));
   EXPECT_THAT(text_of(run_dir() + "/exit_status.json"), HasSubstr("\"exit_code\":78"));
 }

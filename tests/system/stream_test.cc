@@ -22,7 +22,6 @@
 
 #include "shared/base/file.h"
 #include "shared/checkpoint/safetensors.h"
-#include "shared/checkpoint/store.h"
 #include "shared/run/run_layout.h"
 #include "tests/shared/data/stream/producer_client.h"
 #include "tests/system/run_fixture.h"
@@ -85,9 +84,8 @@ train: {micro_batch_size: 16, device: cpu, num_threads: 1, )" +
   }
   // The number of elements in the queue of the newest checkpoint.
   static uint64_t queued(const std::string& run) {
-    const auto file = checkpoint::SafetensorsFile::open(
-        run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) +
-        "/trainer_state.safetensors");
+    const auto file =
+        checkpoint::SafetensorsFile::open(newest_checkpoint(run) + "/trainer_state.safetensors");
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     if (!file.ok()) return 0;
     const TensorSpec* const queue = (*file)->find("stream.queue");
