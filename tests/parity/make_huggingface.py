@@ -117,26 +117,43 @@ def loss_of(logits, tokens):
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def record_training(folder, model, parameters, seed, more={}):
-    """Writes expected.safetensors of ten steps of AdamW, and `more`; `parameters`: those that are trained, by name."""
-    # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
-    samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
-    batches = [torch.randint(model.config.vocab_size, (samples, length + 1)) for _ in range(2)]
+def record_steps(folder, parameters, step, expected):
+    """Writes expected.safetensors: `expected` and what ten steps of AdamW compute. `parameters`: those that are trained,
+    by name. `step(i)`: the logits and the loss of step i."""
     optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
-    expected, losses = {"tokens0": batches[0], "tokens1": batches[1]}, []
-    for step in range(STEPS):
-        tokens = batches[step % 2]
+    expected, losses = dict(expected), []
+    for i in range(STEPS):
         optimizer.zero_grad()
-        logits = model(tokens[:, :-1], use_cache=False).logits
-        loss = loss_of(logits, tokens)
+        logits, loss = step(i)
         loss.backward()
-        if step == 0:
+        if i == 0:
             expected["logits"] = logits.detach().clone()
             expected |= {f"gradient/{name}": p.grad.clone() for name, p in parameters.items()}
         losses.append(loss.detach())
         optimizer.step()
     expected |= {f"final/{name}": p.detach() for name, p in parameters.items()}
-    save_file(expected | more | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+    save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+
+
+def record_training(folder, model, parameters, seed, more={}):
+    """record_steps() of next-token prediction, with `more`."""
+    # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
+    samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
+    batches = [torch.randint(model.config.vocab_size, (samples, length + 1)) for _ in range(2)]
+
+    def step(i):
+        logits = model(batches[i % 2][:, :-1], use_cache=False).logits
+        return logits, loss_of(logits, batches[i % 2])
+
+    record_steps(folder, parameters, step, {"tokens0": batches[0], "tokens1": batches[1]} | more)
+
+
+def move_vectors(model):
+    """With biases of 0 and norms of 1, errors would not show."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
 
 
 def ragged_sequences(model, seed):
@@ -162,10 +179,7 @@ def ragged_sequences(model, seed):
 def write_case(folder, config, seed, dtype):
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype).train()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():  # with biases of 0 and norms of 1 errors would not show
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
+    move_vectors(model)
     model.save_pretrained(folder)
     record_training(folder, model, dict(model.named_parameters()), seed, ragged_sequences(model, seed))
     (folder / "generation_config.json").unlink(missing_ok=True)

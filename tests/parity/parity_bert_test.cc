@@ -3,11 +3,8 @@
 // which are few and in single precision. STOKER_PARITY_EMBEDDINGS is a folder of a published model with
 // what transformers computes for texts (check_minilm.py); there are no golden ones.
 #include <ATen/ops/arange.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
 
-#include "shared/checkpoint/export_tensors.h"
-#include "shared/model/load_weights.h"
 #include "tests/parity/saved_model_parity.h"
 #include "tests/support/temporary_directory.h"
 
@@ -15,14 +12,12 @@ namespace stoker::parity {
 namespace {
 
 constexpr ParityCases kBertFolders{"STOKER_PARITY_BERT", STOKER_PARITY_GOLDEN "/bert"};
-constexpr double kBertDoubleTolerance = 1e-12;
 constexpr int64_t kSepToken = 3;  // of make_bert.py
 
 class BertParityTest : public SavedModelParityTest {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(open(folder_of_case()));
-    is_double_ = expected_->find("logits")->dtype == DType::kF64;
     auto& bert = std::get<config::BertConfig>(config_.arch);
     bert.sep_token = kSepToken;
     const bool is_per_token = expected_->find("labels0")->shape.size() == 2;
@@ -37,7 +32,6 @@ class BertParityTest : public SavedModelParityTest {
       std::string_view tensor) const override {
     return checkpoint::HuggingFaceNames::find("bert")->from_stoker(tensor);
   }
-  double tolerance() const override { return is_double_ ? kBertDoubleTolerance : kTolerance; }
   // The softmax does not depend on the biases of the keys, whose gradients are only rounding.
   std::string scale_of(const std::string& what) const override {
     std::string scale = what;
@@ -54,27 +48,13 @@ class BertParityTest : public SavedModelParityTest {
                                   : model_->forward(tokens);
     return {logits, at::cross_entropy_loss(logits.flatten(0, -2), labels.flatten())};
   }
-
-  model::ModelPtr load(const config::ModelConfig& config) const {
-    auto made = model::make_model(
-        config, {{"tokens", DType::kI32, {expected_->find("tokens0")->shape[1]}}}, 0);
-    EXPECT_TRUE(made.ok()) << made.status().to_string();
-    if (!made.ok()) return nullptr;
-    if (is_double_) (*made)->to(at::kDouble);
-    pretrained::StateDictMapping mapping;
-    const Status loaded = model::load_pretrained(**made, config, mapping);
-    EXPECT_TRUE(loaded.ok()) << loaded.to_string();
-    return loaded.ok() ? *made : nullptr;
+  std::vector<TensorSpec> samples() const override {
+    return {{"tokens", DType::kI32, {expected_->find("tokens0")->shape[1]}}};
   }
-
-  bool is_double_ = false;
 };
 
 TEST_P(BertParityTest, MatchesLogitsGradientsAndTrainingOfTransformers) {
-  model::NamedTensors parameters;
-  for (const auto& item : model_->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  expect_same_training(parameters);
+  expect_same_training(parameters());
 }
 
 // check_bert.py loads those of generated cases with transformers.
@@ -90,20 +70,10 @@ TEST_P(BertParityTest, IsExportedAsTheSameModel) {
   test::write_whole(folder + "/config.json", *json);
   const auto file = save(scratch.path());
   ASSERT_NE(file, nullptr);
-  const std::vector<checkpoint::ExportPart> parts{
-      {.name = "model", .file = file.get(), .rename = [this](std::string_view name) {
-         return name_of(name);
-       }}};
-  auto out = checkpoint::NewFile::create(default_file_system(), folder + "/model.safetensors");
-  ASSERT_TRUE(out.ok()) << out.status().to_string();
-  ASSERT_TRUE(checkpoint::export_safetensors(parts, {{"format", "pt"}}, *out, {}).ok());
-  ASSERT_TRUE(out->commit().ok());
+  ASSERT_NO_FATAL_FAILURE(export_tensors(*file, folder + "/model.safetensors"));
   config::ModelConfig exported = config_;
   exported.pretrained->path = folder;
-  const auto loaded = load(exported);
-  ASSERT_NE(loaded, nullptr);
-  for (const auto& [name, tensor] : model::named_tensors(*model_))
-    EXPECT_TRUE(at::equal(tensor, loaded->named_parameters()[name])) << name;
+  expect_same_tensors(load(exported));
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, BertParityTest, testing::ValuesIn(kBertFolders.names()),
@@ -121,18 +91,16 @@ class EmbeddingParityTest : public SavedModelParityTest {
     bert.pooling = pooling;
     config_.num_classes = bert.embed_dim;
     config_.pretrained->exclude = {"fc.*", "pooler.*"};
-    const at::Tensor tokens = expected("tokens");
-    const auto made = model::make_model(config_, {{"tokens", DType::kI32, {tokens.size(1)}}}, 0);
-    EXPECT_TRUE(made.ok()) << made.status().to_string();
-    if (!made.ok()) return at::empty({0});
-    pretrained::StateDictMapping mapping;
-    const Status loaded = model::load_pretrained(**made, config_, mapping);
-    EXPECT_TRUE(loaded.ok()) << loaded.to_string();
+    const model::ModelPtr loaded = load(config_);
+    if (loaded == nullptr) return at::empty({0});
     const at::NoGradGuard no_grad;
-    (*made)->named_parameters()["fc.weight"].copy_(at::eye(bert.embed_dim));
-    (*made)->named_parameters()["fc.bias"].zero_();
-    (*made)->eval();
-    return (*made)->forward_padded(tokens, expected("lengths"));
+    loaded->named_parameters()["fc.weight"].copy_(at::eye(bert.embed_dim));
+    loaded->named_parameters()["fc.bias"].zero_();
+    loaded->eval();
+    return loaded->forward_padded(expected("tokens"), expected("lengths"));
+  }
+  std::vector<TensorSpec> samples() const override {
+    return {{"tokens", DType::kI32, {expected_->find("tokens")->shape[1]}}};
   }
 };
 

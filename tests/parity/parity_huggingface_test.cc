@@ -2,10 +2,7 @@
 // STOKER_PARITY_HUGGINGFACE is a folder with newly generated ones to compare with instead of the golden
 // ones, which are few and in single precision.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/equal.h>
 
-#include "shared/checkpoint/export_tensors.h"
-#include "shared/model/load_weights.h"
 #include "tests/parity/saved_model_parity.h"
 #include "tests/support/temporary_directory.h"
 
@@ -13,13 +10,11 @@ namespace stoker::parity {
 namespace {
 
 constexpr ParityCases kFolders{"STOKER_PARITY_HUGGINGFACE", STOKER_PARITY_GOLDEN "/huggingface"};
-constexpr double kDoubleTolerance = 1e-12;
 
 class HuggingFaceParityTest : public SavedModelParityTest {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(open(folder_of_case()));
-    is_double_ = expected_->find("logits")->dtype == DType::kF64;
     names_ = checkpoint::HuggingFaceNames::find(config_.name());
     model_ = load(config_);
     ASSERT_NE(model_, nullptr);
@@ -30,43 +25,12 @@ class HuggingFaceParityTest : public SavedModelParityTest {
       std::string_view tensor) const override {
     return names_->from_stoker(tensor);
   }
-  double tolerance() const override { return is_double_ ? kDoubleTolerance : kTolerance; }
 
-  model::ModelPtr load(const config::ModelConfig& config) const {
-    auto made = model::make_model(config, samples(), 0);
-    EXPECT_TRUE(made.ok()) << made.status().to_string();
-    if (!made.ok()) return nullptr;
-    if (is_double_) (*made)->to(at::kDouble);
-    pretrained::StateDictMapping mapping;
-    const Status loaded = model::load_pretrained(**made, config, mapping);
-    EXPECT_TRUE(loaded.ok()) << loaded.to_string();
-    return loaded.ok() ? *made : nullptr;
-  }
-
-  // As stokerctl does, from a file with the names of a checkpoint.
-  void export_to(const std::string& folder) const {
-    const test::TemporaryDirectory scratch;
-    const auto file = save(scratch.path());
-    ASSERT_NE(file, nullptr);
-    const std::vector<checkpoint::ExportPart> parts{
-        {.name = "model", .file = file.get(), .rename = [this](std::string_view name) {
-           return names_->from_stoker(name);
-         }}};
-    auto out = checkpoint::NewFile::create(default_file_system(), folder + "/model.safetensors");
-    ASSERT_TRUE(out.ok()) << out.status().to_string();
-    ASSERT_TRUE(checkpoint::export_safetensors(parts, {{"format", "pt"}}, *out, {}).ok());
-    ASSERT_TRUE(out->commit().ok());
-  }
-
-  bool is_double_ = false;
   const checkpoint::HuggingFaceNames* names_ = nullptr;
 };
 
 TEST_P(HuggingFaceParityTest, MatchesLogitsGradientsAndTrainingOfTransformers) {
-  model::NamedTensors parameters;
-  for (const auto& item : model_->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  expect_same_training(parameters);
+  expect_same_training(parameters());
 }
 
 TEST_P(HuggingFaceParityTest, MatchesLogitsOfPaddedAndPackedSequences) {
@@ -93,13 +57,12 @@ TEST_P(HuggingFaceParityTest, IsExportedAsTheSameModel) {
   const auto json = config::format_huggingface_config(config_.arch);
   ASSERT_TRUE(json.ok()) << json.status().to_string();
   test::write_whole(folder + "/config.json", *json);
-  export_to(folder);
+  const auto file = save(scratch.path());
+  ASSERT_NE(file, nullptr);
+  ASSERT_NO_FATAL_FAILURE(export_tensors(*file, folder + "/model.safetensors"));
   config::ModelConfig exported{.arch = config_.arch,
                                .pretrained = config::PretrainedConfig{.path = folder}};
-  const auto loaded = load(exported);
-  ASSERT_NE(loaded, nullptr);
-  for (const auto& [name, tensor] : model::named_tensors(*model_))
-    EXPECT_TRUE(at::equal(tensor, loaded->named_parameters()[name])) << name;
+  expect_same_tensors(load(exported));
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, HuggingFaceParityTest, testing::ValuesIn(kFolders.names()),

@@ -1,13 +1,8 @@
 // Compares adapters of gpt2 and llama with PEFT (make_peft.py): loads each folder by its config.json and
 // adapter_config.json. STOKER_PARITY_PEFT is a folder with newly generated ones to compare with instead of
 // the golden ones, which are few.
-#include <ATen/ops/equal.h>
-
-#include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/peft.h"
 #include "shared/config/peft_config.h"
-#include "shared/model/load_weights.h"
-#include "shared/model/lora.h"
 #include "shared/pretrained/merged_tensors.h"
 #include "shared/pretrained/peft_settings.h"
 #include "tests/parity/saved_model_parity.h"
@@ -37,17 +32,6 @@ class PeftParityTest : public SavedModelParityTest {
   std::optional<checkpoint::HuggingFaceNames::Name> name_of(
       std::string_view tensor) const override {
     return checkpoint::PeftNames(config_.name()).from_stoker(tensor);
-  }
-
-  model::ModelPtr load(const config::ModelConfig& config) const {
-    const auto made = model::make_model(config, samples(), 0);
-    EXPECT_TRUE(made.ok()) << made.status().to_string();
-    if (!made.ok()) return nullptr;
-    pretrained::StateDictMapping mapping;
-    Status loaded = model::load_pretrained(**made, config, mapping);
-    if (loaded.ok() && config.lora) loaded = model::load_adapter(**made, config);
-    EXPECT_TRUE(loaded.ok()) << loaded.to_string();
-    return loaded.ok() ? *made : nullptr;
   }
 
   checkpoint::BaseWeights base_weights() const {
@@ -86,16 +70,7 @@ TEST_P(PeftParityTest, IsExportedAsTheSameAdapter) {
   const auto settings = pretrained::peft_settings(config_, base_weights(), file->tensors());
   ASSERT_TRUE(settings.ok()) << settings.status().to_string();
   test::write_whole(exported + "/adapter_config.json", *settings);
-  const checkpoint::PeftNames names(config_.name());
-  const std::vector<checkpoint::ExportPart> parts{
-      {.name = "model", .file = file.get(), .rename = [&](std::string_view name) {
-         return names.from_stoker(name);
-       }}};
-  auto out =
-      checkpoint::NewFile::create(default_file_system(), exported + "/adapter_model.safetensors");
-  ASSERT_TRUE(out.ok()) << out.status().to_string();
-  ASSERT_TRUE(checkpoint::export_safetensors(parts, {{"format", "pt"}}, *out, {}).ok());
-  ASSERT_TRUE(out->commit().ok());
+  ASSERT_NO_FATAL_FAILURE(export_tensors(*file, exported + "/adapter_model.safetensors"));
 
   config::ModelConfig read = config_;
   auto lora = config::parse_peft_config(*settings, "adapter_config.json");
@@ -105,8 +80,7 @@ TEST_P(PeftParityTest, IsExportedAsTheSameAdapter) {
   const auto loaded = load(read);
   ASSERT_NE(loaded, nullptr);
   EXPECT_EQ(loaded->adapter()->base, model_->adapter()->base);
-  for (const auto& [name, tensor] : model::named_tensors(*model_))
-    EXPECT_TRUE(at::equal(tensor, loaded->named_parameters()[name])) << name;
+  expect_same_tensors(loaded);
 }
 
 TEST_P(PeftParityTest, HasTheSameLogitsAfterMerging) {

@@ -7,6 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$here/python_or_skip.sh"
+require_pytorch
 "$python" -c 'import torchvision' 2>/dev/null || echo "with the counterparts: $python cannot import torchvision"
 if [ "${STOKER_PARITY:-}" = all ]; then models=--all; else models=; fi
 # shellcheck disable=SC2086  # no option if empty

@@ -5,6 +5,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$here/python_or_skip.sh"
+require_pytorch
 "$python" "$here/make_golden.py" "$folder/golden"
 "$1" "$folder/checkpoints"
 "$python" "$here/check_parity.py" "$here/golden" "$folder/golden" "$folder/checkpoints"

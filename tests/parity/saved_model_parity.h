@@ -16,14 +16,18 @@
 #include <ATen/ops/abs.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
 #include "daemon/train/optimizer.h"
 #include "shared/base/file.h"
+#include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/config/huggingface_config.h"
+#include "shared/model/load_weights.h"
+#include "shared/model/lora.h"
 #include "shared/model/model.h"
 #include "shared/model/torch_dtype.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
@@ -35,6 +39,7 @@ inline constexpr int64_t kAdamwSteps = 10;
 inline const config::AdamWConfig kAdamw{
     .lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-3, .weight_decay = 0.1};
 inline constexpr double kTolerance = 1e-5;  // of single precision
+inline constexpr double kDoubleTolerance = 1e-12;
 
 // The folders of one library: those of the environment variable, or else the golden ones.
 struct ParityCases {
@@ -60,6 +65,8 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     auto expected = checkpoint::SafetensorsFile::open(folder + "/expected.safetensors");
     ASSERT_TRUE(expected.ok()) << expected.status().to_string();
     expected_ = *std::move(expected);
+    const TensorSpec* const logits = expected_->find("logits");
+    is_double_ = logits != nullptr && logits->dtype == DType::kF64;
     const auto json = read_file(folder + "/config.json", config::kMaxHuggingFaceConfigBytes);
     ASSERT_TRUE(json.ok()) << json.status().to_string();
     const auto config = config::parse_huggingface_config(*json, "config.json");
@@ -70,7 +77,7 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   // The library's name of a tensor of model_.
   virtual std::optional<checkpoint::HuggingFaceNames::Name> name_of(
       std::string_view tensor) const = 0;
-  virtual double tolerance() const { return kTolerance; }
+  double tolerance() const { return is_double_ ? kDoubleTolerance : kTolerance; }
   // The tensor whose largest element differences of `what` are relative to.
   virtual std::string scale_of(const std::string& what) const { return what; }
 
@@ -86,8 +93,20 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
             at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, time).flatten())};
   }
 
-  std::vector<TensorSpec> samples() const {
+  virtual std::vector<TensorSpec> samples() const {
     return {{"tokens", DType::kI64, {expected_->find("tokens0")->shape[1]}}};
+  }
+
+  model::ModelPtr load(const config::ModelConfig& config) const {
+    auto made = model::make_model(config, samples(), 0);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (!made.ok()) return nullptr;
+    if (is_double_) (*made)->to(at::kDouble);
+    pretrained::StateDictMapping mapping;
+    Status loaded = model::load_pretrained(**made, config, mapping);
+    if (loaded.ok() && config.lora) loaded = model::load_adapter(**made, config);
+    EXPECT_TRUE(loaded.ok()) << loaded.to_string();
+    return loaded.ok() ? *made : nullptr;
   }
 
   // The tensors of model_, with the names of a checkpoint.
@@ -102,6 +121,31 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     auto file = checkpoint::SafetensorsFile::open(folder + "/model.safetensors");
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *std::move(file) : nullptr;
+  }
+
+  // As stokerctl does: writes what save() has saved, with the names of the library.
+  void export_tensors(const checkpoint::SafetensorsFile& saved, const std::string& path) const {
+    const std::vector<checkpoint::ExportPart> parts{
+        {.name = "model", .file = &saved, .rename = [this](std::string_view name) {
+           return name_of(name);
+         }}};
+    auto out = checkpoint::NewFile::create(default_file_system(), path);
+    ASSERT_TRUE(out.ok()) << out.status().to_string();
+    ASSERT_TRUE(checkpoint::export_safetensors(parts, {{"format", "pt"}}, *out, {}).ok());
+    ASSERT_TRUE(out->commit().ok());
+  }
+
+  // That `other`, which was exported and loaded, has the tensors of model_.
+  void expect_same_tensors(const model::ModelPtr& other) const {
+    ASSERT_NE(other, nullptr);
+    for (const auto& [name, tensor] : model::named_tensors(*model_))
+      EXPECT_TRUE(at::equal(tensor, other->named_parameters()[name])) << name;
+  }
+
+  model::NamedTensors parameters() const {
+    model::NamedTensors all;
+    for (const auto& item : model_->named_parameters()) all.emplace_back(item.key(), item.value());
+    return all;
   }
 
   at::Tensor expected(const std::string& what) const {
@@ -163,6 +207,7 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<checkpoint::SafetensorsFile> expected_;
   config::ModelConfig config_;
   model::ModelPtr model_;
+  bool is_double_ = false;
 };
 
 }  // namespace stoker::parity

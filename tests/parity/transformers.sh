@@ -4,13 +4,7 @@
 # folder. STOKER_TRANSFORMERS_PYTHON is a Python with the packages of requirements-transformers.txt;
 # default that of STOKER_PYTHON, or python3.
 here=$(cd "$(dirname "$0")" && pwd)
-python=${STOKER_TRANSFORMERS_PYTHON:-${STOKER_PYTHON:-python3}}
-if ! reason=$("$python" -c "import $modules" 2>&1); then
-  echo "skipped: $python cannot import $modules (set STOKER_TRANSFORMERS_PYTHON):"
-  echo "$reason" | tail -n 1
-  exit 77
-fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+# shellcheck source=tests/parity/python_or_skip.sh
+. "$here/python_or_skip.sh"
+require_python "${STOKER_TRANSFORMERS_PYTHON:-${STOKER_PYTHON:-python3}}" STOKER_TRANSFORMERS_PYTHON "$modules"
 if [ "${STOKER_PARITY:-}" = all ]; then count=50; else count=3; fi
