@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "daemon/group/control_record.h"
 #include "daemon/group/gloo_group.h"
@@ -141,6 +142,9 @@ Status run_traffic(ProcessGroup& group, const std::stop_token& stop) {
 // Microseconds of sums: as many gradients as bench/group.py trains, and the control record.
 Status run_record(ProcessGroup& group, const std::stop_token& stop) {
   constexpr int kWarmUp = 20, kSums = 200;
+  // As ranks that share the cores do: a second thread would wait actively for its next work, on
+  // the core that the threads of Gloo need.
+  at::set_num_threads(1);
   const at::Tensor gradients = fill(group.rank(), 860'000);
   const at::Tensor record =
       at::zeros({static_cast<int64_t>(count_numbers(group.world_size()))}, at::kDouble);
