@@ -1,6 +1,8 @@
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string>
+#include <system_error>
 
 #include "daemon/app/cluster_start.h"
 #include "daemon/app/command_line.h"
@@ -9,6 +11,15 @@
 #include "shared/base/clock.h"
 #include "shared/config/load_config.h"
 #include "shared/model/host_allocator.h"
+
+namespace {
+
+bool is_same_file(const std::string& path, const std::string& other) {
+  std::error_code none;
+  return std::filesystem::equivalent(path, other, none);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace stoker;
@@ -37,12 +48,20 @@ int main(int argc, char** argv) {
   }
   // Platforms set it for all kinds of runs.
   const char* tf_config = std::getenv("TF_CONFIG");
-  if (tf_config == nullptr || launch->world_size > 1) tf_config = "";
+  const bool is_replay = !parsed.command->replay.empty();
+  if (tf_config == nullptr || launch->world_size > 1 || is_replay) tf_config = "";
   auto cluster = app::make_cluster_launch(*parsed.command, tf_config);
   if (cluster.ok() && *cluster && launch->world_size > 1)
     cluster = Status(StatusCode::kInvalidArgument,
                      "parameter servers: cannot be combined with a launcher of ranks, " +
                          std::string(group::to_string(launch->launcher)));
+  if (is_replay && launch->world_size > 1)
+    cluster = Status(StatusCode::kInvalidArgument,
+                     "--replay: cannot be combined with a launcher of ranks, " +
+                         std::string(group::to_string(launch->launcher)));
+  if (is_replay && is_same_file(parsed.command->replay, config->run.dir))
+    cluster = Status(StatusCode::kInvalidArgument,
+                     "--replay: is the run directory of this process; use another --run-dir");
   if (!cluster.ok()) {
     std::cerr << "stokerd: " << cluster.status().message() << "\n";
     return static_cast<int>(ExitCode::kUsage);

@@ -215,7 +215,7 @@ Status archive_sample_errors_of_ranks(FileSystem& files, const run::RunLayout& l
 Status archive_run(FileSystem& files, const std::string& run_dir) {
   // The record follows the checkpoints. After a crash in between, a start exits with 65, and one
   // with --fresh moves the rest.
-  const std::array<const char*, 13> kRunEntries{"checkpoints",
+  const std::array<const char*, 14> kRunEntries{"checkpoints",
                                                 "last_checkpoint.json",
                                                 "eval",
                                                 "metrics",
@@ -227,7 +227,8 @@ Status archive_run(FileSystem& files, const std::string& run_dir) {
                                                 "restart_count.json",
                                                 "dataset_versions.jsonl",
                                                 "setting_changes.jsonl",
-                                                "stream_history"};
+                                                "stream_history",
+                                                "updates"};
   std::vector<std::string> there;
   for (const char* const name : kRunEntries)
     if (std::filesystem::exists(std::filesystem::symlink_status(join_path(run_dir, name))))

@@ -22,6 +22,7 @@
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/version.h"
 #include "daemon/group/recorded_group.h"
+#include "daemon/parameter_server/update_log.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/released_pause.h"
@@ -190,6 +191,7 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
   // memory left for the EMA weights.
   const auto train = [&]() -> Result<run::RunOutcome> {
     try {
+      if (!command_.replay.empty()) return replay(stop, on_training);
       if (maybe_launch_ != nullptr && maybe_launch_->maybe_cluster)
         return train_in_cluster(stop, on_training);
       if (maybe_launch_ != nullptr) return train_in_group(stop, on_training);
@@ -375,9 +377,13 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
                                                config::to_yaml(start.config)));
   if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);
-  if (is_chief())
+  if (is_chief()) {
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
+    // What follows is not in the logs of a cluster that has trained before.
+    STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
+        default_file_system(), layout_.updates_dir(), start.state->step));
+  }
   if (group_)
     STOKER_RETURN_IF_ERROR(group_->text_of_chief("prepared", preparation_stop()).status());
   STOKER_RETURN_IF_ERROR(check_stop());

@@ -1,8 +1,10 @@
-// The part of Run that trains with parameter servers.
+// The parts of Run that train with parameter servers, and replay such a run.
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/Parallel.h>
 
@@ -12,7 +14,10 @@
 #include "daemon/app/run.h"
 #include "daemon/app/run_segment.h"
 #include "daemon/parameter_server/parameter_server.h"
+#include "daemon/parameter_server/replay_connection.h"
+#include "daemon/parameter_server/replay_order.h"
 #include "daemon/parameter_server/replica_trainer.h"
+#include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/numerics.h"
 #include "daemon/writer/checkpoint_writer.h"
@@ -22,6 +27,8 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
+#include "shared/data/record/label_range_check.h"
+#include "shared/feed/sandboxed_dataset.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/model/model_file.h"
 
@@ -47,6 +54,14 @@ Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Conf
                             stop);
 }
 
+// Without the server.
+parameter_server::UpdateLogIdentity logged_run_of(const config::Config& config,
+                                                  const SegmentStart& start) {
+  return {.config_digest = config::digest(config),
+          .data_fingerprint = start.data->fingerprint(),
+          .model_digest = start.state->model_digest()};
+}
+
 // Of a worker that is not the only one: the servers, and thus the other workers, do not get them.
 Status check_all_trained(const model::Model& model) {
   for (const auto& parameter : model.named_parameters())
@@ -57,6 +72,65 @@ Status check_all_trained(const model::Model& model) {
   return {};
 }
 
+void log_training(const config::Config& config, const train::TrainingState& state) {
+  log_info("training started", {{"model_digest", state.model_digest().substr(0, 12)},
+                                {"device", state.device().str()},
+                                {"num_threads", at::get_num_threads()},
+                                {"start_step", state.step},
+                                {"max_steps", config.train.max_steps}});
+}
+
+// The logs of all servers, by server.
+Result<std::vector<parameter_server::ReadUpdateLog>> read_update_logs(
+    const std::string& directory) {
+  std::vector<parameter_server::ReadUpdateLog> logs;
+  uint32_t num_servers = 1;
+  for (uint32_t i = 0; i < num_servers; ++i) {
+    auto log = parameter_server::read_update_log(parameter_server::update_log_path(directory, i));
+    if (log.status().code() == StatusCode::kNotFound && i == 0)
+      return Status(StatusCode::kNotFound,
+                    directory +
+                        ": has no update logs; only asynchronous runs with parameter "
+                        "servers have them");
+    if (!log.ok()) return log.status();
+    num_servers = log->identity.num_servers;
+    logs.push_back(*std::move(log));
+  }
+  return logs;
+}
+
+// Whether a replay with this configuration can have the bytes of the run.
+Status check_logged_run(const parameter_server::UpdateLogIdentity& logged,
+                        const parameter_server::UpdateLogIdentity& own) {
+  const auto differs = [](const char* what, const char* hint) {
+    return Status(StatusCode::kMismatch, std::string("the update logs are of a run with another ") +
+                                             what + "; use " + hint);
+  };
+  if (logged.config_digest != own.config_digest)
+    return differs("configuration", "the config.yaml of its run directory");
+  if (logged.data_fingerprint != own.data_fingerprint)
+    return differs("dataset", "the same files as data.train");
+  if (logged.model_digest != own.model_digest)
+    return differs("model", "the same version of stoker");
+  return {};
+}
+
+// Reads `data` in a worker process, unless workers are threads. What the process sends is checked last.
+Result<std::unique_ptr<data::Dataset>> open_sandbox(const config::Config& config,
+                                                    const std::string& index_dir,
+                                                    std::unique_ptr<data::Dataset> data,
+                                                    const std::stop_token& stop) {
+  if (config.feed.num_processes == 0) return data;
+  STOKER_ASSIGN_OR_RETURN(
+      auto sandboxed,
+      feed::SandboxedDataset::open(config,
+                                   {.dataset = "train",
+                                    .index_dir = index_dir,
+                                    .should_stop = [stop] { return stop.stop_requested(); }},
+                                   std::move(data)));
+  return data::record::with_range_check(config, std::move(sandboxed));
+}
+
 // Records and checkpoints of the chief.
 class ChiefOutputs {
  public:
@@ -64,15 +138,14 @@ class ChiefOutputs {
       : config_(config), layout_(layout), clock_(clock) {}
   ~ChiefOutputs() { (void)close(); }
 
-  Status open(checkpoint::CheckpointStore& store,
-              const std::optional<metrics::ResumePosition>& resume) {
+  Result<parameter_server::ChiefDuties> open(const SegmentStart& start) {
     metrics::MetricsWriterOptions recording;
     recording.train_metrics_path = layout_.train_metrics_file();
     if (config_.metrics.tensorboard)
       recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
-    STOKER_ASSIGN_OR_RETURN(
-        metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume));
-    retention_.emplace(config_, store, layout_, clock_);
+    STOKER_ASSIGN_OR_RETURN(metrics_, metrics::MetricsWriter::open(default_file_system(), clock_,
+                                                                   recording, start.resume));
+    retention_.emplace(config_, *start.store, layout_, clock_);
     writer::WriterOptions saving;
     saving.delete_expired = [this](bool is_disk_full) { retention_->delete_expired(is_disk_full); };
     saving.before_commit = [this]() -> Status {
@@ -83,17 +156,20 @@ class ChiefOutputs {
     saving.after_commit = [this](const checkpoint::Manifest& committed) {
       writer::record_last_checkpoint(default_file_system(), layout_, committed);
     };
-    writer_ = std::make_unique<writer::CheckpointWriter>(store, std::move(saving), clock_);
+    writer_ = std::make_unique<writer::CheckpointWriter>(*start.store, std::move(saving), clock_);
     threads_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
-    return {};
+    return parameter_server::ChiefDuties{
+        .writer = *writer_,
+        .report = [this](const metrics::TrainMetrics& record) { return metrics_->report(record); },
+        .manifest = start.manifest,
+        .metrics_bytes = metrics_->position(),
+        .save_after_resume = start.save_after_resume};
   }
   Status close() {
     threads_.request_stop();
     return threads_.join(kWriterGrace);
   }
-  metrics::MetricsWriter& metrics() { return *metrics_; }
-  writer::CheckpointWriter& writer() { return *writer_; }
 
  private:
   const config::Config& config_;
@@ -140,6 +216,10 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const Status same =
       compare_data(met, /*is_chief=*/false, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
+  parameter_server::UpdateLogIdentity logged_run = logged_run_of(config_, start);
+  logged_run.server = static_cast<uint32_t>(cluster.task.index);
+  logged_run.num_servers = static_cast<uint32_t>(cluster.task.cluster.ps.size());
+  logged_run.placement = cluster.placement;
   STOKER_ASSIGN_OR_RETURN(
       auto variables, parameter_server::make_variable_store(
                           config_, std::move(start.state), static_cast<size_t>(cluster.task.index),
@@ -149,7 +229,9 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
        .updates = update_options(config_, cluster),
        .is_recorded =
            [this](uint64_t step) { return parameter_server::is_recorded(config_, step); },
-       .meeting = met.meeting},
+       .meeting = met.meeting,
+       .updates_dir = layout_.updates_dir(),
+       .logged_run = logged_run},
       std::move(variables));
   on_training();
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
@@ -164,6 +246,24 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   return server.is_preempted() ? run::RunOutcome::kPreempted : run::RunOutcome::kFinished;
 }
 
+Result<Run::ResumeCheckpoint> Run::find_checkpoint_of_chief(checkpoint::CheckpointStore& store) {
+  STOKER_RETURN_IF_ERROR(store.clean_up());
+  STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, command_.resume));
+  if (found)
+    STOKER_RETURN_IF_ERROR(
+        check_live_state(config_, found->manifest().live_settings).with_context(found->path()));
+  return found;
+}
+
+Status Run::start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved) {
+  STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
+  STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
+  start.state->settings.clear();  // which the configuration has replaced
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
+                                               config::to_yaml(start.config)));
+  return feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket);
+}
+
 Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
                                              std::unique_ptr<data::Dataset> data,
                                              const std::stop_token& stop,
@@ -174,13 +274,9 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
                                                              default_file_system());
   ResumeCheckpoint saved;
   if (is_chief) {
-    STOKER_RETURN_IF_ERROR(store->clean_up());
-    auto found = find_checkpoint(*store, command_.resume);
+    auto found = find_checkpoint_of_chief(*store);
     if (!found.ok()) return preparation_outcome(found.status());
     saved = *std::move(found);
-    if (saved)
-      STOKER_RETURN_IF_ERROR(
-          check_live_state(config_, saved->manifest().live_settings).with_context(saved->path()));
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), saved, c10::Device(c10::kCPU)));
@@ -193,24 +289,12 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   ChiefOutputs outputs(config_, layout_, clock_);
   std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
-    STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
-    STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
-    start.state->settings.clear();  // which the configuration has replaced
-    STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
-                                                 config::to_yaml(start.config)));
-    STOKER_RETURN_IF_ERROR(
-        feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
-    STOKER_RETURN_IF_ERROR(outputs.open(*start.store, start.resume));
-    duties.emplace(
-        parameter_server::ChiefDuties{.writer = outputs.writer(),
-                                      .report =
-                                          [&outputs](const metrics::TrainMetrics& record) {
-                                            return outputs.metrics().report(record);
-                                          },
-                                      .manifest = start.manifest,
-                                      .metrics_bytes = outputs.metrics().position(),
-                                      .save_after_resume = start.save_after_resume});
+    STOKER_RETURN_IF_ERROR(start_as_chief(start, saved));
+    STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
+    duties.emplace(std::move(opened));
   }
+  STOKER_ASSIGN_OR_RETURN(start.data,
+                          open_sandbox(config_, layout_.index_dir(), std::move(start.data), stop));
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
   auto connection = parameter_server::WorkerConnection::open(
@@ -218,16 +302,79 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   if (!connection.ok()) return preparation_outcome(connection.status());
   channels_.board.set_step(start.state->step);
   on_training();
-  log_info("training started", {{"model_digest", start.state->model_digest().substr(0, 12)},
-                                {"device", start.state->device().str()},
-                                {"num_threads", at::get_num_threads()},
-                                {"start_step", start.state->step},
-                                {"max_steps", config_.train.max_steps}});
+  log_training(config_, *start.state);
   parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
                                            **connection, channels_, clock_, std::move(duties));
   auto outcome = trainer.run(stop);
   const Status written = outputs.close();
   if (outcome.ok() && !written.ok()) return written;
+  return outcome;
+}
+
+// ---- Replay
+
+Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
+                                    const std::function<void()>& on_training) {
+  const run::RunLayout replayed(command_.replay);
+  auto logs = read_update_logs(replayed.updates_dir());
+  if (!logs.ok()) return logs.status().with_context("--replay");
+  const parameter_server::UpdateLogIdentity& logged = logs->front().identity;
+  ClusterLaunch cluster{.replicas = parameter_server::Replicas::kAsync,
+                        .placement = logged.placement};
+  cluster.task.cluster = {.ps = std::vector<std::string>(logged.num_servers), .worker = {""}};
+  STOKER_RETURN_IF_ERROR(check_cluster_support(config_, cluster));
+  train::prepare_environment(config_.run);
+  train::configure_numerics(config_.run, config_.train);
+  auto data = open_data(std::nullopt);
+  if (!data.ok()) return preparation_outcome(data.status());
+  auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
+                                                             default_file_system());
+  auto saved = find_checkpoint_of_chief(*store);
+  if (!saved.ok()) return preparation_outcome(saved.status());
+  STOKER_ASSIGN_OR_RETURN(SegmentStart start,
+                          create_state(*std::move(data), *saved, c10::Device(c10::kCPU)));
+  STOKER_RETURN_IF_ERROR(
+      check_logged_run(logged, logged_run_of(config_, start)).with_context("--replay"));
+  const uint64_t step = *saved ? (*saved)->manifest().step : 0;
+  auto order = parameter_server::ReplayOrder::create(*logs, step);
+  if (!order.ok()) return order.status().with_context("--replay");
+  logs->clear();
+  start.config = config_;
+  start.store = std::move(store);
+  STOKER_RETURN_IF_ERROR(start_as_chief(start, *saved));
+  STOKER_RETURN_IF_ERROR(
+      parameter_server::cut_update_logs(default_file_system(), layout_.updates_dir(), step));
+  ChiefOutputs outputs(config_, layout_, clock_);
+  STOKER_ASSIGN_OR_RETURN(auto duties, outputs.open(start));
+
+  const size_t num_servers = cluster.task.cluster.ps.size();
+  std::vector<parameter_server::VariableStore> servers;
+  for (size_t i = 0; i < num_servers; ++i) {
+    STOKER_ASSIGN_OR_RETURN(
+        auto state, train::TrainingState::create(config_, *start.data, c10::Device(c10::kCPU)));
+    STOKER_ASSIGN_OR_RETURN(auto variables,
+                            parameter_server::make_variable_store(config_, std::move(state), i,
+                                                                  num_servers, cluster.placement));
+    servers.push_back(std::move(variables));
+  }
+  STOKER_ASSIGN_OR_RETURN(start.data,
+                          open_sandbox(config_, layout_.index_dir(), std::move(start.data), stop));
+  parameter_server::ReplayConnection connection(
+      *std::move(order),
+      parameter_server::make_server_parts(*start.state, num_servers, cluster.placement,
+                                          /*has_state=*/true),
+      std::move(servers),
+      [this](uint64_t ended) { return parameter_server::is_recorded(config_, ended); });
+  channels_.board.set_step(start.state->step);
+  channels_.board.set_phase(control::TrainerPhase::kUnwatched);
+  on_training();
+  log_training(config_, *start.state);
+  parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
+                                           connection, channels_, clock_, std::move(duties));
+  auto outcome = trainer.run(stop);
+  const Status written = outputs.close();
+  if (outcome.ok() && !written.ok()) return written;
+  if (outcome.ok() && connection.has_ended()) return run::RunOutcome::kFinished;
   return outcome;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -29,6 +30,25 @@ Sums sums_of(const Header& header) {
           .metric = std::bit_cast<double>(header[4]),
           .metric_count = std::bit_cast<double>(header[5]),
           .steps = header[6]};
+}
+
+int64_t push_bytes(int64_t gradients, size_t num_servers) {
+  return gradients + static_cast<int64_t>(num_servers * sizeof(uint64_t));
+}
+
+void put_read_steps(const std::vector<uint64_t>& steps, const at::Tensor& payload) {
+  const size_t size = steps.size() * sizeof(uint64_t);
+  auto* const end = static_cast<std::byte*>(payload.mutable_data_ptr()) + payload.nbytes();
+  std::memcpy(end - size, steps.data(), size);
+}
+
+std::vector<uint64_t> read_steps_of(const at::Tensor& payload, size_t num_servers) {
+  std::vector<uint64_t> steps(num_servers);
+  const size_t size = num_servers * sizeof(uint64_t);
+  const auto* const end =
+      static_cast<const std::byte*>(payload.const_data_ptr()) + payload.nbytes();
+  std::memcpy(steps.data(), end - size, size);
+  return steps;
 }
 
 Status send_header(group::PairConnection& connection, const Header& header,

@@ -6,8 +6,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <stop_token>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "daemon/group/pair_connection.h"
 #include "shared/base/status.h"
@@ -18,10 +22,11 @@ enum class Operation : int64_t {
   kInitialize = 1,  // step + Sums; then parameters and optimizer state. Only from the chief
   kClaim,           // -> ClaimReply, ticket, step. Only server 0
   kPull,            // step -> step; then parameters
-  kPush,            // ticket, step + Sums of the micro-batch; then gradients -> PushResult, step
-  kBeginSave,       // -> 1 if the state is complete, step + Sums. Only server 0, from the chief
-  kReadState,       // step -> step; then parameters and optimizer state
-  kEndSave,         // ->. Only server 0, from the chief
+  kPush,        // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull
+                // returned on each server -> PushResult, step
+  kBeginSave,   // -> 1 if the state is complete, step + Sums. Only server 0, from the chief
+  kReadState,   // step -> step; then parameters and optimizer state
+  kEndSave,     // ->. Only server 0, from the chief
   kTakeRecord,  // saved step, step -> 1 if there is a record after this step, its step + Sums. Only
                 // server 0, from the chief. Those up to the saved step are not needed any more
   kReadNorm,    // saved step, step -> norm of the gradients of this server in the update to this
@@ -51,6 +56,11 @@ using Header = std::array<int64_t, 8>;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);
+
+// The payload of kPush: `gradients` bytes, and a step per server.
+int64_t push_bytes(int64_t gradients, size_t num_servers);
+void put_read_steps(const std::vector<uint64_t>& steps, const at::Tensor& payload);
+std::vector<uint64_t> read_steps_of(const at::Tensor& payload, size_t num_servers);
 
 Status send_header(group::PairConnection& connection, const Header& header,
                    const std::stop_token& stop);

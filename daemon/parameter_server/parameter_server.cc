@@ -12,6 +12,7 @@
 #include "daemon/train/sum_tree.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/deadline.h"
+#include "shared/base/log.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -355,6 +356,7 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
     unpack(parameters, variables_.parameters());
     unpack(state, variables_.state());
     variables_.initialize(step);
+    open_log(step);
     if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
     interval_ = sums_of(request);
     changed_.notify_all();
@@ -401,6 +403,8 @@ Status ParameterServer::pull(const Header& request, bool with_state,
     const std::lock_guard lock(mutex_);
     STOKER_RETURN_IF_ERROR(commit(static_cast<uint64_t>(request[2])));
     pack(variables_.parameters(), parameters);
+    // A checkpoint follows.
+    if (with_state && log_) keep_log(log_->sync());
     if (with_state) pack(variables_.state(), state);
     reply[2] = static_cast<int64_t>(variables_.step());
   }
@@ -411,12 +415,13 @@ Status ParameterServer::pull(const Header& request, bool with_state,
 
 Status ParameterServer::push(const WorkerLife& worker, const Header& request,
                              group::PairConnection& connection, const std::stop_token& stop) {
-  const at::Tensor gradients = make_bytes(parameter_bytes_);
-  STOKER_RETURN_IF_ERROR(connection.receive(gradients, stop));
+  const size_t num_servers = options_.task.cluster.ps.size();
+  const at::Tensor payload = make_bytes(push_bytes(parameter_bytes_, num_servers));
+  STOKER_RETURN_IF_ERROR(connection.receive(payload, stop));
   Header reply = make_header(0);
   {
     const std::lock_guard lock(mutex_);
-    STOKER_ASSIGN_OR_RETURN(const PushResult result, update(worker, request, gradients));
+    STOKER_ASSIGN_OR_RETURN(const PushResult result, update(worker, request, payload));
     reply = make_header(static_cast<int64_t>(result), 0, variables_.step());
     changed_.notify_all();
   }
@@ -425,12 +430,12 @@ Status ParameterServer::push(const WorkerLife& worker, const Header& request,
 
 // Server 0 is the last one that gets a gradient, and decides. The others take it first.
 Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Header& request,
-                                           const at::Tensor& gradients) {
+                                           const at::Tensor& payload) {
   const auto ticket = static_cast<uint64_t>(request[1]);
   const bool is_sync = options_.updates.replicas == Replicas::kSync;
   const auto add = [&]() -> Status {
-    if (!is_sync) return variables_.apply(ticket, gradients);
-    variables_.stage(ticket, gradients);
+    if (!is_sync) return apply(worker, ticket, payload);
+    variables_.stage(ticket, payload);
     return {};
   };
   if (!is_first()) {
@@ -446,6 +451,39 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
     complete_step();
   }
   return result;
+}
+
+Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket,
+                              const at::Tensor& payload) {
+  LoggedUpdate logged{.ticket = ticket,
+                      .worker = static_cast<uint32_t>(worker.worker),
+                      .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())};
+  const uint64_t before = variables_.step();
+  const Status applied = variables_.apply(ticket, payload);
+  if (variables_.step() > before && log_) keep_log(log_->append(logged));
+  return applied;
+}
+
+// Of a sync run there is none: it has the bytes of one process.
+void ParameterServer::open_log(uint64_t step) {
+  log_.reset();
+  FileSystem& files = default_file_system();
+  if (options_.updates.replicas == Replicas::kSync) {
+    if (is_first()) keep_log(cut_update_logs(files, options_.updates_dir, step));
+    return;
+  }
+  auto log =
+      UpdateLog::open(files, update_log_path(options_.updates_dir, options_.logged_run.server),
+                      options_.logged_run, step);
+  if (log.ok()) log_.emplace(*std::move(log));
+  keep_log(log.status());
+}
+
+// Training continues without the log, which then ends at the last update that it has.
+void ParameterServer::keep_log(const Status& written) {
+  if (written.ok()) return;
+  log_.reset();
+  log_warn("file write failed", {{"path", options_.updates_dir}, {"error", written.to_string()}});
 }
 
 // Of server 0: adds the losses of the step, and ends a record.

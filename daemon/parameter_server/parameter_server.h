@@ -28,6 +28,7 @@
 #include "daemon/parameter_server/cluster_spec.h"
 #include "daemon/parameter_server/meeting.h"
 #include "daemon/parameter_server/messages.h"
+#include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_store.h"
 #include "shared/base/status.h"
@@ -39,6 +40,8 @@ struct ServerOptions {
   UpdateOptions updates;
   std::function<bool(uint64_t step)> is_recorded;  // whether a metrics record ends with this step
   Meeting meeting;
+  std::string updates_dir;       // of the update logs
+  UpdateLogIdentity logged_run;  // of the log of this server
 };
 
 class ParameterServer {
@@ -73,7 +76,10 @@ class ParameterServer {
   Status push(const WorkerLife& worker, const Header& request, group::PairConnection& connection,
               const std::stop_token& stop);
   Result<PushResult> update(const WorkerLife& worker, const Header& request,
-                            const at::Tensor& gradients);
+                            const at::Tensor& payload);
+  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload);
+  void open_log(uint64_t step);
+  void keep_log(const Status& written);
   void complete_step();
   void fail(const Status& failure);
 
@@ -86,6 +92,7 @@ class ParameterServer {
   std::condition_variable_any changed_;
   // Guarded by mutex_.
   VariableStore variables_;
+  std::optional<UpdateLog> log_;      // kAsync; nullopt: it cannot be written
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket
   Sums interval_;                     // of the steps since the last record

@@ -83,7 +83,7 @@ bool is_recorded(const config::Config& config, uint64_t step) {
 
 ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                                const data::order::SamplePlan& plan, train::TrainingState& state,
-                               WorkerConnection& connection, train::TrainerChannels& channels,
+                               ServerConnection& connection, train::TrainerChannels& channels,
                                Clock& clock, std::optional<ChiefDuties> chief)
     : config_(config),
       data_(data),
@@ -138,7 +138,7 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
       if (is_save_due_) STOKER_RETURN_IF_ERROR(save_if_complete(stop));
       if (has_saved_last_) break;
     }
-    WorkerConnection::Claimed claimed;
+    ServerConnection::Claimed claimed;
     {
       const ScopedActivity waiting(kWaitForTicket);
       STOKER_ASSIGN_OR_RETURN(claimed, connection_.claim(stop));
@@ -255,7 +255,7 @@ Status ReplicaTrainer::take_records(const std::stop_token& stop) {
   }
 }
 
-void ReplicaTrainer::report(const WorkerConnection::Record& record) {
+void ReplicaTrainer::report(const ServerConnection::Record& record) {
   const auto now = clock_.monotonic();
   const double seconds = seconds_between(reported_at_, now);
   const auto steps = static_cast<double>(record.step - std::min(record.step, reported_step_));

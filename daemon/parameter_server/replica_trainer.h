@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "daemon/parameter_server/server_connection.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "daemon/parameter_server/variable_store.h"
-#include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/trainer_channels.h"
@@ -65,7 +65,7 @@ class ReplicaTrainer {
  public:
   ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                  const data::order::SamplePlan& plan, train::TrainingState& state,
-                 WorkerConnection& connection, train::TrainerChannels& channels, Clock& clock,
+                 ServerConnection& connection, train::TrainerChannels& channels, Clock& clock,
                  std::optional<ChiefDuties> chief);
 
   // kFinished, kStopped or kPreempted. On the chief the last state is then saved, and the run ends on all tasks.
@@ -79,7 +79,7 @@ class ReplicaTrainer {
   Sums sums_of_micro_batch() const;
   // The chief.
   Status take_records(const std::stop_token& stop);
-  void report(const WorkerConnection::Record& record);
+  void report(const ServerConnection::Record& record);
   bool request_due_save(uint64_t step);
   Status save_if_complete(const std::stop_token& stop);
   Status save(uint64_t step, const Sums& sums, const std::stop_token& stop);
@@ -94,7 +94,7 @@ class ReplicaTrainer {
   const data::Dataset& data_;
   const data::order::SamplePlan& plan_;
   train::TrainingState& state_;
-  WorkerConnection& connection_;
+  ServerConnection& connection_;
   train::TrainerChannels& channels_;
   Clock& clock_;
   std::optional<ChiefDuties> chief_;

@@ -55,11 +55,14 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
                             .address = meeting.address,
                             .peer = "ps " + std::to_string(i) + " (" + task.cluster.ps[i] + ")",
                             .timeout = meeting.timeout}));
-    server.parameter_bytes = bytes_for(parts[i].parameters);
+    server.push_bytes =
+        at::empty({push_bytes(packed_bytes(parts[i].parameters), parts.size())}, at::kByte);
+    server.parameter_bytes = server.push_bytes.narrow(0, 0, packed_bytes(parts[i].parameters));
     server.state_bytes = bytes_for(parts[i].state);
     server.part = std::move(parts[i]);
     made->servers_.push_back(std::move(server));
   }
+  made->read_steps_.resize(made->servers_.size());
   return made;
 }
 
@@ -89,8 +92,11 @@ Status WorkerConnection::keep_alive(const std::stop_token& stop) {
 }
 
 Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
-  for (Server& server : servers_) {
-    STOKER_RETURN_IF_ERROR(ask(server, request_of(Operation::kPull, 0, step), stop).status());
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    Server& server = servers_[i];
+    STOKER_ASSIGN_OR_RETURN(const Header reply,
+                            ask(server, request_of(Operation::kPull, 0, step), stop));
+    read_steps_[i] = static_cast<uint64_t>(reply[2]);
     STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
     unpack(server.parameter_bytes, server.part.parameters);
   }
@@ -108,8 +114,9 @@ Result<PushResult> WorkerConnection::push(uint64_t ticket, uint64_t step, const 
     std::vector<at::Tensor> own;
     for (const size_t variable : server.part.variables) own.push_back(gradients[variable]);
     pack(own, server.parameter_bytes);
+    put_read_steps(read_steps_, server.push_bytes);
     STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
-    STOKER_RETURN_IF_ERROR(server.connection->send(server.parameter_bytes, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->send(server.push_bytes, stop));
     STOKER_ASSIGN_OR_RETURN(reply, receive_header(*server.connection, stop));
   }
   return static_cast<PushResult>(reply[0]);

@@ -48,6 +48,8 @@ class RunLayout {
   std::string pretrained_load_report() const { return at("logs/pretrained_load_report.txt"); }
   // Of a rank of a group other than the chief: its log, lock and sample errors, at the paths of a run.
   std::string rank_dir(int rank) const { return at("ranks") + "/" + std::to_string(rank); }
+  // Of asynchronous training with parameter servers: what each server has applied, in which order.
+  std::string updates_dir() const { return at("updates"); }
   std::string profiles_dir() const { return at("profiles"); }  // of `stokerctl profile`
   std::string metrics_dir() const { return at("metrics"); }
   std::string train_metrics_file() const { return at("metrics/train.jsonl"); }

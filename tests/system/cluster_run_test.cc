@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/reserved_port.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -69,6 +70,13 @@ class ClusterRunTest : public RunTest {
     return std::make_unique<Process>(
         joined(joined({program("stokerd")}, arguments(run, task)), joined(mode_, more)),
         log_path(job, index));
+  }
+  void replay(const std::string& run, const std::vector<std::string>& more = {},
+              int code = 0) const {
+    Process process(
+        joined(joined({program("stokerd")}, arguments(run, {"--replay", run_dir()})), more),
+        path("replay.out"));
+    EXPECT_EQ(code_of(process), code) << text_of(process.log());
   }
   // Servers, then workers.
   std::vector<std::unique_ptr<Process>> start_all(const std::string& run) const {
@@ -232,6 +240,95 @@ TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutLostWorker) {
   ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 20));
   tasks[2]->signal(SIGTERM);
   expect_codes(tasks, 0);
+}
+
+// With a worker that is killed and returns, and one server that is killed, so that all tasks resume.
+TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 10));
+  ASSERT_TRUE(tasks.back()->kill());
+  ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 10));
+  tasks.back() = start(run_dir(), "worker", 1);
+  ASSERT_TRUE(has_connected("worker", 1, 2));
+  const uint64_t step = newest_step(run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > step; }));
+  ASSERT_TRUE(tasks[1]->kill());
+  tasks.erase(tasks.begin() + 1);
+  expect_codes(tasks, 73);
+  const uint64_t resumed = newest_step(run_dir());
+  fs::copy(newest_checkpoint(run_dir()), path("resumed"), fs::copy_options::recursive);
+
+  tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), resumed + 20));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+
+  replay(run_dir("replay"));
+  expect_same_run(run_dir(), run_dir("replay"));
+  EXPECT_EQ(num_records(run_dir()), num_records(run_dir("replay")));
+
+  replay(run_dir("second"), {"--resume", path("resumed")});
+  expect_same_run(run_dir(), run_dir("second"));
+}
+
+TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  max_steps_ = 40;
+  expect_codes(start_all(run_dir()), 0);
+  const std::string log = run_dir() + "/updates/ps-1.log";
+  const std::string content = text_of(log);
+  const auto expect_error = [&](const std::string& error, int code = 65,
+                                const std::vector<std::string>& more = {}) {
+    replay(run_dir("replay"), more, code);
+    EXPECT_THAT(text_of(path("replay.out")), HasSubstr(error));
+  };
+  expect_error("another configuration; use the config.yaml", 78, {"--set", "optimizer.lr=0.5"});
+  std::string corrupt = content;
+  corrupt[232 + 3 * 32] ^= 1;
+  write_whole(log, corrupt);
+  expect_error("ps-1.log: the record of step 4, at offset 328, is corrupt");
+  write_whole(log, text_of(run_dir() + "/updates/ps-0.log"));
+  expect_error("update log of ps 1: is of another run, or of another server", 78);
+  fs::remove(log);
+  expect_error("ps-1.log: No such file", 78);
+
+  fs::remove(run_dir() + "/updates/ps-0.log");
+  expect_error("has no update logs", 78);
+}
+
+TEST_F(ClusterRunTest, ReplaysUpToIncompleteEndOfLog) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  max_steps_ = 40;
+  expect_codes(start_all(run_dir()), 0);
+  const std::string log = run_dir() + "/updates/ps-1.log";
+  const std::string content = text_of(log);
+  write_whole(log, content.substr(0, content.size() - 1));
+  replay(run_dir("replay"));
+  EXPECT_LT(newest_step(run_dir("replay")), 40u);
+}
+
+// What one process has trained since is not in the logs.
+TEST_F(ClusterRunTest, CutsLogsWhenOneProcessContinues) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > 0; }));
+  ASSERT_TRUE(has_trained(run_dir(), newest_step(run_dir()) + 4));
+  ASSERT_TRUE(tasks[0]->kill());
+  tasks.erase(tasks.begin());
+  expect_codes(tasks, 73);
+  const uint64_t saved = newest_step(run_dir());
+  max_steps_ = saved + 1;
+  Process process(joined({program("stokerd")}, arguments(run_dir())), path("alone.out"));
+  EXPECT_EQ(code_of(process), 0);
+  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-0.log"), 232 + saved * 32);
+  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-1.log"), 232 + saved * 32);
 }
 
 TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {

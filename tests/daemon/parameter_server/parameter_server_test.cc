@@ -11,10 +11,13 @@
 #include <vector>
 
 #include <ATen/ops/full.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "daemon/group/socket_address.h"
+#include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/worker_connection.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -54,10 +57,16 @@ class ParameterServerTest : public ::testing::Test {
   }
 
   ServerOptions options_of(size_t server) const {
-    ServerOptions options{.task = task_,
-                          .updates = {.num_workers = 2, .gradients_per_step = 1, .max_steps = 100},
-                          .is_recorded = [](uint64_t) { return true; },
-                          .meeting = meeting_};
+    ServerOptions options{
+        .task = task_,
+        .updates = {.replicas = replicas_,
+                    .num_workers = 2,
+                    .gradients_per_step = 1,
+                    .max_steps = 100},
+        .is_recorded = [](uint64_t) { return true; },
+        .meeting = meeting_,
+        .updates_dir = updates_dir_,
+        .logged_run = {.server = static_cast<uint32_t>(server), .num_servers = kNumServers}};
     options.task.job = Job::kPs;
     options.task.index = static_cast<int>(server);
     return options;
@@ -88,16 +97,21 @@ class ParameterServerTest : public ::testing::Test {
     return *connections_.back();
   }
   // Until it has a ticket, which it trains on.
-  static void train(WorkerConnection& worker) {
+  static void train(WorkerConnection& worker) { push(worker, pull(worker)); }
+  static WorkerConnection::Claimed pull(WorkerConnection& worker) {
     WorkerConnection::Claimed claimed;
     while (claimed.reply == ClaimReply::kWait) {
       const auto reply = worker.claim({});
-      ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+      EXPECT_TRUE(reply.ok()) << reply.status().to_string();
+      if (!reply.ok()) return claimed;
       claimed = *reply;
     }
-    ASSERT_EQ(claimed.reply, ClaimReply::kGranted);
+    EXPECT_EQ(claimed.reply, ClaimReply::kGranted);
     const Status pulled = worker.pull(claimed.step, {});
-    ASSERT_TRUE(pulled.ok()) << pulled.to_string();
+    EXPECT_TRUE(pulled.ok()) << pulled.to_string();
+    return claimed;
+  }
+  static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed) {
     const auto pushed = worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1},
                                     {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
@@ -109,6 +123,9 @@ class ParameterServerTest : public ::testing::Test {
     return record.ok() && *record ? (*record)->step : 0;
   }
 
+  Replicas replicas_ = Replicas::kSync;
+  const test::TemporaryDirectory folder_;
+  const std::string updates_dir_ = folder_.path() + "/updates";
   ClusterTask task_;
   Meeting meeting_;
   std::unique_ptr<group::TcpStore> store_;
@@ -189,6 +206,40 @@ TEST_F(ParameterServerTest, EndsAtOnceWithoutChief) {
   for (const auto& server : servers_) server->request_end(1h);
   join();
   for (const Status& outcome : outcomes_) EXPECT_EQ(outcome.code(), StatusCode::kCancelled);
+}
+
+class AsyncServerTest : public ParameterServerTest {
+ protected:
+  AsyncServerTest() { replicas_ = Replicas::kAsync; }
+};
+
+TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(4, {}, {}).ok());
+  WorkerConnection& other = connect(1);
+  const auto slow = pull(chief);
+  train(other);
+  push(chief, slow);
+  train(other);
+  for (uint32_t server = 0; server < kNumServers; ++server) {
+    const auto log = read_update_log(update_log_path(updates_dir_, server));
+    ASSERT_TRUE(log.ok()) << log.status().to_string();
+    EXPECT_EQ(log->first_step, 4u);
+    EXPECT_THAT(log->updates,
+                testing::ElementsAre(LoggedUpdate{.ticket = 5, .worker = 1, .read_steps = {4, 4}},
+                                     LoggedUpdate{.ticket = 4, .worker = 0, .read_steps = {4, 4}},
+                                     LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {6, 6}}));
+  }
+}
+
+TEST_F(AsyncServerTest, TrainsWithoutLogThatCannotBeWritten) {
+  test::write_whole(updates_dir_, "no directory");
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  for (int i = 0; i < 3; ++i) train(chief);
+  const auto begun = chief.begin_save({});
+  ASSERT_TRUE(begun.ok() && *begun);
+  EXPECT_TRUE(chief.read_state(3, {}).ok());
 }
 
 }  // namespace

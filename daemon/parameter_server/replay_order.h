@@ -1,0 +1,81 @@
+// ReplayOrder: how one process repeats the updates of an asynchronous run from the logs of its servers:
+// which gradient it computes next, from which variables, and which server applies it when.
+//
+// Each server applies its gradients in the order of its log. A gradient is computed once the variables that
+// it was computed from are there; those of servers that are ahead must be kept until then.
+//
+// A step is complete if all servers have applied the gradients of the same tickets, the lowest ones, by then
+// and no gradient before it was computed from later variables. Each state that was saved is of a
+// complete step. No server passes one before all have reached it.
+//
+// Threads: none; the owner serializes the calls.
+// Errors:  kMismatch: the logs are not of the same run, or the state at the start is not one of them.
+//          kCorrupt: they contradict each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "daemon/parameter_server/update_log.h"
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+class ReplayOrder {
+ public:
+  // By server: all logs of a run. Replays what follows the state after `step` steps.
+  static Result<ReplayOrder> create(const std::vector<ReadUpdateLog>& logs, uint64_t step);
+
+  size_t num_servers() const { return servers_.size(); }
+  uint64_t step(size_t server) const { return servers_[server].step; }
+  // Whether all servers are at the same complete step.
+  bool is_complete() const;
+  uint64_t last_complete_step() const { return complete_steps_.back(); }
+
+  // The server that can apply its next gradient, which is computed; nullopt: none.
+  std::optional<size_t> next_server() const;
+  size_t next_gradient_of(size_t server) const;  // an index
+  void apply_next(size_t server);
+
+  // The index of the gradient to compute next, when no server can apply one; nullopt: the end. Behind the
+  // last complete step, a gradient whose variables are not in the logs is the end, too.
+  std::optional<size_t> next_gradient() const;
+  const LoggedUpdate& gradient(size_t index) const { return gradients_[index].logged; }
+  // Of the servers that apply it.
+  bool is_applied_by(size_t index, size_t server) const;
+  void finish(size_t index);  // it is computed
+
+  // Whether a gradient that is not computed yet reads the variables of the server at `step`.
+  bool is_read(size_t server, uint64_t step) const;
+
+ private:
+  struct Gradient {
+    LoggedUpdate logged;
+    std::vector<bool> appliers = {};  // by server
+    bool is_computed = false;
+  };
+  struct Server {
+    uint64_t start = 0, step = 0;
+    std::vector<size_t> gradients;              // of the updates after `start`
+    std::map<uint64_t, uint64_t> readers = {};  // by step: gradients that are not computed
+
+    bool has_next() const { return step - start < gradients.size(); }
+    size_t next() const { return gradients[step - start]; }
+  };
+
+  ReplayOrder() = default;
+  Status add(size_t server, const ReadUpdateLog& log, uint64_t step);
+  void find_complete_steps(uint64_t step);
+  bool may_pass(size_t server) const;
+  bool is_ready(const Gradient& gradient) const;
+
+  std::vector<Gradient> gradients_;
+  std::map<uint64_t, std::vector<size_t>> of_ticket_;
+  std::vector<Server> servers_;
+  std::vector<uint64_t> complete_steps_;  // ascending, from the start
+};
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,75 @@
+// ServerConnection: what a worker asks of all parameter servers. Of a cluster: WorkerConnection. Of a replay:
+// ReplayConnection.
+//
+// Threads:   one.
+// Blocking:  each call until the servers have answered; a stop wakes it. claim() returns kWait after a short
+//            time.
+// Ownership: shares the tensors of the parameters.
+// Errors:    those of the implementation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "daemon/parameter_server/messages.h"
+#include "daemon/parameter_server/update_schedule.h"
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+// What one server has, as tensors of the worker.
+struct ServerPart {
+  std::vector<size_t> variables;  // indexes among all parameters
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> state;  // of the optimizer; only of the chief
+};
+
+class ServerConnection {
+ public:
+  virtual ~ServerConnection() = default;
+
+  struct Claimed {
+    ClaimReply reply = ClaimReply::kWait;
+    uint64_t ticket = 0, step = 0;
+    bool is_preempted = false;  // with kEnded
+  };
+  // While it waits it is not lost on the other servers.
+  virtual Result<Claimed> claim(const std::stop_token& stop) = 0;
+  // Overwrites the parameters by those of the servers, after at least `step` steps.
+  virtual Status pull(uint64_t step, const std::stop_token& stop) = 0;
+  // Sends the gradients of a ticket: those of all parameters.
+  virtual Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
+                                  const std::vector<at::Tensor>& gradients,
+                                  const std::stop_token& stop) = 0;
+
+  // For a wait: tells the servers from time to time that this worker is not lost.
+  virtual Status keep_alive(const std::stop_token& stop) = 0;
+
+  // Only for the chief. Sends parameters and optimizer state, which are those after `step` steps, and the
+  // sums since the last record.
+  virtual Status initialize(uint64_t step, const Sums& sums, const std::stop_token& stop) = 0;
+  // The step and the sums since the last record if the state is complete. end_save() must follow; until
+  // then nullopt makes the servers wait for this, too.
+  virtual Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(
+      const std::stop_token& stop) = 0;
+  virtual Status read_state(uint64_t step, const std::stop_token& stop) = 0;
+  virtual Status end_save(const std::stop_token& stop) = 0;
+  struct Record {
+    uint64_t step = 0;
+    Sums sums;
+    double grad_norm = 0;
+  };
+  // The next one after `step`; nullopt: there is none. Those up to `saved_step`, of the last checkpoint
+  // that is committed, are then deleted.
+  virtual Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
+                                                    const std::stop_token& stop) = 0;
+  virtual Status end_run(bool is_preempted, const std::stop_token& stop) = 0;
+};
+
+}  // namespace stoker::parameter_server

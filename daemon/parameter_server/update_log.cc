@@ -1,0 +1,256 @@
+#include "daemon/parameter_server/update_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "shared/base/hash.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::array<char, 8> kMagic{'S', 'T', 'K', 'U', 'P', 'D', 'A', 'T'};
+constexpr uint32_t kFormat = 1;
+constexpr uint32_t kMaxServers = 1 << 16;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 36;
+constexpr size_t kDigestBytes = 64;
+
+// At the start of the file.
+struct LogHeader {
+  std::array<char, 8> magic;
+  uint32_t format;
+  uint32_t server;
+  uint32_t num_servers;
+  uint32_t placement;  // 0: round_robin, 1: bytes
+  uint64_t first_step;
+  std::array<char, kDigestBytes> config_digest, data_fingerprint, model_digest;  // padded with 0
+  uint32_t reserved;                                                             // 0
+  uint32_t crc32c;  // of the bytes before
+};
+static_assert(std::is_trivially_copyable_v<LogHeader>);
+static_assert(sizeof(LogHeader) == 232 && offsetof(LogHeader, crc32c) == 228);
+
+// A record: ticket (u64), the read steps of all servers (u64 each), worker (u32), and the CRC-32C of the
+// step of the record (u64) and these.
+size_t record_bytes(uint32_t num_servers) { return 16 + 8 * size_t{num_servers}; }
+
+uint32_t checksum(uint64_t step, std::span<const std::byte> fields) {
+  return crc32c(fields, crc32c(std::as_bytes(std::span(&step, 1))));
+}
+
+template <class T>
+void put(std::vector<std::byte>& bytes, const T& value) {
+  const auto added = std::as_bytes(std::span(&value, 1));
+  bytes.insert(bytes.end(), added.begin(), added.end());
+}
+
+template <class T>
+T take(std::span<const std::byte>& bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  bytes = bytes.subspan(sizeof(T));
+  return value;
+}
+
+std::array<char, kDigestBytes> padded(const std::string& text) {
+  assert(text.size() <= kDigestBytes);
+  std::array<char, kDigestBytes> bytes{};
+  std::ranges::copy(text.substr(0, kDigestBytes), bytes.begin());
+  return bytes;
+}
+
+std::string unpadded(const std::array<char, kDigestBytes>& bytes) {
+  return {bytes.begin(), std::ranges::find(bytes, '\0')};
+}
+
+uint32_t checksum(const LogHeader& header) {
+  return crc32c(std::as_bytes(std::span(&header, 1)).first(offsetof(LogHeader, crc32c)));
+}
+
+LogHeader make_header(const UpdateLogIdentity& identity, uint64_t first_step) {
+  LogHeader header{.magic = kMagic,
+                   .format = kFormat,
+                   .server = identity.server,
+                   .num_servers = identity.num_servers,
+                   .placement = identity.placement == Placement::kBytes ? 1U : 0U,
+                   .first_step = first_step,
+                   .config_digest = padded(identity.config_digest),
+                   .data_fingerprint = padded(identity.data_fingerprint),
+                   .model_digest = padded(identity.model_digest),
+                   .reserved = 0,
+                   .crc32c = 0};
+  header.crc32c = checksum(header);
+  return header;
+}
+
+UpdateLogIdentity identity_of(const LogHeader& header) {
+  return {.server = header.server,
+          .num_servers = header.num_servers,
+          .placement = header.placement == 1 ? Placement::kBytes : Placement::kRoundRobin,
+          .config_digest = unpadded(header.config_digest),
+          .data_fingerprint = unpadded(header.data_fingerprint),
+          .model_digest = unpadded(header.model_digest)};
+}
+
+Result<LogHeader> read_header(int fd, const std::string& path) {
+  LogHeader header;
+  const auto bytes = std::as_writable_bytes(std::span(&header, 1));
+  STOKER_ASSIGN_OR_RETURN(const size_t size, default_file_system().read_at(fd, 0, bytes, path));
+  if (size < sizeof(header) || header.magic != kMagic)
+    return Status(StatusCode::kCorrupt, path + ": is not an update log");
+  if (header.format != kFormat)
+    return Status(StatusCode::kCorrupt, path + ": has format " + std::to_string(header.format) +
+                                            "; this version reads format " +
+                                            std::to_string(kFormat));
+  const bool is_valid = header.crc32c == checksum(header) && header.num_servers > 0 &&
+                        header.num_servers <= kMaxServers && header.placement <= 1;
+  if (!is_valid) return Status(StatusCode::kCorrupt, path + ": the header is corrupt");
+  return header;
+}
+
+Result<uint64_t> size_of(int fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+uint64_t offset_of(const LogHeader& header, uint64_t step) {
+  return sizeof(LogHeader) + (step - header.first_step) * record_bytes(header.num_servers);
+}
+
+// The update to `step`; nullopt: the record is corrupt.
+std::optional<LoggedUpdate> parse_record(std::span<const std::byte> bytes, uint32_t num_servers,
+                                         uint64_t step) {
+  const uint32_t expected = checksum(step, bytes.first(bytes.size() - sizeof(uint32_t)));
+  LoggedUpdate update{.ticket = take<uint64_t>(bytes), .worker = 0, .read_steps = {}};
+  for (uint32_t i = 0; i < num_servers; ++i) update.read_steps.push_back(take<uint64_t>(bytes));
+  update.worker = take<uint32_t>(bytes);
+  if (take<uint32_t>(bytes) != expected) return std::nullopt;
+  return update;
+}
+
+// Whether the log has the updates up to `step`: at least the record before is valid.
+bool can_continue(int fd, const std::string& path, const LogHeader& header, uint64_t bytes,
+                  uint64_t step) {
+  if (step < header.first_step || bytes < sizeof(LogHeader)) return false;
+  const uint64_t records = (bytes - sizeof(LogHeader)) / record_bytes(header.num_servers);
+  if (step - header.first_step > records) return false;
+  if (step == header.first_step) return true;
+  std::vector<std::byte> last(record_bytes(header.num_servers));
+  return read_exactly(fd, offset_of(header, step - 1), last, path).ok() &&
+         parse_record(last, header.num_servers, step).has_value();
+}
+
+Status cut(int fd, const std::string& path, const LogHeader& header, uint64_t step) {
+  if (::ftruncate(fd, static_cast<off_t>(offset_of(header, step))) != 0)
+    return Status::from_errno(errno, "truncate " + path);
+  return {};
+}
+
+}  // namespace
+
+std::string update_log_path(const std::string& directory, uint32_t server) {
+  return join_path(directory, "ps-" + std::to_string(server) + ".log");
+}
+
+Result<UpdateLog> UpdateLog::open(FileSystem& files, const std::string& path,
+                                  const UpdateLogIdentity& identity, uint64_t step) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  if (identity.server == 0)
+    for (uint32_t i = identity.num_servers; files.remove_file(update_log_path(directory, i)).ok();)
+      ++i;
+  auto fd = files.open(path, O_RDWR | O_APPEND | O_NOFOLLOW);
+  if (fd.ok()) {
+    STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd->get(), path));
+    const auto header = read_header(fd->get(), path);
+    if (header.ok() && identity_of(*header) == identity &&
+        can_continue(fd->get(), path, *header, bytes, step)) {
+      STOKER_RETURN_IF_ERROR(cut(fd->get(), path, *header, step));
+      return UpdateLog(files, path, *std::move(fd), step);
+    }
+  } else if (fd.status().code() != StatusCode::kNotFound) {
+    return fd.status();
+  }
+  STOKER_RETURN_IF_ERROR(make_directories(files, directory));
+  const LogHeader header = make_header(identity, step);
+  const std::string_view text(reinterpret_cast<const char*>(&header), sizeof(header));
+  STOKER_RETURN_IF_ERROR(write_file_atomically(files, path, text));
+  STOKER_ASSIGN_OR_RETURN(UniqueFd made, files.open(path, O_WRONLY | O_APPEND | O_NOFOLLOW));
+  return UpdateLog(files, path, std::move(made), step);
+}
+
+Status UpdateLog::append(const LoggedUpdate& update) {
+  std::vector<std::byte> record;
+  put(record, update.ticket);
+  for (const uint64_t step : update.read_steps) put(record, step);
+  put(record, update.worker);
+  put(record, checksum(++step_, record));
+  return files_->write(fd_.get(), record, path_);
+}
+
+Status UpdateLog::sync() { return files_->sync(fd_.get(), path_); }
+
+Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step) {
+  const auto names = list_directory(directory);
+  if (names.status().code() == StatusCode::kNotFound) return {};
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (!name.starts_with("ps-") || !name.ends_with(".log")) continue;
+    const std::string path = join_path(directory, name);
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(path, O_RDWR | O_NOFOLLOW));
+    const auto header = read_header(fd.get(), path);
+    if (!header.ok()) continue;
+    if (header->first_step >= step) {
+      STOKER_RETURN_IF_ERROR(files.remove_file(path));
+      continue;
+    }
+    STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd.get(), path));
+    if (bytes > offset_of(*header, step)) {
+      STOKER_RETURN_IF_ERROR(cut(fd.get(), path, *header, step));
+      STOKER_RETURN_IF_ERROR(files.sync(fd.get(), path));
+    }
+  }
+  return files.sync_directory(directory);
+}
+
+Result<ReadUpdateLog> read_update_log(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                          default_file_system().open(path, O_RDONLY | O_NOFOLLOW));
+  STOKER_ASSIGN_OR_RETURN(const LogHeader header, read_header(fd.get(), path));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  ReadUpdateLog log{
+      .identity = identity_of(header), .first_step = header.first_step, .updates = {}};
+  auto rest = std::as_bytes(std::span(text)).subspan(sizeof(header));
+  const size_t size = record_bytes(header.num_servers);
+  log.updates.reserve(rest.size() / size);
+  for (uint64_t step = header.first_step + 1; rest.size() >= size; ++step) {
+    auto update = parse_record(rest.first(size), header.num_servers, step);
+    if (!update) {
+      const std::string offset = std::to_string(offset_of(header, step - 1));
+      return Status(StatusCode::kCorrupt, path + ": the record of step " + std::to_string(step) +
+                                              ", at offset " + offset +
+                                              ", is corrupt; `truncate -s " + offset +
+                                              "` keeps those before it");
+    }
+    log.updates.push_back(*std::move(update));
+    rest = rest.subspan(size);
+  }
+  return log;
+}
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,80 @@
+// UpdateLog: the order in which a parameter server has applied the gradients of an asynchronous run, so
+// that the run can be replayed (ReplayOrder).
+//
+// A file of the run directory per server. It begins at a step, and has one record per update after it; so
+// a record is at the place of its step, and the file is cut where a checkpoint is resumed. Format:
+// docs/distributed.md.
+//
+// Threads:  one at a time.
+// Blocking: for the disk; append() does not wait for it.
+// Errors:   kCorrupt: a log is corrupt. kIoError, kNoSpace, kNotFound, kPermission.
+// Crash:    sync() before each checkpoint, so a log has the updates of all checkpoints. What was appended
+//           later can be lost or incomplete after a power failure; it is cut when the run resumes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/parameter_server/variable_placement.h"
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+
+namespace stoker::parameter_server {
+
+struct LoggedUpdate {
+  uint64_t ticket = 0;
+  uint32_t worker = 0;
+  // By server: the steps of the variables that the gradient was computed from.
+  std::vector<uint64_t> read_steps;
+
+  bool operator==(const LoggedUpdate&) const = default;
+};
+
+// Of what run, and of which server, a log is.
+struct UpdateLogIdentity {
+  uint32_t server = 0;
+  uint32_t num_servers = 1;
+  Placement placement = Placement::kRoundRobin;
+  std::string config_digest, data_fingerprint, model_digest;  // at most 64 characters each
+
+  bool operator==(const UpdateLogIdentity&) const = default;
+};
+
+std::string update_log_path(const std::string& directory, uint32_t server);
+
+class UpdateLog {
+ public:
+  // For the updates after `step`. Continues the log at `path` if it is of the same run and server, and
+  // has the updates before; cuts those after. Otherwise replaces it by one that begins at `step`. That of
+  // server 0 also removes those of servers that the run has no longer.
+  static Result<UpdateLog> open(FileSystem& files, const std::string& path,
+                                const UpdateLogIdentity& identity, uint64_t step);
+
+  // Not usable any more after an error.
+  Status append(const LoggedUpdate& update);
+  Status sync();
+
+ private:
+  UpdateLog(FileSystem& files, std::string path, UniqueFd fd, uint64_t step)
+      : files_(&files), path_(std::move(path)), fd_(std::move(fd)), step_(step) {}
+
+  FileSystem* files_;  // must outlive this object
+  std::string path_;
+  UniqueFd fd_;
+  uint64_t step_;  // of the last record
+};
+
+// For a run that continues from `step` without these servers: cuts the logs of all servers in the directory
+// there, if there is one. Leaves what is no log.
+Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step);
+
+struct ReadUpdateLog {
+  UpdateLogIdentity identity;
+  uint64_t first_step = 0;
+  std::vector<LoggedUpdate> updates;  // to first_step + 1, first_step + 2, …
+};
+// An incomplete last record is ignored. kCorrupt: the message has the step and the offset.
+Result<ReadUpdateLog> read_update_log(const std::string& path);
+
+}  // namespace stoker::parameter_server

@@ -1,0 +1,173 @@
+#include "daemon/parameter_server/update_log.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class UpdateLogTest : public ::testing::Test {
+ protected:
+  static UpdateLogIdentity identity_of(uint32_t server, uint32_t num_servers = 2) {
+    return {.server = server,
+            .num_servers = num_servers,
+            .placement = Placement::kBytes,
+            .config_digest = std::string(64, 'c'),
+            .data_fingerprint = "data",
+            .model_digest = "model"};
+  }
+  static LoggedUpdate update_to(uint64_t step) {
+    return {.ticket = step * 3, .worker = 7, .read_steps = {step - 1, step}};
+  }
+  std::string directory() const { return folder_.path() + "/updates"; }
+  std::string path(uint32_t server = 0) const { return update_log_path(directory(), server); }
+  // Continues the log after `step`, up to `end`.
+  void write(uint64_t step, uint64_t end, uint32_t server = 0, uint32_t num_servers = 2) const {
+    auto log = UpdateLog::open(default_file_system(), path(server),
+                               identity_of(server, num_servers), step);
+    ASSERT_TRUE(log.ok()) << log.status().to_string();
+    for (uint64_t i = step + 1; i <= end; ++i) ASSERT_TRUE(log->append(update_to(i)).ok());
+    ASSERT_TRUE(log->sync().ok());
+  }
+  void expect_log(uint64_t first_step, uint64_t end) const {
+    const auto log = read_update_log(path());
+    ASSERT_TRUE(log.ok()) << log.status().to_string();
+    EXPECT_EQ(log->first_step, first_step);
+    ASSERT_EQ(log->first_step + log->updates.size(), end);
+    for (uint64_t i = first_step + 1; i <= end; ++i)
+      EXPECT_EQ(log->updates[i - first_step - 1], update_to(i));
+  }
+  void change_byte(uint64_t offset) const {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put(static_cast<char>(byte ^ 1));
+  }
+
+  const test::TemporaryDirectory folder_;
+};
+
+constexpr uint64_t kHeaderBytes = 232, kRecordBytes = 32;
+
+TEST_F(UpdateLogTest, ReadsWhatWasWritten) {
+  write(5, 9);
+  expect_log(5, 9);
+  const auto log = read_update_log(path());
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ(log->identity, identity_of(0));
+  EXPECT_EQ(fs::file_size(path()), kHeaderBytes + 4 * kRecordBytes);
+}
+
+TEST_F(UpdateLogTest, CutsAndContinuesAtResumedStep) {
+  write(0, 9);
+  write(4, 6);
+  expect_log(0, 6);
+  write(6, 6);
+  expect_log(0, 6);
+  write(0, 2);
+  expect_log(0, 2);
+}
+
+// The steps between were trained without the servers, or are lost.
+TEST_F(UpdateLogTest, BeginsAgainIfUpdatesBeforeAreMissing) {
+  write(4, 6);
+  write(8, 9);
+  expect_log(8, 9);
+  write(3, 5);
+  expect_log(3, 5);
+}
+
+TEST_F(UpdateLogTest, BeginsAgainForOtherRun) {
+  write(0, 9);
+  auto other = identity_of(0);
+  other.model_digest = "other";
+  ASSERT_TRUE(UpdateLog::open(default_file_system(), path(), other, 6).ok());
+  const auto log = read_update_log(path());
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ(log->first_step, 6u);
+  EXPECT_EQ(log->identity, other);
+}
+
+TEST_F(UpdateLogTest, BeginsAgainIfRecordBeforeIsCorrupt) {
+  write(0, 9);
+  change_byte(kHeaderBytes + 5 * kRecordBytes);
+  write(6, 7);
+  expect_log(6, 7);
+}
+
+TEST_F(UpdateLogTest, RemovesLogsOfFormerServers) {
+  for (const uint32_t server : {0, 1, 2}) write(0, 2, server, 3);
+  write(2, 2, 0, 2);
+  EXPECT_TRUE(fs::exists(path(1)));
+  EXPECT_FALSE(fs::exists(path(2)));
+}
+
+TEST_F(UpdateLogTest, IgnoresIncompleteLastRecord) {
+  write(0, 9);
+  fs::resize_file(path(), kHeaderBytes + 9 * kRecordBytes - 1);
+  expect_log(0, 8);
+  write(8, 9);
+  expect_log(0, 9);
+}
+
+TEST_F(UpdateLogTest, ReportsCorruptRecordWithStepAndOffset) {
+  for (uint64_t byte = 0; byte < kRecordBytes; ++byte) {
+    write(0, 9);
+    change_byte(kHeaderBytes + 3 * kRecordBytes + byte);
+    const auto log = read_update_log(path());
+    EXPECT_EQ(log.status().code(), StatusCode::kCorrupt);
+    EXPECT_THAT(log.status().message(), HasSubstr("step 4, at offset 328"));
+    fs::remove(path());
+  }
+}
+
+// The checksum contains the step.
+TEST_F(UpdateLogTest, ReportsRecordAtPlaceOfAnother) {
+  write(0, 9);
+  std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+  std::string record(kRecordBytes, '\0');
+  file.seekg(kHeaderBytes + 4 * kRecordBytes);
+  file.read(record.data(), kRecordBytes);
+  file.seekp(kHeaderBytes + 2 * kRecordBytes);
+  file.write(record.data(), kRecordBytes);
+  file.close();
+  EXPECT_THAT(read_update_log(path()).status().message(), HasSubstr("the record of step 3"));
+}
+
+TEST_F(UpdateLogTest, ReportsWhatIsNoLog) {
+  EXPECT_EQ(read_update_log(path()).status().code(), StatusCode::kNotFound);
+  for (uint64_t byte = 0; byte < kHeaderBytes; ++byte) {
+    write(0, 1);
+    change_byte(byte);
+    EXPECT_EQ(read_update_log(path()).status().code(), StatusCode::kCorrupt) << byte;
+    fs::remove(path());
+  }
+  std::ofstream(path()) << "text";
+  EXPECT_THAT(read_update_log(path()).status().message(), HasSubstr("is not an update log"));
+}
+
+TEST_F(UpdateLogTest, IsCutWhereRunContinuesWithoutServers) {
+  EXPECT_TRUE(cut_update_logs(default_file_system(), directory(), 3).ok());
+  write(2, 9);
+  write(4, 9, 1);
+  std::ofstream(directory() + "/ps-2.log") << "text";
+  ASSERT_TRUE(cut_update_logs(default_file_system(), directory(), 20).ok());
+  expect_log(2, 9);
+  ASSERT_TRUE(cut_update_logs(default_file_system(), directory(), 4).ok());
+  expect_log(2, 4);
+  EXPECT_FALSE(fs::exists(path(1)));
+  EXPECT_TRUE(fs::exists(path(2)));
+}
+
+}  // namespace
+}  // namespace stoker::parameter_server
