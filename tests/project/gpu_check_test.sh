@@ -159,6 +159,19 @@ make_cuda_test A=OK
 check "$scratch/late" tests
 [[ $output == *'cuda_test: passed'* ]] || fail "a check that ran out of time is not repeated: $output"
 
+# SIGTERM, as of timeout(1), ends the program that runs, too.
+make_cuda_test A=HANG
+rm "$scratch/child"
+PATH=$scratch/gpu:$PATH python3 "$root/bench/gpu_check.py" --bin "$scratch/bin" --tests "$scratch/bin" --bench-bin "$scratch/bin" --config "$root/config" \
+  "$scratch/ended" tests >/dev/null 2>&1 &
+pid=$!
+while [[ ! -s $scratch/child ]] && kill -0 $pid; do sleep 0.05; done
+kill -TERM $pid
+wait $pid && code=0 || code=$?
+child=$(cat "$scratch/child")
+[[ $code == 143 ]] || fail "after SIGTERM: exit $code"
+[[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a program runs after SIGTERM"
+
 # Tests that skip themselves do not pass where there is a GPU.
 make_cuda_test A=SKIPPED
 check "$scratch/skipped" tests
