@@ -1,8 +1,8 @@
 """What scripts/gpu_check.sh runs: checks of a GPU in parts, whose results are kept, so that a later call continues.
 
-Every check appends a line to FOLDER/results.jsonl when it ends. A check that has passed or failed on this device is not
-repeated; one that ran out of time or was skipped is. Only one program uses the device at a time. FOLDER/log has the
-output of all programs, FOLDER/page.md the tables (gpu_page.py).
+Every check appends a line to FOLDER/results.jsonl when it ends, also with what it had measured before it failed. A check
+that has passed or failed on this device is not repeated; one that ran out of time or was skipped is. Only one program uses
+the device at a time. FOLDER/log has the output of all programs, FOLDER/page.md the tables (gpu_page.py).
 """
 import argparse
 import gzip
@@ -91,6 +91,7 @@ class Check:
         self.environment = {"STOKER_BENCH_DEVICE": args.device} | ({"OMP_NUM_THREADS": "1"} if args.quick else {})
         self.is_cuda = args.device.startswith("cuda")
         self.deadline = 0.0
+        self.values = {}  # what a check has measured so far, which is kept if it fails
 
     def remaining(self):
         return max(0.0, self.deadline - time.monotonic())
@@ -105,12 +106,13 @@ class Check:
         text = " ".join(map(str, command))
         self.log.write(f"\n$ {text}\n".encode())
         self.log.flush()
+        log_start = self.log.tell()
         # To a file: a pipe would stay open as long as a child of the program has it.
         output = tempfile.TemporaryFile()
         process = subprocess.Popen(
             [str(word) for word in command], stdin=stdin, stdout=output, stderr=self.log,
             env={**os.environ, **self.environment, **(env or {})}, start_new_session=True, cwd=self.work)
-        process.output = output
+        process.output, process.log_start = output, log_start
         return process
 
     def run(self, command, env=None, accept=(0,), stdin=b""):
@@ -126,17 +128,40 @@ class Check:
             is_late = False
         except subprocess.TimeoutExpired:
             is_late = True
+        finally:
+            out, errors = self.end(process)
+        if is_late:
+            raise OutOfTime(f"{Path(command[0]).name} did not end in time")
+        if process.returncode not in accept:
+            raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last_line(errors or out)}")
+        return out
+
+    def run_tests(self, command, max_silence):
+        """The standard output of a GoogleTest program, which is killed if it prints nothing for `max_silence` seconds."""
+        process = self.start(command)
+        try:
+            size, printed = 0, time.monotonic()
+            while process.poll() is None and self.remaining() > 0 and time.monotonic() - printed < max_silence:
+                time.sleep(0.05)
+                if (now := os.fstat(process.output.fileno()).st_size) != size:
+                    size, printed = now, time.monotonic()
+        finally:
+            out, errors = self.end(process)
+        return process.returncode, out, errors
+
+    def end(self, process):
+        """Kills it and its children. What it wrote to standard output and standard error, which the log has, too."""
         self.kill(process)
         process.wait()
+        errors = self.errors_of(process)
         process.output.seek(0)
         out = process.output.read()
         self.log.write(out)
         self.log.flush()
-        if is_late:
-            raise OutOfTime(f"{Path(command[0]).name} did not end in time")
-        if process.returncode not in accept:
-            raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last_line(self.log, out)}")
-        return out.decode(errors="replace")
+        return out.decode(errors="replace"), errors
+
+    def errors_of(self, process):
+        return log_since(self, process.log_start)
 
     @staticmethod
     def kill(process):
@@ -160,19 +185,14 @@ class Check:
 
     def stokerd(self, config, run_dir, settings):
         command = [self.program("stokerd"), "--config", config]
-        for setting in [f"run.dir={run_dir}", f"train.device={self.args.device}", *settings]:
+        threads = ["train.num_threads=1"] if self.quick else []  # on a busy machine, several wait for each other
+        for setting in [f"run.dir={run_dir}", f"train.device={self.args.device}", *threads, *settings]:
             command += ["--set", setting]
         return command
 
 
-def last_line(log, out):
-    """Of what a program wrote to standard error, which is in the log, or else to standard output."""
-    log.flush()
-    with open(log.name, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
-        lines = file.read().decode(errors="replace").strip().splitlines()
-    text = lines[-1] if lines else out.decode(errors="replace").strip()
-    return text[-ERROR_LENGTH:]
+def last_line(text):
+    return text.strip().rpartition("\n")[2][-ERROR_LENGTH:]
 
 
 # ---- start
@@ -181,11 +201,12 @@ def last_line(log, out):
 def check_libraries(check):
     """Versions, and that every program finds its libraries."""
     missing = []
-    modules = [check.args.module] if check.args.module and check.is_cuda else []
     programs = ["stokerd", "stoker-eval", "stokerctl", "stoker-feed", "stoker-bench-device", "cuda_test"]
-    for path in [check.program(name) for name in programs] + modules:
-        out = check.run(["ldd", path], accept=(0, 1))
-        missing += re.findall(r"\S+ => not found", out)
+    for path in [check.program(name) for name in programs]:
+        missing += missing_libraries(check, path)
+    # A program that loads the module has LibTorch, and thereby NVIDIA's libraries, already.
+    if check.args.module and check.is_cuda:
+        missing += missing_libraries(check, check.args.module, nvidia_folders(check))
     if missing:
         raise Failed("; ".join(sorted(set(missing))))
     if not check.args.module and check.is_cuda:
@@ -196,6 +217,15 @@ def check_libraries(check):
                 "'cudnn': torch.backends.cudnn.version() if torch.cuda.is_available() else None}))")
         result |= json.loads(check.run([sys.executable, "-c", code]).strip().splitlines()[-1])
     return result
+
+
+def missing_libraries(check, path, folders=()):
+    folders = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), *map(str, folders)]))
+    return re.findall(r"\S+ => not found", check.run(["ldd", path], env={"LD_LIBRARY_PATH": folders}, accept=(0, 1)))
+
+
+def nvidia_folders(check):
+    return sorted(Path(check.args.torch).parent.glob("nvidia/*/lib")) if check.args.torch != "none" else []
 
 
 def check_selection(check):
@@ -258,19 +288,60 @@ def attention_check(env):
 
 # ---- tests
 
+MAX_SILENCE = 90  # seconds without an output of a test
+
+
+def list_tests(check, name_filter):
+    names, suite = [], ""
+    for line in check.run([check.program("cuda_test"), "--gtest_list_tests", f"--gtest_filter={name_filter}"]).splitlines():
+        if line.startswith("  "):
+            names.append(suite + line.split()[0])
+        elif line.endswith("."):
+            suite = line
+    return names
+
+
+def reason_of(test, out, errors):
+    """Why a test failed or was skipped."""
+    block = out.partition(f"[ RUN      ] {test}\n")[2]
+    block = re.split(r"^\[", block, maxsplit=1, flags=re.M)[0].strip()
+    text = re.sub(r"^\S+: (Failure|Skipped)\n", "", block) or last_line(errors)
+    return " ".join(text.split())[:ERROR_LENGTH]
+
 
 def cuda_test(name_filter):
+    """All tests in one process. After a failure, which can be the reason of those that follow, a crash, or a test that does
+    not end, the tests that have not passed are run in another process: the results of the others do not depend on it."""
+
     def run(check):
-        out = check.run([check.program("cuda_test"), "--gtest_color=no", f"--gtest_filter={name_filter}"], accept=(0, 1))
-        failed = sorted(set(re.findall(r"^\[  FAILED  \] (\w+\.\w+)", out, re.M)))
-        passed = int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])
+        tests, passed, skipped, failed = list_tests(check, name_filter), [], {}, {}
+        while tests and check.remaining() > 0:
+            code, out, errors = check.run_tests(
+                [check.program("cuda_test"), "--gtest_color=no", f"--gtest_filter={':'.join(tests)}"], MAX_SILENCE / check.args.shorten)
+            ended = {test: how for how, test in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(\d+ ms\)$", out, re.M)}
+            passed += [test for test in tests if ended.get(test) == "OK"]
+            skipped |= {test: reason_of(test, out, errors) for test in tests if ended.get(test) == "SKIPPED"}
+            first = next((test for test in tests if ended.get(test, "FAILED") == "FAILED"), None)
+            if first is None:
+                tests = []
+                break
+            if first in ended:
+                failed[first] = reason_of(first, out, errors)
+            elif code is not None and check.remaining() > 0:
+                how = "did not end" if code == -signal.SIGKILL else f"exit {code}"
+                failed[first] = f"{how}: {reason_of(first, out, errors)}"
+            tests = [test for test in tests if test not in passed and test not in skipped and test != first]
+        check.values["passed"] = len(passed)
+        if skipped:
+            check.values["skipped"] = skipped
+        reasons = [f"{test}: {reason}" for test, reason in failed.items()]
+        if tests and check.remaining() == 0:
+            raise OutOfTime("; ".join([*reasons, f"did not end: {', '.join(tests)}"]))
         if failed:
-            reason = re.search(r"^.*: Failure\n(.*\n.*)", out, re.M)
-            raise Failed(f"{', '.join(failed)}: {reason[1][:ERROR_LENGTH] if reason else ''}")
-        if passed == 0:
-            reason = re.search(r"Skipped\n(.*)", out)
-            raise (Failed if check.is_cuda else Skipped)(f"no test ran: {reason[1] if reason else 'see the log'}")
-        return {"passed": passed}
+            raise Failed("; ".join(reasons))
+        if not passed:
+            raise (Failed if check.is_cuda else Skipped)(f"no test ran: {next(iter(skipped.values()), 'see the log')}")
+        return {}
 
     return run
 
@@ -289,43 +360,92 @@ run: {{deterministic: true}}
 data: {{train: {{format: text, path: {text}, sequence: {{block_size: 64}}}}}}
 model: {{name: gpt, num_layers: 2, num_heads: 4, embed_dim: {width}, context_length: 64, vocab_size: 256, dropout: 0.1}}
 task: {{name: language_modeling}}
+scheduler: {{name: {scheduler}}}
 train: {{max_steps: {steps}, micro_batch_size: {batch}, precision: bf16, ema_decay: 0.99}}
 checkpoint: {{save_every_steps: {steps}}}
 metrics: {{log_every_steps: 1}}
 """
 
 
-def check_resume(check):
-    """With run.deterministic, a run that was stopped and resumed saves the same bytes as one that was not."""
-    steps, width, batch = (30, 16, 2) if check.quick else (2000, 128, 8)
+def write_tiny_gpt(check, steps, scheduler):
+    width, batch = (16, 2) if check.quick else (128, 8)
     text = check.work / "text"
     generator = random.Random(1)
     text.write_bytes(b" ".join(generator.choice([b"alpha", b"beta", b"gamma", b"delta"]) for _ in range(20000)))
-    config = check.work / "gpt.yaml"
-    config.write_text(TINY_GPT.format(text=text, steps=steps, width=width, batch=batch))
-    whole, parts = check.work / "whole", check.work / "parts"
-    check.run(check.stokerd(config, whole, []))
-    process = check.start(check.stokerd(config, parts, []))
-    rows = parts / "metrics" / "train.jsonl"
+    config = check.work / f"gpt-{scheduler}.yaml"
+    config.write_text(TINY_GPT.format(text=text, steps=steps, width=width, batch=batch, scheduler=scheduler))
+    return config
+
+
+def wait_for_steps(check, run_dir, process, steps):
+    rows = run_dir / "metrics" / "train.jsonl"
     while process.poll() is None and check.remaining() > 0:
-        if rows.exists() and rows.read_text().count("\n") >= steps // 10:
+        if rows.exists() and rows.read_text().count("\n") >= steps:
             break
         time.sleep(0.01)
+
+
+def stop_run(check, run_dir, process):
+    """The step at which it has stopped."""
     process.terminate()
     try:
         process.wait(max(1, check.remaining()))
     except subprocess.TimeoutExpired:
-        check.kill(process)
         raise OutOfTime("stokerd did not stop") from None
-    stopped = json.loads((parts / "exit_status.json").read_text())
+    finally:
+        check.kill(process)
+    stopped = json.loads((run_dir / "exit_status.json").read_text())
     if stopped["state"] != "stopped":
-        raise Failed(f"the run was not stopped in time: {stopped['state']} at step {stopped['step']}")
-    check.run(check.stokerd(config, parts, []))
-    hashes = [files_of_last_checkpoint(folder) for folder in (whole, parts)]
+        raise Failed(f"the run was not stopped in time: {stopped['state']} at step {stopped['step']}: {last_line(check.errors_of(process))}")
+    return stopped["step"]
+
+
+def compare_runs(whole, run_dir, interrupted_at):
+    hashes = [files_of_last_checkpoint(folder) for folder in (whole, run_dir)]
     differing = sorted(name for name in hashes[0] if hashes[0][name] != hashes[1].get(name))
     if differing:
-        raise Failed(f"stopped at step {stopped['step']}: {', '.join(differing)} differ")
-    return {"stopped_at": stopped["step"], "steps": steps, "files": sorted(hashes[0])}
+        raise Failed(f"interrupted at step {interrupted_at}: {', '.join(differing)} differ")
+    return {"interrupted_at": interrupted_at, "files": sorted(hashes[0])}
+
+
+def check_resume(check):
+    """With run.deterministic, a run that was stopped and resumed saves the same bytes as one that was not."""
+    steps = 30 if check.quick else 2000
+    config = write_tiny_gpt(check, steps, "cosine")
+    whole, parts = check.work / "whole", check.work / "parts"
+    check.run(check.stokerd(config, whole, []))
+    process = check.start(check.stokerd(config, parts, []))
+    wait_for_steps(check, parts, process, steps // 10)
+    stopped_at = stop_run(check, parts, process)
+    check.run(check.stokerd(config, parts, []))
+    return compare_runs(whole, parts, stopped_at) | {"steps": steps}
+
+
+def check_release(check):
+    """The same with `pause --release`, which ends and resumes training within the process."""
+    steps = 5 if check.quick else 300
+    config = write_tiny_gpt(check, 1000000, "constant")
+    whole, run_dir = check.work / "whole-constant", check.work / "released"
+    process = check.start(check.stokerd(config, run_dir, []))
+    try:
+        wait_for_steps(check, run_dir, process, steps)
+        released = pause_and_release(check, run_dir)
+        stokerctl(check, run_dir, "resume")
+        wait_for_steps(check, run_dir, process, released["step"] + steps)
+        stopped_at = stop_run(check, run_dir, process)
+    finally:
+        check.kill(process)
+    check.run(check.stokerd(config, whole, [f"train.max_steps={stopped_at}"]))
+    values = {"steps": stopped_at, "released_mib": released.get("device_reserved_bytes", 0) / 2**20}
+    return compare_runs(whole, run_dir, released["step"]) | values
+
+
+def pause_and_release(check, run_dir):
+    """The reply of the command. On the CPU, nothing is released."""
+    reply = json.loads(stokerctl(check, run_dir, "pause", "--release"))
+    if check.is_cuda and not reply.get("released"):
+        raise Failed(f"nothing was released: {reply.get('reason')}")
+    return reply
 
 
 def files_of_last_checkpoint(run_dir):
@@ -440,7 +560,7 @@ def status_at(check, run_dir, process, step):
     """The status as soon as the run has reached the step."""
     while check.remaining() > 0:
         if process.poll() is not None:
-            raise Failed(f"stokerd: exit {process.returncode}: {last_line(check.log, b'')}")
+            raise Failed(f"stokerd: exit {process.returncode}: {last_line(check.errors_of(process))}")
         try:
             status = json.loads(stokerctl(check, run_dir, "status"))
             if status["step"] >= step:
@@ -463,7 +583,8 @@ def kernels_of(path, count=12):
 
 
 def check_memory(check):
-    """GPT-2 in stokerd: memory before and after a profile, which runs plain steps, the profile, and a checkpoint."""
+    """GPT-2 in stokerd: memory before and after a profile, which runs plain steps, the profile, a checkpoint, and what a pause
+    releases."""
     sizes = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocabulary": 50304, "batch": 16}
     if check.quick:
         sizes = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 256, "batch": 2}
@@ -473,39 +594,62 @@ def check_memory(check):
     tokens.write_bytes(array("H", ids).tobytes())
     config, run_dir = check.work / "gpt2.yaml", check.work / "gpt2"
     config.write_text(GPT2.format(tokens=tokens, **sizes))
-    log_start = check.log.tell()
     power = Power(check.args.device)
     power.start()
     process = check.start(check.stokerd(config, run_dir, []))
     try:
-        before = status_at(check, run_dir, process, 40)
-        profile = json.loads(stokerctl(check, run_dir, "profile", "5", "--kernels"))
-        after = status_at(check, run_dir, process, before["step"] + 40)
-        stokerctl(check, run_dir, "checkpoint")
-        saved = status_at(check, run_dir, process, 0)
+        measure_memory(check, run_dir, process)
+        released = pause_and_release(check, run_dir)
+        check.values["released"] = {"reserved_bytes": released.get("device_reserved_bytes", 0), "used_mib": used_mib(check)}
+        stokerctl(check, run_dir, "resume")
+        status_at(check, run_dir, process, released["step"] + 10)
         process.terminate()
         process.wait(max(1, check.remaining()))
     finally:
         check.kill(process)
-        used = power.stop()
-    checkpoint = max((run_dir / "checkpoints").glob("step-*"))
-    result = {"before": before["memory"], "after": after["memory"], "step_time_ms": after["step_time_ms"],
-              "device_time_ms": after["device_time_ms"], "samples_per_second": after["samples_per_second"],
-              "stall_ms": saved["checkpoint"]["stall_ms"], "graphs": graphs_captured(check, log_start),
-              "checkpoint_bytes": sum(file.stat().st_size for file in checkpoint.iterdir()), **used}
+        check.values |= power.stop()
+        check.values["graphs"] = graphs_captured(check, process.log_start)
+    return {}
+
+
+def measure_memory(check, run_dir, process):
+    values = check.values
+    before = status_at(check, run_dir, process, 40)
+    values["before"] = before["memory"]
+    profile = json.loads(stokerctl(check, run_dir, "profile", "5", "--kernels"))
+    values["profile"] = {key: value for key, value in profile.items() if not key.endswith("path")}
+    after = status_at(check, run_dir, process, before["step"] + 40)
+    values["after"] = after["memory"]
+    values |= {key: after[key] for key in ("step_time_ms", "device_time_ms", "samples_per_second")}
     kernels = run_dir / "profiles" / Path(profile.get("kernels_path", "")).name
     if kernels.is_file():
-        result["kernels"] = kernels_of(kernels)
+        values["kernels"] = kernels_of(kernels)
         with gzip.open(check.args.folder / "kernels.json.gz", "wb") as file:
             file.write(kernels.read_bytes())
-    result["profile"] = {key: value for key, value in profile.items() if not key.endswith("path")}
-    if check.is_cuda and check.args.torch != "none":
-        result["copy_gb_per_s"] = copy_bandwidth(check)
-    return result
+    stokerctl(check, run_dir, "checkpoint")
+    values["stall_ms"] = status_at(check, run_dir, process, 0)["checkpoint"]["stall_ms"]
+    checkpoint = max((run_dir / "checkpoints").glob("step-*"))
+    values["checkpoint_bytes"] = sum(file.stat().st_size for file in checkpoint.iterdir())
+
+
+def used_mib(check):
+    """Of all processes, by nvidia-smi."""
+    if not check.is_cuda:
+        return 0
+    query = ["nvidia-smi", f"--id={check.args.device.partition(':')[2] or 0}", "--query-gpu=memory.used"]
+    return float(check.run([*query, "--format=csv,noheader,nounits"]))
+
+
+def check_copies(check):
+    """What the stall of a checkpoint is compared with."""
+    check.has_torch()
+    if not check.is_cuda:
+        raise Skipped("needs a GPU")
+    return {"copy_gb_per_s": copy_bandwidth(check)}
 
 
 def copy_bandwidth(check):
-    """From the device to page-locked memory: what a checkpoint's stall is compared with."""
+    """From the device to page-locked memory."""
     code = """
 import time, torch
 on_device = torch.ones(1 << 30, dtype=torch.uint8, device="cuda")
@@ -521,6 +665,10 @@ print((1 << 30) / seconds / 1e9)
 
 
 # ---- CIFAR-10
+
+
+CIFAR_VALUES = {"steps": "step", "samples_per_second": "samples_per_second", "data_wait_ms": "data_wait_ms",
+                "step_time_ms": "step_time_ms"}  # of the last record
 
 
 def check_cifar(check):
@@ -539,17 +687,20 @@ def check_cifar(check):
     if check.quick:
         settings += ["train.micro_batch_size=4", "eval.batch_size=4"]
     begin = time.monotonic()
-    check.run(check.stokerd(check.args.bench / "convergence" / "cifar.yaml", run_dir, settings))
-    seconds = time.monotonic() - begin
+    try:
+        check.run(check.stokerd(check.args.bench / "convergence" / "cifar.yaml", run_dir, settings))
+    finally:
+        rows = run_dir / "metrics" / "train.jsonl"
+        lines = rows.read_text().splitlines(keepends=True) if rows.exists() else []
+        last = next((json.loads(line) for line in reversed(lines) if line.endswith("\n")), {})
+        check.values["training_s"] = round(time.monotonic() - begin, 1)
+        check.values |= {to: last[key] for to, key in CIFAR_VALUES.items() if key in last}
     check.run([check.program("stoker-eval"), "--run-dir", run_dir, "--once"])
     evaluated = json.loads((run_dir / "metrics" / "eval.jsonl").read_text().splitlines()[-1])
-    rows = [json.loads(line) for line in (run_dir / "metrics" / "train.jsonl").read_text().splitlines()]
-    last = rows[-1]
-    result = {"accuracy": evaluated["accuracy"], "steps": steps, "training_s": round(seconds, 1)}
-    result |= {key: last[key] for key in ("samples_per_second", "data_wait_ms", "step_time_ms")}
-    if not check.quick and result["accuracy"] < 0.91:
-        raise Failed(f"accuracy {result['accuracy']:.4f} after {steps} steps, less than 0.91")
-    return result
+    check.values["accuracy"] = evaluated["accuracy"]
+    if not check.quick and evaluated["accuracy"] < 0.91:
+        raise Failed(f"accuracy {evaluated['accuracy']:.4f} after {steps} steps, less than 0.91")
+    return {}
 
 
 # ---- compute-sanitizer
@@ -594,30 +745,36 @@ PARTS = {
         ("cuda_test out of memory", 60, cuda_test("*DoesNotFit*")),
         ("fused kernels", 120, check_kernels),
     ],
-    "resume": [("bit-exact resume", 180, check_resume)],
-    "published": [
-        (f"{experiment} {row}", seconds, published(experiment, row))
-        for experiment in ("mlp", "blstm")
-        for row, seconds in (("stokerd", 80), ("loop", 60), ("DataLoader", 80))
+    "resume": [
+        ("bit-exact resume", 120, check_resume),
+        ("bit-exact pause --release", 120, check_release),
     ],
+    "memory": [("gpt2 in stokerd", 150, check_memory), ("copies to the host", 60, check_copies)],
+    # The others run between two measurements of stoker: a device slows down as it gets warm.
     "gpt2": [
         ("gpt2 stoker", 90, stoker_steps("gpt2")),
-        ("gpt2 fused kernels", 90, stoker_steps("gpt2", fused=True)),
         ("gpt2 eager", 90, peer_steps("gpt2", "eager")),
         ("gpt2 compiled", 240, peer_steps("gpt2", "compiled")),
+        ("gpt2 stoker again", 60, stoker_steps("gpt2")),
+        ("gpt2 fused kernels", 60, stoker_steps("gpt2", fused=True)),
     ],
     "resnet50": [
         ("resnet50 stoker", 90, stoker_steps("resnet50")),
         ("resnet50 eager", 90, peer_steps("resnet50", "eager")),
         ("resnet50 compiled", 240, peer_steps("resnet50", "compiled")),
+        ("resnet50 stoker again", 60, stoker_steps("resnet50")),
     ],
     "steps": [
         (f"{name} {how}", seconds, stoker_steps(name) if how == "stoker" else peer_steps(name, how))
         for name in ("mlp", "blstm")
         for how, seconds in (("stoker", 60), ("eager", 60), ("compiled", 110))
     ],
-    "memory": [("gpt2 in stokerd", 200, check_memory)],
-    "cifar10": [("cifar10", 470, check_cifar)],
+    "published": [
+        (f"{experiment} {row}", seconds, published(experiment, row))
+        for experiment in ("mlp", "blstm")
+        for row, seconds in (("stokerd", 80), ("loop", 60), ("DataLoader", 80))
+    ],
+    "cifar10": [("cifar10", 300, check_cifar)],
     "sanitizer": [
         # Tests that capture, replay, copy and resume.
         ("memcheck", 240, sanitizer_check("memcheck", "*SamplesNewDropoutMask*:*ResumesBitForBit*")),
@@ -654,19 +811,27 @@ def read_results(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def write_page(folder, results_path):
+    page = gpu_page.page_of(read_results(results_path))
+    (folder / "page.md").write_text(page)
+    return page
+
+
 def run_check(check, seconds, function):
     """Status and values."""
     check.deadline = time.monotonic() + seconds
+    check.values = {}
     try:
-        return "passed", function(check)
-    except Skipped as reason:
-        return "skipped", {"reason": str(reason)}
-    except Failed as reason:
-        return "failed", {"reason": str(reason)}
-    except (OutOfTime, subprocess.TimeoutExpired) as reason:
-        return "out of time", {"reason": str(reason)}
+        return "passed", check.values | function(check)
+    except Skipped as error:
+        status, reason = "skipped", str(error)
+    except Failed as error:
+        status, reason = "failed", str(error)
+    except (OutOfTime, subprocess.TimeoutExpired) as error:
+        status, reason = "out of time", str(error)
     except Exception as error:  # of this program; the other checks continue
-        return "failed", {"reason": f"{type(error).__name__}: {error}"[:ERROR_LENGTH]}
+        status, reason = "failed", f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+    return status, check.values | {"reason": reason}
 
 
 def parse_arguments():
@@ -695,6 +860,7 @@ def parse_arguments():
 def main():
     args = parse_arguments()
     begin = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the program that runs
     args.bench = Path(__file__).resolve().parent
     for name in ("folder", "bin", "tests", "bench_bin", "config"):
         setattr(args, name, getattr(args, name).resolve())
@@ -728,13 +894,12 @@ def main():
                               "seconds": round(time.monotonic() - start, 1), **values}
                     with open(results_path, "a") as file:
                         file.write(json.dumps(result) + "\n")
+                    write_page(args.folder, results_path)
                     bad |= status in ("failed", "out of time")
                     print(f"{part}: {name}: {status} in {result['seconds']} s {values.get('reason', '')}", flush=True)
         finally:
             shutil.rmtree(check.work, ignore_errors=True)
-    page = gpu_page.page_of(read_results(results_path))
-    (args.folder / "page.md").write_text(page)
-    print("\n" + page)
+    print("\n" + write_page(args.folder, results_path))
     if not is_complete:
         print(f"Not complete: run it again with the same folder ({args.folder}).")
     sys.exit(1 if bad else 75 if not is_complete else 0)

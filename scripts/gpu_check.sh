@@ -3,6 +3,7 @@
 set -euo pipefail
 
 readonly no_gpu=77
+readonly cuda_version=13
 
 usage() {
   cat <<'HELP'
@@ -14,7 +15,7 @@ eight minutes; with the same FOLDER (default: ./gpu-check), the next call contin
 FOLDER/results.jsonl has a line for each check, FOLDER/page.md the tables, FOLDER/log the output of the programs.
 bench/gpu_page.py FOLDER/results.jsonl docs/gpu.md writes the tables into the document.
 
-PART, in this order: start, tests, resume, published, gpt2, resnet50, steps, memory, cifar10, sanitizer (default: all)
+PART, in this order: start, tests, resume, memory, gpt2, resnet50, steps, published, cifar10, sanitizer (default: all)
 
   --device DEVICE   cuda (default), cuda:1, cpu
   --limit SECONDS   of this call (480)
@@ -59,12 +60,15 @@ tree=$here/../../..
 
 # In an installed tree: with the LibTorch of this Python, and with the libraries of the archive that the system lacks.
 select_libraries() {
-  local torch version built missing
+  local torch version built cuda missing
   torch=$("$python" -c 'import importlib.util as u; print(list(u.find_spec("torch").submodule_search_locations)[0])' 2>/dev/null) ||
     die "$python has no torch; set STOKER_PYTHON"
   version=$(sed -n "s/^__version__ = '\([^']*\)'.*/\1/p" "$torch/version.py")
   built=$(cat "$tree/share/stoker/libtorch/libtorch-version")
-  [[ ${version%%+*} == "$built" ]] || die "$torch is version $version; stoker was built with $built"
+  cuda=$(sed -n "s/^cuda\b.*= '\([0-9]*\)[.'].*/\1/p" "$torch/version.py")
+  if [[ ${version%%+*} != "$built" || ($device == cuda* && $cuda != "$cuda_version") ]]; then
+    die "$torch is version $version${cuda:+ for CUDA $cuda}; stoker was built with $built for CUDA $cuda_version"
+  fi
   export LD_LIBRARY_PATH=$torch/lib
   missing=$(missing_libraries)
   if [[ -n $missing && -d $tree/lib/stoker/system ]]; then

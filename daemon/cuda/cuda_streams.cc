@@ -3,11 +3,14 @@
 #include <cuda_runtime_api.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/Generator.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -75,18 +78,21 @@ class FailedCapture {
   const at::cuda::MempoolId_t pool_;
 };
 
+// All graphs that exist at a time share one memory pool: graphs never run concurrently, and the
+// internal memory of a graph is not read after its replay. LibTorch's host allocator rejects a pool
+// whose last graph was destroyed, or whose only capture failed. Then the next graph has a new one.
+using SharedPool = std::shared_ptr<const at::cuda::MempoolId_t>;
+
 class CudaGraph final : public Graph {
  public:
-  // All graphs of an object share one memory pool: graphs never run concurrently, and the internal
-  // memory of a graph is not read after its replay.
-  CudaGraph(const std::function<void()>& work, c10::DeviceIndex device,
-            at::cuda::MempoolId_t pool) {
+  CudaGraph(const std::function<void()>& work, c10::DeviceIndex device, SharedPool pool)
+      : pool_(std::move(pool)) {
     try {
       // ThreadLocal: unrelated threads (the checkpoint writer) can use CUDA during the capture.
-      graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+      graph_.capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
       run_captured(work);
     } catch (...) {
-      FailedCapture(device, pool).clear();
+      FailedCapture(device, *pool_).clear();
       throw;
     }
   }
@@ -106,6 +112,7 @@ class CudaGraph final : public Graph {
     graph_.capture_end();
   }
 
+  const SharedPool pool_;
   at::cuda::CUDAGraph graph_;
 };
 
@@ -152,14 +159,15 @@ class CudaStreams final : public DeviceStreams {
       : device_(static_cast<c10::DeviceIndex>(device)),
         previous_stream_(
             (c10::cuda::set_device(device_), c10::cuda::getCurrentCUDAStream(device_))),
-        streams_(streams_of(device_)),
-        pool_(at::cuda::graph_pool_handle()) {
+        streams_(streams_of(device_)) {
     // The model was created on another stream.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::setCurrentCUDAStream(streams_.work);
   }
   ~CudaStreams() override {
     C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
+    // LibTorch does not free them otherwise. No graph is left that uses them.
+    at::cuda::clearCublasWorkspaces();
     c10::cuda::setCurrentCUDAStream(previous_stream_);
   }
   CudaStreams(const CudaStreams&) = delete;
@@ -201,13 +209,10 @@ class CudaStreams final : public DeviceStreams {
   void call(const Work& work) override { work(); }
   std::unique_ptr<Graph> capture(const Work& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
-    try {
-      return std::make_unique<CudaGraph>(work, device_, pool_);
-    } catch (...) {
-      // LibTorch's host allocator does not accept a pool again whose last use was released.
-      pool_ = at::cuda::graph_pool_handle();
-      throw;
-    }
+    SharedPool pool = pool_.lock();
+    if (!pool) pool = std::make_shared<const at::cuda::MempoolId_t>(at::cuda::graph_pool_handle());
+    pool_ = pool;
+    return std::make_unique<CudaGraph>(work, device_, std::move(pool));
   }
 
   void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
@@ -238,7 +243,7 @@ class CudaStreams final : public DeviceStreams {
   const c10::DeviceIndex device_;
   const CUDAStream previous_stream_;
   const Streams streams_;
-  at::cuda::MempoolId_t pool_;  // of the graphs
+  std::weak_ptr<const at::cuda::MempoolId_t> pool_;  // of the graphs that exist
   std::vector<at::Tensor> memory_;
   std::vector<std::unique_ptr<PinnedValues>> host_memory_;
   std::vector<CUDAEvent> events_;

@@ -23,6 +23,29 @@ output=$(PATH=$scratch/no-gpu:$PATH "$root/scripts/gpu_check.sh" "$scratch/none"
 [[ $(wc -l <<<"$output") == 1 && $output == *"no NVIDIA GPU"* ]] || fail "without a GPU it printed: $output"
 [[ ! -e $scratch/none ]] || fail "without a GPU it left files"
 
+# A torch for another CUDA, or for none, is rejected before anything starts.
+tree=$scratch/tree
+mkdir -p "$tree/libexec/stoker/gpu-check" "$tree/share/stoker/libtorch" "$scratch/torch/torch"
+cp "$root/scripts/gpu_check.sh" "$tree/libexec/stoker/gpu-check/"
+cp /bin/true "$tree/libexec/stoker/gpu-check/cuda_test"
+echo 2.11.0 >"$tree/share/stoker/libtorch/libtorch-version"
+touch "$scratch/torch/torch/__init__.py"
+make_program "$scratch/gpu-only/nvidia-smi" <<'SH'
+#!/usr/bin/env bash
+echo 'GPU 0: NVIDIA H100'
+SH
+check_torch() {  # VERSION CUDA
+  printf "__version__ = '%s'\ncuda: Optional[str] = %s\n" "$1" "$2" >"$scratch/torch/torch/version.py"
+  output=$(PATH=$scratch/gpu-only:$PATH PYTHONPATH=$scratch/torch STOKER_PYTHON=python3 "$tree/libexec/stoker/gpu-check/gpu_check.sh" "$scratch/none" 2>&1) &&
+    code=0 || code=$?
+}
+for version in "2.11.0+cpu None" "2.11.0+cu126 '12.6'" "2.10.0+cu130 '13.0'"; do
+  check_torch "${version% *}" "${version#* }"
+  [[ $code == 78 && $output == *"is version ${version% *}"*'; stoker was built with 2.11.0 for CUDA 13' ]] || fail "torch ${version% *}: exit $code, $output"
+done
+check_torch 2.11.0+cu130 "'13.0'"
+[[ $output != *'stoker was built'* ]] || fail "the right torch is rejected: $output"
+
 # A GPU that uses 100 W when it is idle and 700 W when it is busy.
 make_program "$scratch/gpu/nvidia-smi" <<'SH'
 #!/usr/bin/env bash
@@ -32,10 +55,44 @@ else
   echo 'NVIDIA H100 80GB HBM3, 81559 MiB, 580.0'
 fi
 SH
-make_program "$scratch/bin/cuda_test" <<'SH'
+# cuda_test TEST…: TEST is NAME=ENDING. Has the tests of a suite Cuda, which end with OK, FAILED or SKIPPED, by a CRASH, or never (HANG).
+# After one has failed, all others of the process fail, as on a device that is lost.
+make_cuda_test() {
+  make_program "$scratch/bin/cuda_test" <<SH
 #!/usr/bin/env bash
-echo '[  PASSED  ] 6 tests.'
+tests='$*' scratch=$scratch
+$(
+    cat <<'BODY'
+if [[ $1 == --gtest_list_tests ]]; then
+  echo Cuda.
+  [[ $2 == *=-* ]] || tests=${tests%% *}  # other checks
+  for test in $tests; do echo "  ${test%=*}"; done
+  exit
+fi
+lost=
+for test in $tests; do
+  name=${test%=*} ending=${lost:-${test#*=}}
+  [[ :${2#*=}: == *:Cuda.$name:* ]] || continue
+  echo "[ RUN      ] Cuda.$name"
+  case $ending in
+    OK) ;;
+    SKIPPED) printf 'cuda_test.cc:1: Skipped\nno CUDA device available\n\n' ;;
+    FAILED) printf 'cuda_test.cc:1: Failure\nExpected: %s\n\n' "$name" && lost=FAILED ;;
+    CRASH) echo 'an illegal address' >&2 && kill -SEGV $$ ;;
+    HANG)
+      sleep 1000 &
+      echo $! >"$scratch/child"
+      wait
+      ;;
+  esac
+  printf '[ %8s ] Cuda.%s (1 ms)\n' "$ending" "$name"
+done
+[[ -z $lost ]]
+BODY
+  )
 SH
+}
+make_cuda_test A=OK B=OK
 make_program "$scratch/bin/stokerd" <<'SH'
 #!/usr/bin/env bash
 echo 'CUDA      yes, with fused kernels'
@@ -77,35 +134,52 @@ grep -qF 'MFU 37.6%' "$scratch/page.md" || fail "the document is $(cat "$scratch
 check "$scratch/late" --limit 0 tests
 [[ $code == 75 && $output == *'cuda_test: no time left'*'Not complete'* ]] || fail "without time: exit $code, $output"
 
-# A program that does not end is killed, with its children.
-make_program "$scratch/bin/cuda_test" <<SH
-#!/usr/bin/env bash
-sleep 1000 &
-echo \$! >"$scratch/child"
-wait
-SH
-check "$scratch/late" --shorten 300 tests
-[[ $code == 1 && $output == *'cuda_test: out of time'* ]] || fail "a program that does not end: exit $code, $output"
+result_of() { grep -F "\"check\": \"$2\"" "$1/results.jsonl" | tail -n 1; }
+
+# A test that does not end is killed, with its children; the others are run nevertheless, and after a failure in another process.
+make_cuda_test A=OK B=HANG C=OK D=FAILED E=OK F=CRASH G=SKIPPED H=OK
+check "$scratch/late" --shorten 30 tests
+[[ $code == 1 ]] || fail "a test that does not end: exit $code, $output"
 child=$(cat "$scratch/child")
 [[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a child of a killed program runs"
+result=$(result_of "$scratch/late" cuda_test)
+for text in '"status": "failed"' '"passed": 4' 'Cuda.B: did not end' 'Cuda.D: Expected: D' 'Cuda.F: exit -11: an illegal address' \
+  '"skipped": {"Cuda.G": "no CUDA device available"}'; do
+  [[ $result == *"$text"* ]] || fail "the result lacks '$text': $result"
+done
+for test in Cuda.A Cuda.C Cuda.E Cuda.H; do [[ $result != *"$test"* ]] || fail "$test has failed: $result"; done
 
-# The next call repeats the check. Tests that skip themselves do not pass where there is a GPU.
-make_program "$scratch/bin/cuda_test" <<'SH'
-#!/usr/bin/env bash
-echo 'cuda_test.cc:1: Skipped'
-echo 'no CUDA device available (driver missing, or no device visible)'
-echo '[  PASSED  ] 0 tests.'
-SH
+# A check that has run out of time is repeated by the next call.
+rm -r "$scratch/late"
+make_cuda_test A=OK B=FAILED C=HANG D=HANG E=HANG F=HANG G=HANG
+check "$scratch/late" --shorten 100 tests
+result=$(result_of "$scratch/late" cuda_test)
+[[ $code == 1 && $result == *'"status": "out of time"'*'did not end: Cuda.'* ]] || fail "without time for all tests: exit $code, $result"
+make_cuda_test A=OK
 check "$scratch/late" tests
+[[ $output == *'cuda_test: passed'* ]] || fail "a check that ran out of time is not repeated: $output"
+
+# SIGTERM, as of timeout(1), ends the program that runs, too.
+make_cuda_test A=HANG
+rm "$scratch/child"
+PATH=$scratch/gpu:$PATH python3 "$root/bench/gpu_check.py" --bin "$scratch/bin" --tests "$scratch/bin" --bench-bin "$scratch/bin" --config "$root/config" \
+  "$scratch/ended" tests >/dev/null 2>&1 &
+pid=$!
+while [[ ! -s $scratch/child ]] && kill -0 $pid; do sleep 0.05; done
+kill -TERM $pid
+wait $pid && code=0 || code=$?
+child=$(cat "$scratch/child")
+[[ $code == 143 ]] || fail "after SIGTERM: exit $code"
+[[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a program runs after SIGTERM"
+
+# Tests that skip themselves do not pass where there is a GPU.
+make_cuda_test A=SKIPPED
+check "$scratch/skipped" tests
 [[ $code == 1 && $output == *'no test ran: no CUDA device available'* ]] || fail "skipped tests count as passed: $output"
 
-make_program "$scratch/bin/cuda_test" <<'SH'
-#!/usr/bin/env bash
-echo '[  FAILED  ] CudaTest.Something'
-exit 1
-SH
+make_cuda_test A=FAILED
 check "$scratch/failed" tests
-[[ $code == 1 && $output == *'CudaTest.Something'* ]] || fail "a failed test is not reported: $output"
+[[ $code == 1 && $output == *'Cuda.A: Expected: A'* ]] || fail "a failed test is not reported: $output"
 check "$scratch/failed" tests
 [[ $code == 0 && $output != *'cuda_test: failed'* ]] || fail "a failed check is repeated without --retry: exit $code, $output"
 check "$scratch/failed" --retry tests

@@ -1,7 +1,9 @@
 // Compares training on a CUDA device with the CPU and with itself. Skipped if there is no device.
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -25,6 +27,7 @@
 #include "daemon/train/numerics.h"
 #include "shared/base/status.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/model/autocast.h"
 #include "shared/model/fused_kernels.h"
 #include "shared/task/task.h"
 #include "tests/daemon/train/image_config.h"
@@ -178,20 +181,45 @@ TEST_F(CudaTest, LearnsWithReducedPrecisionAndChannelsLast) {
   }
 }
 
-// The loss of a blstm on tokens of different lengths, and all gradients in one tensor.
+// `pause --release`: the memory of a trainer that no longer exists.
+TEST_F(CudaTest, ReleasesMemoryInPauseAndContinuesBitForBit) {
+  auto config = repeatable(40);
+  mlp_of(config).hidden_sizes = {2048, 2048};  // with gradients and AdamW's state 64 MiB
+  const config::DeviceConfig device{.type = config::DeviceConfig::Type::kCuda,
+                                    .index = device_->index()};
+  const std::string expected = trained(config)->model_sha256();
+  const auto before = release_device_memory(device, *device_);
+  ASSERT_TRUE(before.ok()) << before.status().to_string();
+  const std::string root = fresh();
+  {
+    ModelContext context = on_device();
+    context.has_device_memory = true;
+    Session paused(config, root, kNoPoison, std::move(context));
+    paused.on_row = [&](const metrics::TrainMetrics& row) {
+      if (row.step == 15) paused.ask(control::Pause{.release = true});
+    };
+    const auto outcome = paused.train();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(*outcome, TrainerOutcome::kReleased);
+  }
+  const auto released = release_device_memory(device, *device_);
+  ASSERT_TRUE(released.ok()) << released.status().to_string();
+  EXPECT_LE(released->reserved_bytes, before->reserved_bytes);
+  EXPECT_LT(released->reserved_bytes, uint64_t{32} << 20);
+  Session rest(config, root, kNoPoison, on_device());
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_EQ(rest.model_sha256(), expected);
+}
+
+// The loss of a model on tokens of different lengths, and all gradients in one tensor.
 struct LossAndGradients {
   double loss = 0;
   at::Tensor gradients;
 };
-LossAndGradients compute_loss_and_gradients(c10::Device device,
-                                            const config::TaskConfig& task_config,
-                                            task::Batch batch) {
+LossAndGradients compute_loss_and_gradients(
+    c10::Device device, const config::ModelConfig& config, const config::TaskConfig& task_config,
+    task::Batch batch, std::optional<at::ScalarType> autocast_dtype = std::nullopt) {
   const bool is_classification = task_config.name() == config::TaskName::kClassification;
-  const config::ModelConfig config{
-      .arch = config::BlstmConfig{
-          .num_layers = 2,
-          .hidden_size = 12,
-          .pooling = is_classification ? config::Pooling::kLast : config::Pooling::kNone}};
   const std::vector<TensorSpec> sample{
       {"tokens", DType::kI32, {9}},
       {"length", DType::kI64, {}},
@@ -203,7 +231,11 @@ LossAndGradients compute_loss_and_gradients(c10::Device device,
   EXPECT_TRUE(model.ok() && task.ok()) << task.status().to_string();
   (*model)->to(device);
   for (at::Tensor& tensor : batch) tensor = tensor.to(device);
-  const at::Tensor loss = (*task)->loss(**model, batch);
+  at::Tensor loss;
+  {
+    const model::Autocast autocast(autocast_dtype, device.type());
+    loss = (*task)->loss(**model, batch);
+  }
   loss.backward();
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : (*model)->parameters())
@@ -225,14 +257,78 @@ TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
         std::pair(config::TaskConfig{config::ClassificationTask{}},
                   at::tensor({0, 4, 2, 1}, at::kLong))}) {
     const task::Batch batch{tokens, length, labels};
-    const LossAndGradients expected = compute_loss_and_gradients(c10::Device(c10::kCPU),
+    const bool is_classification = task_config.name() == config::TaskName::kClassification;
+    const config::ModelConfig blstm{
+        .arch = config::BlstmConfig{
+            .num_layers = 2,
+            .hidden_size = 12,
+            .pooling = is_classification ? config::Pooling::kLast : config::Pooling::kNone}};
+    const LossAndGradients expected = compute_loss_and_gradients(c10::Device(c10::kCPU), blstm,
                                                                  task_config, batch),
-                           actual = compute_loss_and_gradients(*device_, task_config, batch);
+                           actual = compute_loss_and_gradients(*device_, blstm, task_config, batch);
     EXPECT_NEAR(actual.loss, expected.loss, 1e-4 * expected.loss)
         << static_cast<int>(task_config.name());
     EXPECT_LE(actual.gradients.sub(expected.gradients).abs().max().item<double>(),
               1e-3 * expected.gradients.abs().max().item<double>())
         << static_cast<int>(task_config.name());
+  }
+}
+
+// In F32, and in bf16 with fused kernels, which must leave its residual stream in F32.
+TEST_F(CudaTest, MatchesCpuLossAndGradientsOfBert) {
+  configure_numerics({}, {});
+  const config::ModelConfig bert{.arch = config::BertConfig{.num_layers = 4,
+                                                            .num_heads = 2,
+                                                            .embed_dim = 32,
+                                                            .context_length = 9,
+                                                            .vocab_size = 200,
+                                                            .dropout = 0,
+                                                            .attention_dropout = 0}};
+  const config::TaskConfig task{config::ClassificationTask{}};
+  const at::Tensor length = at::tensor({9, 4, 1, 7}, at::kLong);
+  const at::Tensor padding = at::arange(9).unsqueeze(0).ge(length.unsqueeze(1));
+  const task::Batch batch{at::randint(200, {4, 9}, at::kInt).masked_fill(padding, 0), length,
+                          at::tensor({0, 4, 2, 1}, at::kLong)};
+  const LossAndGradients expected =
+      compute_loss_and_gradients(c10::Device(c10::kCPU), bert, task, batch);
+  const auto expect_close = [&](const LossAndGradients& actual, double tolerance) {
+    EXPECT_NEAR(actual.loss, expected.loss, tolerance * expected.loss);
+    EXPECT_LE(actual.gradients.sub(expected.gradients).norm().item<double>(),
+              tolerance * expected.gradients.norm().item<double>());
+  };
+  expect_close(compute_loss_and_gradients(*device_, bert, task, batch), 1e-3);
+  config::TrainConfig train{.device = {.type = config::DeviceConfig::Type::kCuda, .index = {}}};
+  for (const bool is_fused : {false, true}) {
+    train.fused_kernels = is_fused;
+    select_fused_kernels(train, *device_);
+    expect_close(compute_loss_and_gradients(*device_, bert, task, batch, at::kBFloat16), 0.05);
+  }
+  train.fused_kernels = false;
+  select_fused_kernels(train, *device_);
+}
+
+// As after an eager step that needed their memory, or when frozen parameters are trained. A result in
+// the memory of the graphs can outlive them.
+TEST_F(CudaTest, CapturesAgainAfterAllGraphsAreDestroyed) {
+  const auto streams = (*load_cuda_module())->open_streams(device_->index());
+  const at::Tensor input = at::ones({1000}, at::TensorOptions().device(*device_));
+  const at::Tensor output = at::zeros_like(input);
+  at::Tensor result;
+  for (int factor = 2; factor < 5; ++factor) {
+    const auto work = [&] {
+      result = input * factor;
+      output.copy_(result);
+    };
+    auto first = streams->capture(work), second = streams->capture(work);
+    for (const auto* const graph : {&first, &second}) {
+      output.zero_();
+      (*graph)->replay();
+      EXPECT_EQ(output.sum().item<int>(), 1000 * factor);
+    }
+    streams->synchronize();
+    first.reset();
+    second.reset();
+    streams->release_cached_memory();
   }
 }
 
