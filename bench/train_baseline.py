@@ -1,5 +1,5 @@
-"""The baseline of stoker-bench-train: the same model, batch and optimizer in idiomatic PyTorch; gpt2 and llama are
-those of the package transformers.
+"""The baseline of stoker-bench-train: the same model, batch and optimizer in idiomatic PyTorch; gpt2, llama and
+bert are those of the package transformers.
 
 Prints the number of elements in the model's parameters and buffers. Then, for each line on standard input, which is a
 number of seconds, trains for that long and prints steps per second. Exits at the end of standard input.
@@ -40,6 +40,22 @@ class Logits(torch.nn.Module):
         return self.model(tokens).logits
 
 
+class Bert(torch.nn.Module):
+    """A classifier of transformers, from tokens to logits."""
+
+    def __init__(self, setup):
+        super().__init__()
+        import transformers
+        config = transformers.BertConfig(
+            num_hidden_layers=setup["layers"], num_attention_heads=setup["heads"], hidden_size=setup["width"],
+            intermediate_size=4 * setup["width"], max_position_embeddings=setup["context"], vocab_size=setup["vocab"],
+            num_labels=setup["classes"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        self.model = transformers.BertForSequenceClassification._from_config(config, attn_implementation="sdpa")
+
+    def forward(self, tokens):
+        return self.model(tokens).logits
+
+
 def model_of(setup):
     channels = setup["input"][0]
     return {
@@ -48,6 +64,7 @@ def model_of(setup):
         "gpt": lambda: Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"]),
         "gpt2": lambda: Logits(setup),
         "llama": lambda: Logits(setup),
+        "bert": lambda: Bert(setup),
         "lenet": lambda: Lenet(channels, 28, setup["classes"]),
         "blstm": lambda: Blstm(setup["input"][1], setup["width"], setup["classes"]),
         "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),
@@ -64,6 +81,9 @@ def loss_of(setup, model):
         inputs, targets = torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
         return lambda: F.mse_loss(model(inputs), targets)
     labels = torch.randint(classes, (batch,))
+    if setup["model"] == "bert":
+        tokens = torch.randint(classes, (batch, *shape), dtype=torch.uint8)
+        return lambda: F.cross_entropy(model(tokens.long()), labels)
     if setup["model"] == "blstm":
         sequences = torch.rand(batch, *shape) * 2 - 1
         return lambda: F.cross_entropy(model(sequences), labels)

@@ -8,7 +8,7 @@
 namespace stoker::bench {
 namespace {
 
-constexpr int64_t kVocabulary = 4096;  // of gpt2 and llama
+constexpr int64_t kVocabulary = 4096;  // of gpt2, llama and bert
 const config::Normalize kToPlusMinusOne{.mean = {0.5}, .std = {0.5}};
 
 std::vector<TensorSpec> labeled(DType dtype, std::vector<int64_t> shape) {
@@ -72,6 +72,23 @@ TrainingSetup llama(bool tiny) {
   return language_model("llama", model, model.context_length, tiny);
 }
 
+TrainingSetup bert(bool tiny) {
+  const config::BertConfig model{.num_layers = tiny ? 2 : 4,
+                                 .num_heads = tiny ? 2 : 4,
+                                 .embed_dim = tiny ? 32 : 256,
+                                 .context_length = tiny ? 16 : 128,
+                                 .vocab_size = kVocabulary,
+                                 .dropout = 0,
+                                 .attention_dropout = 0};
+  return {.name = "bert",
+          .model = {.arch = model},
+          .task = {config::ClassificationTask{}},
+          .sample = {{.name = "tokens", .dtype = DType::kU16, .shape = {model.context_length}},
+                     {.name = "label", .dtype = DType::kI64, .shape = {}}},
+          .classes = 10,
+          .batch = tiny ? 2u : 8u};
+}
+
 }  // namespace
 
 std::vector<TrainingSetup> training_setups(bool tiny) {
@@ -80,6 +97,7 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
           gpt(tiny),
           gpt2(tiny),
           llama(tiny),
+          bert(tiny),
           {.name = "lenet",
            .model = {.arch = config::Lenet5Config{}},
            .task = {config::ClassificationTask{}},
@@ -125,6 +143,13 @@ boost::json::object to_object(const TrainingSetup& setup) {
     to["width"] = llama->embed_dim;
     to["mlp"] = llama->effective_mlp_dim();
     to["context"] = llama->context_length;
+  }
+  if (const auto* const bert = std::get_if<config::BertConfig>(&arch)) {
+    to["layers"] = bert->num_layers;
+    to["heads"] = bert->num_heads;
+    to["width"] = bert->embed_dim;
+    to["context"] = bert->context_length;
+    to["vocab"] = bert->vocab_size;
   }
   if (const auto* const mlp = std::get_if<config::MlpConfig>(&arch))
     to["hidden"] = boost::json::value_from(mlp->hidden_sizes);

@@ -41,20 +41,28 @@ class Batch:
         # Not 0: transformers does not train the embedding of the padding.
         self.tokens = torch.randint(1, config.vocab_size, (samples, time))
         self.lengths = torch.tensor([time, *(rng.randint(1, time) if is_padded else time for _ in range(samples - 1))])
-        self.valid = torch.arange(time) < self.lengths[:, None]
-        self.tokens *= self.valid
+        valid = torch.arange(time) < self.lengths[:, None]
+        self.tokens *= valid
         self.labels = torch.randint(config.num_labels, (samples, time) if is_per_token else (samples,))
         if is_per_token:
-            self.labels[~self.valid] = IGNORED
+            self.labels[~valid] = IGNORED
             self.labels[:, time // 2] = IGNORED
-        ends = (self.tokens == SEP).long()
-        self.types = (ends.cumsum(1) - ends).clamp(max=config.type_vocab_size - 1)
 
     def tensors(self, step):
         return {f"tokens{step}": self.tokens, f"lengths{step}": self.lengths, f"labels{step}": self.labels}
 
 
-def record_training(folder, model, rng, is_per_token, is_padded):
+def logits_of(model, batch, i=0):
+    """Of batch `i` of Batch.tensors()."""
+    tokens, mask = batch[f"tokens{i}"], None
+    if f"lengths{i}" in batch:
+        mask = (torch.arange(tokens.shape[1]) < batch[f"lengths{i}"][:, None]).long()
+    ends = (tokens == SEP).long()
+    types = (ends.cumsum(1) - ends).clamp(max=model.config.type_vocab_size - 1)
+    return model(tokens, attention_mask=mask, token_type_ids=types).logits
+
+
+def record_training(folder, model, parameters, rng, is_per_token, is_padded):
     samples, time = rng.randint(2, 4), rng.randint(3, 19)
     batches = [Batch(model.config, rng, samples, time, is_per_token, is_padded) for _ in range(2)]
     expected = batches[0].tensors(0) | batches[1].tensors(1)
@@ -62,24 +70,27 @@ def record_training(folder, model, rng, is_per_token, is_padded):
         expected = {name: tensor for name, tensor in expected.items() if not name.startswith("lengths")}
 
     def step(i):
-        batch = batches[i % 2]
-        mask = batch.valid.long() if is_padded else None
-        logits = model(batch.tokens, attention_mask=mask, token_type_ids=batch.types).logits
-        return logits, F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), ignore_index=IGNORED)
+        logits, labels = logits_of(model, expected, i % 2), batches[i % 2].labels
+        return logits, F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED)
 
-    record_steps(folder, dict(model.named_parameters()), step, expected)
+    record_steps(folder, parameters, step, expected)
+
+
+def make_model(rng, seed, dtype):
+    """Of classification, and with an even seed of each token."""
+    config = bert_config(rng)
+    torch.manual_seed(seed)
+    make = BertForTokenClassification if seed % 2 == 0 else BertForSequenceClassification
+    model = make._from_config(config, attn_implementation="sdpa", dtype=dtype)
+    move_vectors(model)
+    return model
 
 
 def write_case(folder, seed, dtype):
     rng = random.Random(f"bert {seed}")
-    config = bert_config(rng)
-    torch.manual_seed(seed)
-    is_per_token = seed % 2 == 0
-    make = BertForTokenClassification if is_per_token else BertForSequenceClassification
-    model = make._from_config(config, attn_implementation="sdpa", dtype=dtype).train()
-    move_vectors(model)
+    model = make_model(rng, seed, dtype).train()
     model.save_pretrained(folder)
-    record_training(folder, model, rng, is_per_token, is_padded=seed % 3 != 0)
+    record_training(folder, model, dict(model.named_parameters()), rng, seed % 2 == 0, is_padded=seed % 3 != 0)
 
 
 def main():

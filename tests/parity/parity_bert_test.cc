@@ -12,17 +12,11 @@ namespace stoker::parity {
 namespace {
 
 constexpr ParityCases kBertFolders{"STOKER_PARITY_BERT", STOKER_PARITY_GOLDEN "/bert"};
-constexpr int64_t kSepToken = 3;  // of make_bert.py
 
 class BertParityTest : public SavedModelParityTest {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(open(folder_of_case()));
-    auto& bert = std::get<config::BertConfig>(config_.arch);
-    bert.sep_token = kSepToken;
-    const bool is_per_token = expected_->find("labels0")->shape.size() == 2;
-    if (is_per_token) bert.pooling = config::BertPooling::kNone;
-    config_.num_classes = expected_->find("logits")->shape.back();
     model_ = load(config_);
     ASSERT_NE(model_, nullptr);
   }
@@ -38,18 +32,6 @@ class BertParityTest : public SavedModelParityTest {
     if (what.starts_with("gradient/") && what.ends_with("key.bias"))
       scale.replace(scale.size() - 8, 8, "value.bias");
     return scale;
-  }
-  StepOutput run_step(int64_t step) const override {
-    const std::string batch = std::to_string(step % 2);
-    const at::Tensor tokens = expected("tokens" + batch), labels = expected("labels" + batch);
-    const bool is_padded = expected_->find("lengths" + batch) != nullptr;
-    const at::Tensor logits = is_padded
-                                  ? model_->forward_padded(tokens, expected("lengths" + batch))
-                                  : model_->forward(tokens);
-    return {logits, at::cross_entropy_loss(logits.flatten(0, -2), labels.flatten())};
-  }
-  std::vector<TensorSpec> samples() const override {
-    return {{"tokens", DType::kI32, {expected_->find("tokens0")->shape[1]}}};
   }
 };
 

@@ -1,5 +1,5 @@
-// Compares adapters of gpt2 and llama with PEFT (make_peft.py): loads each folder by its config.json and
-// adapter_config.json. STOKER_PARITY_PEFT is a folder with newly generated ones to compare with instead of
+// Compares adapters of gpt2, llama, bert and vit with PEFT (make_peft.py): loads each folder by its
+// config.json and adapter_config.json. STOKER_PARITY_PEFT is a folder with newly generated ones to compare with instead of
 // the golden ones, which are few.
 #include "shared/checkpoint/peft.h"
 #include "shared/config/peft_config.h"
@@ -44,9 +44,8 @@ class PeftParityTest : public SavedModelParityTest {
   }
 
   at::Tensor logits_of(model::Model& model) const {
-    const at::Tensor tokens = expected("tokens0");
     model.eval();
-    return model.forward(tokens.narrow(1, 0, tokens.size(1) - 1)).detach();
+    return outputs_of(model, "0").detach();
   }
 };
 
@@ -88,7 +87,8 @@ TEST_P(PeftParityTest, HasTheSameLogitsAfterMerging) {
   const auto merged =
       pretrained::MergedTensors::open(config_, base_weights(), save(scratch.path()));
   ASSERT_TRUE(merged.ok()) << merged.status().to_string();
-  const auto plain = model::make_model({.arch = config_.arch}, samples(), 0);
+  const auto plain =
+      model::make_model({.arch = config_.arch, .num_classes = config_.num_classes}, samples(), 0);
   ASSERT_TRUE(plain.ok()) << plain.status().to_string();
   const Status loaded =
       model::load_tensors(model::named_tensors(**plain), **merged, "the merged model");

@@ -1,6 +1,7 @@
 // SavedModelParityTest: compares a model that was loaded from a folder of a Python library with what the
 // library computed, in expected.safetensors: the logits and gradients of the first step, and the losses
-// and parameters of ten steps of AdamW.
+// and parameters of ten steps of AdamW. Batches are `tokens0` and `tokens1` of next-token prediction, or
+// with `labels0` and `labels1` of classification, of tokens with their `lengths0`, or of `images0`.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +40,7 @@ inline constexpr int64_t kAdamwSteps = 10;
 inline const config::AdamWConfig kAdamw{
     .lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-3, .weight_decay = 0.1};
 inline constexpr double kTolerance = 1e-5;  // of single precision
+inline constexpr int64_t kSepToken = 3;     // of make_bert.py
 inline constexpr double kDoubleTolerance = 1e-12;
 
 // The folders of one library: those of the environment variable, or else the golden ones.
@@ -59,7 +61,7 @@ struct ParityCases {
 
 class SavedModelParityTest : public testing::TestWithParam<std::string> {
  protected:
-  // Opens expected.safetensors and reads config.json into config_.
+  // Opens expected.safetensors and reads config.json, or `vit_sizes`, into config_.
   void open(const std::string& folder) {
     at::set_num_threads(1);
     auto expected = checkpoint::SafetensorsFile::open(folder + "/expected.safetensors");
@@ -67,11 +69,18 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     expected_ = *std::move(expected);
     const TensorSpec* const logits = expected_->find("logits");
     is_double_ = logits != nullptr && logits->dtype == DType::kF64;
+    if (has("labels0")) config_.num_classes = logits->shape.back();
+    if (has("vit_sizes")) return set_vit(folder);
     const auto json = read_file(folder + "/config.json", config::kMaxHuggingFaceConfigBytes);
     ASSERT_TRUE(json.ok()) << json.status().to_string();
     const auto config = config::parse_huggingface_config(*json, "config.json");
     ASSERT_TRUE(config.ok()) << config.status().to_string();
-    config_ = {.arch = config->arch, .pretrained = config::PretrainedConfig{.path = folder}};
+    config_.arch = config->arch;
+    config_.pretrained = config::PretrainedConfig{.path = folder};
+    if (auto* const bert = std::get_if<config::BertConfig>(&config_.arch)) {
+      bert->sep_token = kSepToken;
+      if (is_per_token()) bert->pooling = config::BertPooling::kNone;
+    }
   }
 
   // The library's name of a tensor of model_.
@@ -84,16 +93,34 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   struct StepOutput {
     at::Tensor logits, loss;
   };
-  // The training step `step` of the library: next-token prediction.
-  virtual StepOutput run_step(int64_t step) const {
-    const at::Tensor tokens = expected("tokens" + std::to_string(step % 2));
-    const int64_t time = tokens.size(1) - 1;
-    const at::Tensor logits = model_->forward(tokens.narrow(1, 0, time));
-    return {logits,
-            at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, time).flatten())};
+  bool has(const std::string& what) const { return expected_->find(what) != nullptr; }
+  bool is_per_token() const {
+    return has("labels0") && expected_->find("labels0")->shape.size() == 2;
+  }
+
+  // Of batch `batch`, "0" or "1".
+  at::Tensor outputs_of(model::Model& model, const std::string& batch) const {
+    if (has("images" + batch)) return model.forward(expected("images" + batch));
+    const at::Tensor tokens = expected("tokens" + batch);
+    if (!has("labels" + batch)) return model.forward(tokens.narrow(1, 0, tokens.size(1) - 1));
+    if (!has("lengths" + batch)) return model.forward(tokens);
+    return model.forward_padded(tokens, expected("lengths" + batch));
+  }
+  // The training step `step` of the library.
+  StepOutput run_step(int64_t step) const {
+    const std::string batch = std::to_string(step % 2);
+    const at::Tensor logits = outputs_of(*model_, batch);
+    const at::Tensor labels = has("labels" + batch)
+                                  ? expected("labels" + batch)
+                                  : expected("tokens" + batch).narrow(1, 1, logits.size(1));
+    return {logits, at::cross_entropy_loss(logits.flatten(0, -2), labels.flatten())};
   }
 
   virtual std::vector<TensorSpec> samples() const {
+    if (has("images0")) {
+      const auto& shape = expected_->find("images0")->shape;
+      return {{"input", DType::kF32, {shape.begin() + 1, shape.end()}}};
+    }
     return {{"tokens", DType::kI64, {expected_->find("tokens0")->shape[1]}}};
   }
 
@@ -202,6 +229,19 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     model::NamedTensors trained;
     for (const auto& [name, parameter] : parameters) trained.emplace_back(name, parameter.detach());
     expect_close("final/", trained);
+  }
+
+  // In the order of VIT_SIZES of make_peft.py.
+  void set_vit(const std::string& folder) {
+    const at::Tensor sizes = expected("vit_sizes");
+    const auto size = [&](int64_t i) { return sizes[i].item<int64_t>(); };
+    config_.arch = config::VitConfig{.image_size = size(0),
+                                     .patch_size = size(1),
+                                     .num_layers = size(2),
+                                     .num_heads = size(3),
+                                     .hidden_dim = size(4),
+                                     .mlp_dim = size(5)};
+    config_.pretrained = config::PretrainedConfig{.path = folder + "/model.safetensors"};
   }
 
   std::unique_ptr<checkpoint::SafetensorsFile> expected_;

@@ -34,6 +34,15 @@ model::ModelPtr small_gpt2(bool tie_weights) {
                                           .tie_weights = tie_weights}},
               {{"tokens", DType::kI64, {9}}});
 }
+model::ModelPtr small_bert(config::BertPooling pooling) {
+  return make({.arch = config::BertConfig{.num_layers = 2,
+                                          .num_heads = 2,
+                                          .embed_dim = 8,
+                                          .context_length = 8,
+                                          .vocab_size = 20,
+                                          .pooling = pooling}},
+              {{"tokens", DType::kI64, {8}}, {"label", DType::kI64, {}}});
+}
 LrScales scales_of(const model::Model& model, double decay) {
   const auto scales = layer_lr_scales(model, decay);
   EXPECT_TRUE(scales.ok()) << scales.status().to_string();
@@ -65,6 +74,23 @@ TEST(LayerDecayTest, CountsTheLayersOfADecoder) {
   const LrScales tied = scales_of(*small_gpt2(true), 0.5);
   EXPECT_EQ(tied.at("blocks.1.down.weight"), 1);
   EXPECT_EQ(tied.at("tok.weight"), 0.25);
+}
+
+// As vit, whose class token is among the embeddings: the pooler belongs to the output layer.
+TEST(LayerDecayTest, CountsTheLayersOfBert) {
+  for (const auto pooling : {config::BertPooling::kPooler, config::BertPooling::kMean}) {
+    const auto model = small_bert(pooling);
+    const LrScales scales = scales_of(*model, 0.5);
+    for (const char* const name : {"tok.weight", "pos.weight", "type.weight", "embed_ln.bias"})
+      EXPECT_EQ(scales.at(name), 0.125) << name;
+    EXPECT_EQ(scales.at("blocks.0.q.weight"), 0.25);
+    EXPECT_EQ(scales.at("blocks.0.ln2.bias"), 0.25);
+    EXPECT_EQ(scales.at("blocks.1.down.weight"), 0.5);
+    EXPECT_EQ(scales.at("fc.weight"), 1);
+    EXPECT_EQ(scales.contains("pooler.bias"), pooling == config::BertPooling::kPooler);
+    EXPECT_EQ(scales.size(), model->parameters().size()) << "a parameter without a factor";
+  }
+  EXPECT_EQ(scales_of(*small_bert(config::BertPooling::kPooler), 0.5).at("pooler.bias"), 1);
 }
 
 TEST(LayerDecayTest, RejectsUnknownLayers) {

@@ -20,6 +20,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/model/autocast.h"
 #include "shared/task/task.h"
 
 namespace stoker::task {
@@ -188,6 +189,43 @@ TEST_P(PackedDocumentsTest, AreEvaluatedAsDocumentsAlone) {
   ASSERT_EQ(packed.size(), alone.size());
   for (const auto& [name, value] : alone)
     EXPECT_NEAR(packed.at(name), value, 1e-4 * std::abs(value)) << name;
+}
+
+// As with train.precision: bf16.
+TEST_P(PackedDocumentsTest, DoNotSeeEachOtherInBf16) {
+  const at::NoGradGuard no_grad;
+  const model::Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
+  model_->eval();
+  const at::Tensor positions = documents_.position_ids().to(at::kLong);
+  const at::Tensor before = model_->forward_packed(documents_.tokens(), positions);
+  EXPECT_EQ(before.scalar_type(), at::kBFloat16);
+  at::Tensor changed = documents_.tokens();
+  const int64_t first = documents_.samples[0][0].size(0),
+                end = first + documents_.samples[0][1].size(0);
+  changed[0].narrow(0, first, end - first).add_(1).remainder_(kVocab);
+  const at::Tensor after = model_->forward_packed(changed, positions);
+  EXPECT_TRUE(at::equal(after[0].narrow(0, 0, first), before[0].narrow(0, 0, first)));
+  EXPECT_FALSE(at::equal(after[0][first], before[0][first]));
+  EXPECT_TRUE(
+      at::equal(after[0].narrow(0, end, kLength - end), before[0].narrow(0, end, kLength - end)));
+  EXPECT_TRUE(at::equal(after[1], before[1]));
+}
+
+TEST_P(PackedDocumentsTest, HaveTheLossAndGradientsOfDocumentsAloneInBf16) {
+  const auto loss_of = [&](const std::vector<TensorSpec>& sample, const Batch& batch) {
+    const model::Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
+    return task(sample)->loss(*model_, batch);
+  };
+  const at::Tensor alone = loss_of({kTokens, kLengthOf}, documents_.alone());
+  const std::vector<at::Tensor> expected = gradients_of(alone);
+  const at::Tensor packed = loss_of({kTokens, kPositions}, documents_.packed());
+  const std::vector<at::Tensor> gradients = gradients_of(packed);
+  EXPECT_NEAR(packed.item<double>(), alone.item<double>(), 0.02 * alone.item<double>());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(gradients[i].scalar_type(), at::kFloat);
+    const double norm = expected[i].norm().item<double>();
+    EXPECT_LE((gradients[i] - expected[i]).norm().item<double>(), 0.1 * norm) << "parameter " << i;
+  }
 }
 
 // Positions come from other processes.
