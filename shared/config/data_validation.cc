@@ -256,7 +256,7 @@ class DataValidator {
     if (!record.tokenizer || !record.tokenizer->chat_template)
       add("tokenizer.chat_template",
           "is required with fields.messages; set tokenizer: {path: tokenizer.json, chat_template: "
-          "chatml}, or llama3");
+          "chatml}, llama3 or mistral");
   }
 
   void validate_record_sequence(const RecordConfig& record) {

@@ -53,9 +53,9 @@ inline constexpr auto kWords<OnMissingField> = words("error", "drop");
 enum class OnOverflow { kError, kTruncate, kDrop };
 template <>
 inline constexpr auto kWords<OnOverflow> = words("error", "truncate", "drop");
-enum class ChatTemplate { kChatml, kLlama3 };
+enum class ChatTemplate { kChatml, kLlama3, kMistral };
 template <>
-inline constexpr auto kWords<ChatTemplate> = words("chatml", "llama3");
+inline constexpr auto kWords<ChatTemplate> = words("chatml", "llama3", "mistral");
 enum class CacheType { kPacked, kDecoded };
 template <>
 inline constexpr auto kWords<CacheType> = words("packed", "decoded");

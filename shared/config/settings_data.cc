@@ -513,11 +513,12 @@ Fields tokenizer_fields(TokenizerConfig& tokenizer) {
            .example = "tokenizer.json"}),
       sample_field({.name = "chat_template",
                     .target = choice(tokenizer.chat_template),
-                    .help = "Text of a conversation (fields.messages): chatml, llama3",
+                    .help = "Text of a conversation (fields.messages): chatml, llama3, mistral",
                     .details = "Required with fields.messages; the file must have its special "
                                "tokens. chatml: <|im_start|>ROLE, a line end, the content, "
                                "<|im_end|> and a line end, without a default system message. "
                                "llama3: that of Llama 3, without the dates and tools of 3.1. "
+                               "mistral: that of Mistral NeMo, without tools. "
                                "Templates of tokenizer_config.json are not executed."})};
 }
 

@@ -60,11 +60,15 @@ class TextTokenizer {
 class Sandbox {
  public:
   virtual ~Sandbox() = default;
-  // `dataset`: its name. `digest`: that of its tokenizer. `on_wait` is called several times a second
-  // while a text is encoded and may throw.
-  virtual std::unique_ptr<TextTokenizer> make_tokenizer(const std::string& dataset,
-                                                        const std::string& digest,
-                                                        std::function<void()> on_wait) const = 0;
+  // `dataset`: its name. `digest`: that of its tokenizer. `text_bytes`: of texts for which there is
+  // memory from the start. `should_stop` is called several times a second while a text is encoded,
+  // and may throw; true: tokenize() is kCancelled.
+  virtual std::unique_ptr<TextTokenizer> make_tokenizer(
+      const std::string& dataset, const std::string& digest, uint64_t text_bytes,
+      std::function<bool()> should_stop) const = 0;
+  // The processes that rewrite or encode at the same time, and the tokenizers that a caller may
+  // make.
+  virtual size_t max_processes() const = 0;
   // `dataset`: its name.
   virtual std::unique_ptr<JpegRewriter> make_rewriter(const std::string& dataset) const = 0;
   // The same dataset, read in another process. `dataset`, whose index is in `index_dir`, must

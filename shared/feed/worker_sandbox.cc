@@ -31,7 +31,7 @@ uint64_t memory_for(const RewriteRequest& request) {
   return std::bit_ceil(std::max(shared_bytes(request), kMinMemoryBytes));
 }
 
-size_t max_rewriting_processes(const config::FeedConfig& feed) {
+size_t max_processes_of(const config::FeedConfig& feed) {
   const int automatic = std::min(num_usable_cores(), kMaxAutoProcesses);
   return static_cast<size_t>(std::max(1, feed.num_workers.value_or(automatic)));
 }
@@ -41,7 +41,7 @@ class SandboxedRewriter final : public data::JpegRewriter {
   SandboxedRewriter(const config::Config& config, std::string dataset, std::string feed_program)
       : config_(config),
         dataset_(std::move(dataset)),
-        max_workers_(max_rewriting_processes(config.feed)),
+        max_workers_(max_processes_of(config.feed)),
         feed_program_(std::move(feed_program)) {
     idle_.reserve(max_workers_);
   }
@@ -187,11 +187,13 @@ constexpr uint64_t kMaxIdsPerByte = 11, kMaxAddedIds = 3;
 class SandboxedTokenizer final : public data::TextTokenizer {
  public:
   SandboxedTokenizer(const config::Config& config, std::string dataset, std::string digest,
-                     std::string feed_program, std::function<void()> on_wait)
+                     uint64_t text_bytes, std::string feed_program,
+                     std::function<bool()> should_stop)
       : config_(config),
         dataset_(std::move(dataset)),
         digest_(std::move(digest)),
-        on_wait_(std::move(on_wait)),
+        min_memory_(text_bytes == 0 ? 0 : memory_for(request_for(text_bytes))),
+        should_stop_(std::move(should_stop)),
         feed_program_(std::move(feed_program)) {}
 
   Result<Part> tokenize(std::string_view text, bool begins_section, bool ends_text) override;
@@ -202,13 +204,20 @@ class SandboxedTokenizer final : public data::TextTokenizer {
     std::string failure = {};  // why it must be tried again; empty: it need not
     Status status = {};
   };
+  static TokenizeRequest request_for(uint64_t text_bytes) {
+    return {.text_bytes = text_bytes, .max_ids = kMaxIdsPerByte * text_bytes + kMaxAddedIds};
+  }
+  static uint64_t memory_for(const TokenizeRequest& request) {
+    return std::bit_ceil(shared_bytes(request));
+  }
   Status start();
   Attempt try_tokenize(std::string_view text, TokenizeRequest request);
 
   const config::Config& config_;
   const std::string dataset_;
   const std::string digest_;
-  const std::function<void()> on_wait_;
+  const uint64_t min_memory_;  // of the process
+  const std::function<bool()> should_stop_;
   std::string feed_program_;  // empty: not found yet
   UniqueFd config_file_;      // invalid before the worker
   std::optional<RequestWorker> worker_;
@@ -225,17 +234,14 @@ Status SandboxedTokenizer::start() {
                                          .arguments = {"--operation", "tokenize"},
                                          .config_fd = config_file_.get(),
                                          .timeout_seconds = config_.feed.worker_timeout_seconds,
-                                         .should_stop = [this] {
-                                           on_wait_();
-                                           return false;
-                                         }});
+                                         .should_stop = should_stop_});
   return {};
 }
 
 SandboxedTokenizer::Attempt SandboxedTokenizer::try_tokenize(std::string_view text,
                                                              TokenizeRequest request) {
-  if (Status ready = worker_->prepare(std::bit_ceil(shared_bytes(request))); !ready.ok())
-    return {.status = std::move(ready)};
+  const uint64_t memory = std::max(min_memory_, memory_for(request));
+  if (Status ready = worker_->prepare(memory); !ready.ok()) return {.status = std::move(ready)};
   const auto bytes = std::as_bytes(std::span(text));
   std::ranges::copy(bytes, locate_tokenize(worker_->memory(), request)->text.begin());
   RequestWorker::Attempt answer = worker_->request(request, 1);
@@ -260,10 +266,9 @@ Result<data::TextTokenizer::Part> SandboxedTokenizer::tokenize(std::string_view 
                                                                bool begins_section,
                                                                bool ends_text) {
   STOKER_RETURN_IF_ERROR(start());
-  TokenizeRequest request{.text_bytes = text.size(),
-                          .max_ids = kMaxIdsPerByte * text.size() + kMaxAddedIds,
-                          .begins_section = begins_section ? 1u : 0u,
-                          .ends_text = ends_text ? 1u : 0u};
+  TokenizeRequest request = request_for(text.size());
+  request.begins_section = begins_section ? 1 : 0;
+  request.ends_text = ends_text ? 1 : 0;
   std::copy_n(digest_.begin(), std::min(digest_.size(), request.digest.size()),
               request.digest.begin());
   std::string failure;
@@ -280,10 +285,13 @@ Result<data::TextTokenizer::Part> SandboxedTokenizer::tokenize(std::string_view 
 }  // namespace
 
 std::unique_ptr<data::TextTokenizer> WorkerSandbox::make_tokenizer(
-    const std::string& dataset, const std::string& digest, std::function<void()> on_wait) const {
-  return std::make_unique<SandboxedTokenizer>(config_, dataset, digest, feed_program_,
-                                              std::move(on_wait));
+    const std::string& dataset, const std::string& digest, uint64_t text_bytes,
+    std::function<bool()> should_stop) const {
+  return std::make_unique<SandboxedTokenizer>(config_, dataset, digest, text_bytes, feed_program_,
+                                              std::move(should_stop));
 }
+
+size_t WorkerSandbox::max_processes() const { return max_processes_of(config_.feed); }
 
 std::unique_ptr<data::JpegRewriter> WorkerSandbox::make_rewriter(const std::string& dataset) const {
   return std::make_unique<SandboxedRewriter>(config_, dataset, feed_program_);

@@ -4,8 +4,8 @@
 // A file is rewritten by one of at most feed.num_workers processes (auto: one per processor), each
 // with memory for a usual photograph. For a larger file a process is replaced by one with more
 // memory, which ends with the request if it has more than 32 MiB. A file whose process crashes,
-// exceeds a limit or sends an impossible reply is tried once more in a new process. So is a text,
-// which one process encodes.
+// exceeds a limit or sends an impossible reply is tried once more in a new process. So is a text. Each
+// tokenizer has a process, with memory for the worst text of its size: 64 MiB for one of 1 MiB.
 //
 // Threads:   see data::Sandbox and data::JpegRewriter; a reader is used by one thread.
 // Ownership: the configuration must outlive the object.
@@ -31,9 +31,10 @@ class WorkerSandbox final : public data::Sandbox {
       : config_(config), feed_program_(std::move(feed_program)) {}
 
   std::unique_ptr<data::JpegRewriter> make_rewriter(const std::string& dataset) const override;
-  std::unique_ptr<data::TextTokenizer> make_tokenizer(const std::string& dataset,
-                                                      const std::string& digest,
-                                                      std::function<void()> on_wait) const override;
+  std::unique_ptr<data::TextTokenizer> make_tokenizer(
+      const std::string& dataset, const std::string& digest, uint64_t text_bytes,
+      std::function<bool()> should_stop) const override;
+  size_t max_processes() const override;
   Result<std::unique_ptr<data::Dataset>> open_reader(const std::string& name,
                                                      const std::string& index_dir,
                                                      const data::Dataset& dataset,

@@ -135,9 +135,32 @@ std::vector<Character> without_accents(const std::vector<Character>& characters)
   return parts;
 }
 
+// Capital letters of Unicode 16 and 17, whose lower case tokenizers knows and utf8proc 2.8 does not.
+struct NewCapitals {
+  Character first, last, lower;  // of the first
+};
+constexpr std::array<NewCapitals, 10> kNewCapitals{{{0x1c89, 0x1c89, 0x1c8a},
+                                                    {0xa7cb, 0xa7cb, 0x264},
+                                                    {0xa7cc, 0xa7cc, 0xa7cd},
+                                                    {0xa7ce, 0xa7ce, 0xa7cf},
+                                                    {0xa7d2, 0xa7d2, 0xa7d3},
+                                                    {0xa7d4, 0xa7d4, 0xa7d5},
+                                                    {0xa7da, 0xa7da, 0xa7db},
+                                                    {0xa7dc, 0xa7dc, 0x19b},
+                                                    {0x10d50, 0x10d65, 0x10d70},
+                                                    {0x16ea0, 0x16eb8, 0x16ebb}}};
+
+Character lowercase_of(Character character) {
+  if (character >= kNewCapitals.front().first)
+    for (const NewCapitals& range : kNewCapitals)
+      if (character >= range.first && character <= range.last)
+        return range.lower + (character - range.first);
+  return utf8proc_tolower(character);
+}
+
 void append_lowercase(Character character, std::string& out) {
   constexpr Character kCapitalDottedI = 0x130;
-  append(utf8proc_tolower(character), out);
+  append(lowercase_of(character), out);
   if (character == kCapitalDottedI) append(0x307, out);  // the only one with two characters
 }
 

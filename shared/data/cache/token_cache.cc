@@ -7,37 +7,32 @@
 #include <cassert>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "shared/base/cgroup.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
 #include "shared/data/cache/cache_location.h"
+#include "shared/data/cache/document_encoder.h"
 #include "shared/data/files/derived_file.h"
-#include "shared/data/files/file_reader.h"
 #include "shared/data/sandbox.h"
 
 namespace stoker::data::cache {
 namespace {
 
-constexpr uint64_t kWindowBytes = uint64_t{1} << 20;  // of text that is encoded in one request
+constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxParts = 1024;
 constexpr size_t kPartDigits = 4;
 
 constexpr std::array<char, 8> kPartMagic{'s', 't', 'k', 'T', 'O', 'K', 'E', '\n'};
-constexpr uint32_t kPartVersion = 1;
-
-// Where the text of the next part starts.
-struct TextPosition {
-  uint64_t document = 0;
-  uint64_t offset = 0;
-  uint64_t begins_section = 1;  // tokenizer::TextEncoder::Part
-  auto operator<=>(const TextPosition&) const = default;
-};
+constexpr uint32_t kPartVersion = 2;
 
 // The last bytes of a part.
 struct PartFooter {
@@ -72,16 +67,6 @@ class LocalTokenizer final : public TextTokenizer {
   tokenizer::TextEncoder encoder_;
 };
 
-// Without the start of a character at the end.
-std::string_view whole_characters(std::string_view text) {
-  size_t end = text.size();
-  while (end > 0 && text.size() - end < 3 &&
-         (static_cast<unsigned char>(text[end - 1]) & 0xc0) == 0x80)
-    --end;
-  return end > 1 && static_cast<unsigned char>(text[end - 1]) >= 0xc0 ? text.substr(0, end - 1)
-                                                                      : text;
-}
-
 class TokenCacheBuilder {
  public:
   TokenCacheBuilder(const DatasetRequest& request, const files::FileTable& files,
@@ -89,7 +74,6 @@ class TokenCacheBuilder {
                     const files::ScanProgress& progress, uint64_t part_bytes)
       : request_(request),
         files_(files),
-        reader_(files),
         tokenizer_(std::move(tokenizer)),
         width_(token_width(*tokenizer_)),
         progress_(progress) {
@@ -103,7 +87,7 @@ class TokenCacheBuilder {
   }
 
   Result<files::IndexMetadata> build() {
-    TextPosition at = skip_empty({});
+    TextPosition at = encoder().skip_empty({});
     for (uint64_t part = 0; at.document < files_.size(); ++part) {
       STOKER_ASSIGN_OR_RETURN(at, add_part(part, at));
     }
@@ -123,11 +107,6 @@ class TokenCacheBuilder {
     return CacheLocation(request_, "tokens-" + number, identity_,
                          cache && cache->dir ? "tokens" : identity_.substr(0, 24) + ".tokens",
                          cache ? cache->dir : std::nullopt);
-  }
-
-  TextPosition skip_empty(TextPosition at) const {
-    while (at.document < files_.size() && files_.stamp(at.document).size == 0) ++at.document;
-    return at;
   }
 
   // Uses the part if it is there, or makes it. Returns the start of the next one.
@@ -201,7 +180,7 @@ class TokenCacheBuilder {
   void report() const { progress_(num_encoded_ >> 20, "MiB of text tokenized"); }
 
   Status check_tokens(int fd, uint64_t bytes, uint32_t expected, const std::string& path) const {
-    std::vector<std::byte> buffer(std::min(bytes, kWindowBytes));
+    std::vector<std::byte> buffer(std::min(bytes, kBufferBytes));
     uint32_t crc = 0;
     for (uint64_t at = 0; at < bytes; at += buffer.size()) {
       const std::span<std::byte> part =
@@ -217,13 +196,14 @@ class TokenCacheBuilder {
     std::ranges::copy(identity_, footer.identity.begin());
     TextPosition at = begin;
     for (uint64_t bytes = 0; bytes < part_bytes_ && at.document < files_.size();) {
-      std::vector<int32_t> ids;
-      STOKER_ASSIGN_OR_RETURN(const uint64_t encoded, encode_window(at, ids));
-      bytes += encoded;
-      const std::vector<std::byte> packed = pack(ids);
+      STOKER_ASSIGN_OR_RETURN(const DocumentEncoder::Tokens tokens,
+                              encoder().next(at, [this] { report(); }));
+      bytes += tokens.bytes;
+      at = tokens.end;
+      const std::vector<std::byte> packed = pack(tokens.ids);
       STOKER_RETURN_IF_ERROR(default_file_system().write(fd, packed, path));
       footer.crc = crc32c(packed, footer.crc);
-      footer.num_tokens += ids.size();
+      footer.num_tokens += tokens.ids.size();
       num_encoded_ = num_bytes_ + bytes;
       report();
     }
@@ -242,48 +222,18 @@ class TokenCacheBuilder {
     return files_.check(document, info);
   }
 
-  // Encodes text from `at` on, and moves it. Returns the number of its bytes.
-  Result<uint64_t> encode_window(TextPosition& at, std::vector<int32_t>& ids) {
-    const uint64_t left = files_.stamp(at.document).size - at.offset;
-    window_.resize(std::min(left, kWindowBytes));
-    STOKER_RETURN_IF_ERROR(
-        reader_.read(at.document, at.offset, std::as_writable_bytes(std::span(window_))));
-    STOKER_ASSIGN_OR_RETURN(TextTokenizer::Part part,
-                            tokenize(at, window_, window_.size() == left));
-    if (part.bytes == 0) {
-      const std::string_view cut = whole_characters(window_);
-      STOKER_ASSIGN_OR_RETURN(part, tokenize(at, cut, true));
-      part.begins_section = false;
-    }
-    ids = std::move(part.ids);
-    at.offset += part.bytes;
-    at.begins_section = part.begins_section ? 1 : 0;
-    if (part.bytes < left) return part.bytes;
-    if (tokenizer_->end_token()) ids.push_back(*tokenizer_->end_token());
-    at = skip_empty({.document = at.document + 1});
-    return part.bytes;
-  }
-
-  // Checks the result, which can come from another process.
-  Result<TextTokenizer::Part> tokenize(const TextPosition& at, std::string_view text,
-                                       bool ends_text) {
-    if (!maybe_tokenizing_) {
-      maybe_tokenizing_ = request_.maybe_sandbox == nullptr
-                              ? std::make_unique<LocalTokenizer>(tokenizer_)
-                              : request_.maybe_sandbox->make_tokenizer(
-                                    request_.name, tokenizer_->digest(), [this] { report(); });
-    }
-    const std::string where =
-        files_.path(at.document) + ": the text at offset " + std::to_string(at.offset);
-    auto part = maybe_tokenizing_->tokenize(text, at.begins_section != 0, ends_text);
-    if (!part) return part.status().with_context(where);
-    const auto is_token = [size = tokenizer_->size()](int32_t id) {
-      return id >= 0 && static_cast<uint64_t>(id) < size;
+  DocumentEncoder& encoder() {
+    if (maybe_encoder_) return *maybe_encoder_;
+    const Sandbox* const sandbox = request_.maybe_sandbox;
+    auto make = [this,
+                 sandbox](std::function<bool()> should_stop) -> std::unique_ptr<TextTokenizer> {
+      if (sandbox == nullptr) return std::make_unique<LocalTokenizer>(tokenizer_);
+      return sandbox->make_tokenizer(request_.name, tokenizer_->digest(),
+                                     DocumentEncoder::kWindowBytes, std::move(should_stop));
     };
-    if (part->bytes > text.size() || (ends_text && part->bytes != text.size()) ||
-        !std::ranges::all_of(part->ids, is_token))
-      return Status(StatusCode::kCorrupt, where + ": its worker process sent an impossible result");
-    return part;
+    const size_t max_threads =
+        sandbox == nullptr ? static_cast<size_t>(num_usable_cores()) : sandbox->max_processes();
+    return maybe_encoder_.emplace(files_, *tokenizer_, std::move(make), max_threads);
   }
 
   std::vector<std::byte> pack(const std::vector<int32_t>& ids) const {
@@ -315,7 +265,6 @@ class TokenCacheBuilder {
   // Constant after construction.
   const DatasetRequest& request_;
   const files::FileTable& files_;
-  const files::FileReader reader_;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const uint64_t width_;
   const files::ScanProgress& progress_;
@@ -324,9 +273,8 @@ class TokenCacheBuilder {
   std::string identity_;
 
   FileLock lock_;
-  bool is_locked_ = false;                           // or cannot be locked
-  std::unique_ptr<TextTokenizer> maybe_tokenizing_;  // null before the first text
-  std::string window_;
+  bool is_locked_ = false;                        // or cannot be locked
+  std::optional<DocumentEncoder> maybe_encoder_;  // none before its first use
   files::IndexMetadata metadata_;
   uint64_t num_bytes_ = 0;    // of text in the parts so far
   uint64_t num_encoded_ = 0;  // also in the part that is written

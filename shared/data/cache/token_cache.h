@@ -6,10 +6,10 @@
 // that was interrupted continues with the next part, and runs that share the folder use the parts
 // of each other. A name identifies the tokenizer and the text files.
 //
-// Texts are encoded in the sandbox of the request, if it has one; its results are checked. A piece
-// of text that the tokenizer does not split within 1 MiB is cut there.
+// Texts are encoded by several threads (document_encoder.h), in the sandbox of the request, if it has
+// one; its results are checked. The files do not depend on the number of threads.
 //
-// Format:   little-endian, version 1: the tokens, of 2 bytes each if the vocabulary has at most
+// Format:   little-endian, version 2: the tokens, of 2 bytes each if the vocabulary has at most
 //           65,536 of them, else of 4; then a footer (token_cache.cc).
 // Blocking: reads all files, and waits for another run that fills the folder.
 // Errors:   those of FileReader, CacheLocation and TextTokenizer; kNoSpace. Complete parts remain.

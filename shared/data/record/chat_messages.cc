@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::data::record {
 namespace {
 
-constexpr std::string_view kAssistant = "assistant";
+constexpr std::string_view kUser = "user", kAssistant = "assistant";
 
 void append_text(std::string_view text, std::string& encoded) {
   const uint64_t size = text.size();
@@ -47,18 +49,24 @@ std::string_view without_spaces(std::string_view text) {
 constexpr std::array<std::string_view, 2> kChatmlTokens{"<|im_start|>", "<|im_end|>"};
 constexpr std::array<std::string_view, 4> kLlama3Tokens{"<|begin_of_text|>", "<|start_header_id|>",
                                                         "<|end_header_id|>", "<|eot_id|>"};
+constexpr std::array<std::string_view, 4> kMistralTokens{"<s>", "</s>", "[INST]", "[/INST]"};
 
 // One message: its start, content and end. A reply is what follows the start; `after` is no part of
 // it, because generation stops before.
 struct Turn {
   std::string start;
   std::string_view content, end, after;
+  bool is_reply = false;
 };
 
 Turn turn_of(config::ChatTemplate chat_template, const ChatMessage& message) {
   switch (chat_template) {
     case config::ChatTemplate::kChatml:
       break;
+    case config::ChatTemplate::kMistral:
+      if (message.role == kAssistant)
+        return {.start = {}, .content = message.content, .end = "</s>", .after = {}};
+      return {.start = "[INST]", .content = message.content, .end = "[/INST]", .after = {}};
     case config::ChatTemplate::kLlama3:
       return {.start = "<|start_header_id|>" + std::string(message.role) + "<|end_header_id|>\n\n",
               .content = without_spaces(message.content),
@@ -77,8 +85,36 @@ std::string_view start_of_text(config::ChatTemplate chat_template) {
       break;
     case config::ChatTemplate::kLlama3:
       return "<|begin_of_text|>";
+    case config::ChatTemplate::kMistral:
+      return "<s>";
   }
   return {};
+}
+
+// What each message adds to the text.
+Result<std::vector<Turn>> turns_of(config::ChatTemplate chat_template,
+                                   std::span<const ChatMessage> messages) {
+  const bool is_mistral = chat_template == config::ChatTemplate::kMistral;
+  std::string system;
+  if (is_mistral && !messages.empty() && messages.front().role == "system") {
+    system = std::string(messages.front().content) + "\n\n";
+    messages = messages.subspan(1);
+  }
+  std::vector<Turn> turns;
+  for (const ChatMessage& message : messages) {
+    const std::string_view expected = turns.size() % 2 == 0 ? kUser : kAssistant;
+    if (is_mistral && message.role != expected)
+      return Status(StatusCode::kCorrupt, "has a message of the role " +
+                                              quote_for_message(message.role) + ", expected " +
+                                              std::string(expected) +
+                                              ": the roles of mistral are user and assistant in "
+                                              "turn, after at most one system");
+    turns.push_back(turn_of(chat_template, message));
+    turns.back().is_reply = message.role == kAssistant;
+  }
+  // Published so: a conversation that ends with a reply has no system message.
+  if (!system.empty() && !turns.empty() && turns.size() % 2 == 1) turns.back().start += system;
+  return turns;
 }
 
 }  // namespace
@@ -108,11 +144,13 @@ Result<ChatText> apply_chat_template(config::ChatTemplate chat_template,
         if (text.find(token) != std::string_view::npos)
           return Status(StatusCode::kCorrupt,
                         "has the special token " + std::string(token) + " in a message");
-    const Turn turn = turn_of(chat_template, message);
+  }
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Turn> turns, turns_of(chat_template, messages));
+  for (const Turn& turn : turns) {
     chat.text += turn.start;
     const size_t begin = chat.text.size();
     chat.text.append(turn.content).append(turn.end);
-    if (message.role == kAssistant) chat.replies.push_back({begin, chat.text.size()});
+    if (turn.is_reply) chat.replies.push_back({begin, chat.text.size()});
     chat.text += turn.after;
   }
   return chat;
@@ -124,6 +162,8 @@ std::span<const std::string_view> special_tokens(config::ChatTemplate chat_templ
       return kChatmlTokens;
     case config::ChatTemplate::kLlama3:
       return kLlama3Tokens;
+    case config::ChatTemplate::kMistral:
+      return kMistralTokens;
   }
   return {};
 }

@@ -73,11 +73,14 @@ RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const Samp
       assembler_(spec),
       shards_(shards),
       progress_(progress),
-      maybe_tokenizer_(
-          spec.tokenizer == nullptr || request.maybe_sandbox == nullptr
-              ? nullptr
-              : request.maybe_sandbox->make_tokenizer(request.name, spec.tokenizer->digest(),
-                                                      [this] { progress_(seen_, "records"); })),
+      maybe_tokenizer_(spec.tokenizer == nullptr || request.maybe_sandbox == nullptr
+                           ? nullptr
+                           : request.maybe_sandbox->make_tokenizer(request.name,
+                                                                   spec.tokenizer->digest(), 0,
+                                                                   [this] {
+                                                                     progress_(seen_, "records");
+                                                                     return false;
+                                                                   })),
       skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
   table_.width = width + (spec.is_sequence() ? 1 : 0);
 }

@@ -428,6 +428,7 @@ TEST(MessagesValidationTest, RequireTokenizerWithChatTemplate) {
   valid_config(
       jsonl("sequence: {max_length: 9, packing: true}, fields: {messages: m}, tokenizer: "
             "{path: t.json, chat_template: llama3}"));
+  valid_config(jsonl(fields + ", tokenizer: {path: t.json, chat_template: mistral}"));
   EXPECT_THAT(errors_of(jsonl(fields + ", tokenizer: {path: t.json}")),
               ElementsAre(HasSubstr("data.train.tokenizer.chat_template: is required with "
                                     "fields.messages")));
@@ -436,7 +437,7 @@ TEST(MessagesValidationTest, RequireTokenizerWithChatTemplate) {
                                     "fields.messages")));
   EXPECT_THAT(errors_of(jsonl(fields + ", tokenizer: {path: t.json, chat_template: vicuna}")),
               ElementsAre(AllOf(HasSubstr("data.train.tokenizer.chat_template"),
-                                HasSubstr("chatml"), HasSubstr("llama3"))));
+                                HasSubstr("chatml"), HasSubstr("llama3"), HasSubstr("mistral"))));
   EXPECT_THAT(errors_of(jsonl("sequence: {max_length: 9}, fields: {messages: m, text: t}, "
                               "tokenizer: {path: t.json, chat_template: chatml}")),
               ElementsAre(HasSubstr("data.train.fields: requires one of input, text, messages")));

@@ -1,8 +1,11 @@
 // FakeSandbox: encodes texts in this process, counts them, and changes the result if it is told to.
+//
+// Threads: those of the tokenizers; the members of the sandbox afterwards.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -16,21 +19,25 @@ namespace stoker::data::testing {
 class FakeSandbox final : public Sandbox {
  public:
   using Change = std::function<void(TextTokenizer::Part&)>;
-  FakeSandbox(std::string path, Change change = {})
-      : path_(std::move(path)), change_(std::move(change)) {}
+  FakeSandbox(std::string path, Change change = {}, size_t processes = 3)
+      : path_(std::move(path)), change_(std::move(change)), processes_(processes) {}
 
   class Tokenizing final : public TextTokenizer {
    public:
-    Tokenizing(const FakeSandbox& sandbox, const std::string& digest, std::function<void()> report)
+    Tokenizing(const FakeSandbox& sandbox, const std::string& digest,
+               std::function<bool()> should_stop)
         : sandbox_(sandbox),
-          report_(std::move(report)),
+          should_stop_(std::move(should_stop)),
           encoder_(*tokenizer::Tokenizer::read(sandbox.path_)) {
       EXPECT_EQ(encoder_.tokenizer().digest(), digest);
     }
     Result<Part> tokenize(std::string_view text, bool begins, bool ends) override {
-      ++sandbox_.num_texts;
-      sandbox_.last_text = text;
-      report_();
+      {
+        const std::lock_guard lock(sandbox_.mutex_);
+        ++sandbox_.num_texts;
+        sandbox_.last_text = text;
+      }
+      if (should_stop_()) return Status(StatusCode::kCancelled, "stopped");
       Part part;
       const auto encoded =
           encoder_.encode_part(text, {.begins_section = begins, .ends_text = ends}, part.ids);
@@ -43,13 +50,15 @@ class FakeSandbox final : public Sandbox {
 
    private:
     const FakeSandbox& sandbox_;
-    const std::function<void()> report_;
+    const std::function<bool()> should_stop_;
     tokenizer::TextEncoder encoder_;
   };
   std::unique_ptr<TextTokenizer> make_tokenizer(const std::string&, const std::string& digest,
-                                                std::function<void()> report) const override {
-    return std::make_unique<Tokenizing>(*this, digest, std::move(report));
+                                                uint64_t,
+                                                std::function<bool()> should_stop) const override {
+    return std::make_unique<Tokenizing>(*this, digest, std::move(should_stop));
   }
+  size_t max_processes() const override { return processes_; }
   std::unique_ptr<JpegRewriter> make_rewriter(const std::string&) const override { return nullptr; }
   Result<std::unique_ptr<Dataset>> open_reader(const std::string&, const std::string&,
                                                const Dataset&,
@@ -63,6 +72,8 @@ class FakeSandbox final : public Sandbox {
  private:
   const std::string path_;
   const Change change_;
+  const size_t processes_;
+  mutable std::mutex mutex_;
 };
 
 }  // namespace stoker::data::testing

@@ -15,13 +15,14 @@
 //   another_size     an image of another size
 //   no_image         no image
 //   too_long         more bytes than permitted
+// or how it encodes any text: crashes_always, crashes_once
 // or how it answers every request:
 //   wrong_serial, wrong_count, wrong_code, long_text, short_reply, two_replies, noise
 //   closes           closes the socket and waits
 //   wrong_label      labels out of range
 // or how it ends before it is ready:
 //   fails, rejected  with code 70; like a process that may not install its seccomp filter
-// Any other name reads the dataset or rewrites the files. Each process appends a byte to the file
+// Any other name reads the dataset, rewrites the files or encodes the texts. Each process appends a byte to the file
 // $STOKER_TEST_STARTS.
 #include <fcntl.h>
 #include <signal.h>
@@ -51,6 +52,7 @@
 #include "shared/feed/read_protocol.h"
 #include "shared/image/add_restart_markers.h"
 #include "shared/ring/segment.h"
+#include "shared/tokenizer/tokenizer.h"
 #include "tests/shared/feed/faulty_sample.h"
 
 namespace stoker::feed {
@@ -184,6 +186,19 @@ int serve_files(const std::string& mode, int socket_fd, std::span<std::byte> mem
              : 70;
 }
 
+int serve_texts(const std::string& mode, const config::Config& config, int socket_fd,
+                std::span<std::byte> memory) {
+  if (const auto fault = fault_of(mode, variable("STOKER_TEST_ARMED"))) {
+    ReadReply reply;
+    ::send(socket_fd, &reply, sizeof reply, 0);
+    TokenizeRequest request;
+    if (::recv(socket_fd, &request, sizeof request, 0) > 0) fault();
+    return 0;
+  }
+  const auto tokenizer = tokenizer::Tokenizer::read(config.data.at(mode).text_tokenizer()->path);
+  return tokenizer.ok() && feeder::serve_tokens(*tokenizer, socket_fd, memory).ok() ? 0 : 70;
+}
+
 int serve(std::map<std::string, std::string>& arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string mode = arguments["--dataset"];
@@ -203,6 +218,8 @@ int serve(std::map<std::string, std::string>& arguments) {
     return feeder::disable_core_dumps_and_privileges().ok()
                ? serve_files(mode, socket_fd, memory->bytes(), options)
                : 70;
+  if (arguments["--operation"] == "tokenize")
+    return serve_texts(mode, *config, socket_fd, memory->bytes());
   if (is_wrong_reply(mode)) {
     answer_wrongly(mode, socket_fd, memory->bytes());
     return 0;

@@ -1,6 +1,7 @@
 // With real processes: stoker-feed, and request_worker_test_program.cc for faults.
 #include "shared/feed/worker_sandbox.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "feeder/sandbox.h"
+#include "shared/base/file.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -292,13 +294,39 @@ class TokenizingTest : public WorkerSandboxTest {
     write("t.json", test::to_json(test::small_tokenizer()));
     for (int i = 0; i < 3; ++i) write("text/" + std::to_string(i), "to be\n\xff or not to be");
   }
-  config::Config text() const {
-    const auto config = config::parse_config("data: {train: {format: text, path: " + path("text") +
-                                                 ", tokenizer: {path: " + path("t.json") +
-                                                 "}, sequence: {block_size: 4}}}\n",
-                                             "test.yaml", {});
+  config::Config text(const std::string& name = "train", int num_workers = 2) const {
+    const std::string dataset = "{format: text, path: " + path("text") +
+                                ", tokenizer: {path: " + path("t.json") +
+                                "}, sequence: {block_size: 4}}";
+    const std::string other = name == "train" ? "" : ", " + name + ": " + dataset;
+    const auto config =
+        config::parse_config("data: {train: " + dataset + other +
+                                 "}\nfeed: {num_workers: " + std::to_string(num_workers) + "}\n",
+                             "test.yaml", {});
     EXPECT_TRUE(config.ok()) << config.status().to_string();
     return *config;
+  }
+  // Several windows, so that each process has one.
+  void write_long_text() const {
+    std::string content;
+    while (content.size() < (4u << 20)) content += "to be or not to be\n";
+    write("text/long", content);
+  }
+  // The tokens, in files next to the index of a folder.
+  std::string tokens_in(const std::string& folder) const {
+    std::string tokens;
+    const auto names = list_directory(path(folder));
+    EXPECT_TRUE(names.ok());
+    for (const std::string& name : *names)
+      if (name.ends_with(".tokens")) tokens += content_of(folder + '/' + name);
+    EXPECT_FALSE(tokens.empty());
+    return tokens;
+  }
+  // Encodes in this process.
+  std::string expected_tokens() const {
+    const auto data = data::pipeline::open_dataset("train", text().data, path("expected"), {});
+    EXPECT_TRUE(data.ok()) << data.status().to_string();
+    return tokens_in("expected");
   }
 };
 
@@ -319,6 +347,48 @@ TEST_F(TokenizingTest, EncodesTextInWorkerProcess) {
   for (uint64_t sample = 0; sample < (*data)->size(); ++sample)
     EXPECT_EQ(data::testing::read_sample(**data, sample).tensors,
               data::testing::read_sample(**expected, sample).tensors);
+}
+
+TEST_F(TokenizingTest, StartsAtMostOneProcessPerWorker) {
+  write_long_text();
+  size_t max_children = 0;
+  const auto progress = [&](uint64_t, std::string_view) {
+    max_children = std::max(max_children, child_processes().size());
+  };
+  ASSERT_TRUE(open("train", text("train", 3), FEED_PROGRAM, progress).ok());
+  EXPECT_GE(max_children, 1u);
+  EXPECT_LE(max_children, 3u);
+  EXPECT_EQ(tokens_in(".index"), expected_tokens());
+}
+
+TEST_F(TokenizingTest, EncodesTextAgainWhoseProcessIsKilled) {
+  write_long_text();
+  bool is_killed = false;
+  const auto kill_one = [&](uint64_t, std::string_view) {
+    for (const pid_t child : child_processes())
+      if (!is_killed) is_killed = ::kill(child, SIGKILL) == 0;
+  };
+  const Status opened = open("train", text(), FEED_PROGRAM, kill_one);
+  EXPECT_TRUE(is_killed);
+  EXPECT_TRUE(opened.ok()) << opened.to_string();
+  EXPECT_EQ(tokens_in(".index"), expected_tokens());
+}
+
+TEST_F(TokenizingTest, EncodesTextAgainWhoseProcessCrashed) {
+  write("armed", "");
+  const Status opened = open("crashes_once", text("crashes_once"), REQUEST_WORKER_TEST_PROGRAM);
+  EXPECT_TRUE(opened.ok()) << opened.to_string();
+  EXPECT_FALSE(std::filesystem::exists(path("armed")));
+  EXPECT_EQ(num_starts(), 2u);
+  EXPECT_EQ(tokens_in(".index"), expected_tokens());
+}
+
+TEST_F(TokenizingTest, ReportsTextThatCrashesItsProcess) {
+  const Status status = open("crashes_always", text("crashes_always"), REQUEST_WORKER_TEST_PROGRAM);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.to_string();
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(path("text/0") + ": the text at offset 0: "),
+                                      HasSubstr("signal 11")));
+  EXPECT_EQ(num_starts(), 2u);
 }
 
 TEST_F(TokenizingTest, CountsTokensOfRecordsInWorkerProcess) {
@@ -343,7 +413,8 @@ TEST_F(TokenizingTest, CountsTokensOfRecordsInWorkerProcess) {
 TEST_F(TokenizingTest, RejectsTokenizerThatHasChanged) {
   const config::Config config = text();
   const WorkerSandbox sandbox(config, FEED_PROGRAM);
-  const auto tokenizer = sandbox.make_tokenizer("train", std::string(64, 'a'), [] {});
+  const auto tokenizer =
+      sandbox.make_tokenizer("train", std::string(64, 'a'), 0, [] { return false; });
   const auto part = tokenizer->tokenize("to be", true, true);
   EXPECT_EQ(part.status().code(), StatusCode::kMismatch) << part.status().to_string();
   EXPECT_THAT(part.status().message(), HasSubstr("the tokenizer's file has changed; restart"));
@@ -407,9 +478,11 @@ class ThrowingSandbox final : public data::Sandbox {
     return std::make_unique<Rewriter>(throw_);
   }
   std::unique_ptr<data::TextTokenizer> make_tokenizer(const std::string&, const std::string&,
-                                                      std::function<void()>) const override {
+                                                      uint64_t,
+                                                      std::function<bool()>) const override {
     return nullptr;
   }
+  size_t max_processes() const override { return 1; }
   Result<std::unique_ptr<data::Dataset>> open_reader(const std::string&, const std::string&,
                                                      const data::Dataset&,
                                                      std::function<void()>) const override {

@@ -137,16 +137,6 @@ def without_new_marks(text):
     return text
 
 
-def without_new_letters(text):
-    """Without the capital letters of Unicode 16 and later, which utf8proc does not know, and marks as above."""
-    theirs = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=True)
-    for code in range(0x80, 0x20000):
-        letter = chr(code)
-        if not 0xD800 <= code < 0xE000 and unicodedata.category(letter) == "Cn" and theirs.normalize_str(letter) != letter:
-            text = text.replace(letter.encode(), b"?")
-    return without_new_marks(text)
-
-
 class Comparison:
     def __init__(self, program, folder):
         self.program, self.folder, self.failed = program, pathlib.Path(folder), False
@@ -170,11 +160,9 @@ class Comparison:
 
 
 def compare_tokenizers(comparison, texts, text):
-    known, known_letters = without_new_marks(text), without_new_letters(text)
+    known = without_new_marks(text)
     for name, tokenizer in [*make_tokenizers(texts).items(), *make_word_pieces(texts).items()]:
-        compared = text
-        if tokenizer.normalizer:
-            compared = known_letters if name.startswith("bert") else known
+        compared = known if tokenizer.normalizer else text
         path = comparison.folder / "tokenizer.json"
         tokenizer.save(str(path))
         start = time.monotonic()

@@ -67,6 +67,18 @@ TEST(WordPieceTest, NormalizesText) {
               ElementsAre(kWordTo, kUnknown, kUnknown, kUnknown));
 }
 
+TEST(WordPieceTest, LowersCapitalsOfUnicode17) {
+  WordPieceFile file = small_word_piece();
+  for (const char* const letter : {"\u1c8a", "\u0264", "\ua7cd", "\u019b", "\U00010d70",
+                                   "\U00010d85", "\U00016ebb", "\U00016ed3"})
+    file.words.emplace_back(letter);
+  EXPECT_THAT(encode_words(file,
+                           "\u1c89 \ua7cb \ua7cc \ua7dc \U00010d50 \U00010d65 \U00016ea0 "
+                           "\U00016eb8"),
+              ElementsAre(11, 12, 13, 14, 15, 16, 17, 18));
+  EXPECT_THAT(encode_words(file, "\U00010d66 \U00016eb9"), ElementsAre(kUnknown, kUnknown));
+}
+
 TEST(WordPieceTest, LimitsTheLengthOfWords) {
   WordPieceFile file = small_word_piece();
   file.model_fields = R"(, "max_input_chars_per_word": 5)";

@@ -2,9 +2,14 @@
 // runs.
 #include "shared/data/cache/token_cache.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -56,12 +61,19 @@ class TokenCacheTest : public testing::FolderFixture {
   }
   // The tokens of a text, in parts of about this number of bytes.
   Result<files::IndexMetadata> build(const config::DatasetConfig& config, uint64_t part_bytes,
-                                     const files::ScanProgress& progress = {}) const {
+                                     const files::ScanProgress& progress = {},
+                                     const Sandbox* sandbox = nullptr) const {
     const std::string name = "train", index = index_dir();
     std::filesystem::create_directories(index);
-    const DatasetRequest request{.name = name, .config = config, .index_dir = index};
+    const DatasetRequest request{
+        .name = name, .config = config, .index_dir = index, .maybe_sandbox = sandbox};
     files::FileTable files;
-    EXPECT_TRUE(files::scan_file(path("data"), files).ok());
+    if (std::filesystem::is_directory(path("data"))) {
+      for (int i = 0; std::filesystem::exists(path("data/" + std::to_string(i))); ++i)
+        EXPECT_TRUE(files::scan_file(path("data/" + std::to_string(i)), files).ok());
+    } else {
+      EXPECT_TRUE(files::scan_file(path("data"), files).ok());
+    }
     return build_token_cache(request, files, *tokenizer::Tokenizer::read(path("t.json")), progress,
                              part_bytes);
   }
@@ -203,6 +215,103 @@ TEST_F(TokenCacheTest, HasSameTokensInPartsAndSandbox) {
   EXPECT_GT(sandbox.num_texts, 0u);
   for (uint64_t sample = 0; sample < (*local)->size(); ++sample)
     EXPECT_EQ(read_sample(**sandboxed, sample).tensors, read_sample(**local, sample).tensors);
+}
+
+// Texts whose windows begin in runs of digits, of three each, or of letters, or at invalid bytes; a
+// piece of more than a window; and short ones.
+std::vector<std::string> difficult_texts() {
+  constexpr size_t kWindow = 1 << 20;
+  std::string digits, letters, invalid;
+  while (digits.size() < kWindow - 5000) digits += "to be ";
+  digits += 'x' + std::string(10007, '7');
+  while (digits.size() < kWindow + 60000) digits += " be<|endoftext|>to";
+  letters = std::string(kWindow - 1000, '.') + std::string(9000, 'x') + " to be";
+  while (invalid.size() < kWindow + 500) invalid += "\xe2\x82\xac\xff \xf0\x9f\x98";
+  return {digits, letters, "to", std::string(kWindow + 10, 'y') + " be", "", invalid, "to be to"};
+}
+
+class DocumentEncoderTest : public TokenCacheTest {
+ protected:
+  void SetUp() override {
+    TokenCacheTest::SetUp();
+    auto file = test::small_tokenizer();
+    file.merges.emplace_back("7", "7");
+    file.pre_tokenizer =
+        R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", )"
+        R"("pattern": {"Regex": "\\p{N}{1,3}| ?\\p{L}+|\\s+|[^\\s\\p{L}\\p{N}]"}}, )"
+        R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+    write("t.json", test::to_json(file));
+    const auto texts = difficult_texts();
+    for (size_t i = 0; i < texts.size(); ++i) write("data/" + std::to_string(i), texts[i]);
+  }
+  // All tokens, as bytes.
+  std::string encoded(size_t num_threads, uint64_t part_bytes) const {
+    std::filesystem::remove_all(index_dir());
+    const FakeSandbox sandbox(path("t.json"), {}, num_threads);
+    const auto metadata = build(text(1), part_bytes, {}, &sandbox);
+    EXPECT_TRUE(metadata.ok()) << metadata.status().to_string();
+    std::string tokens;
+    for (size_t part = 0; metadata.ok() && part < metadata->made.size(); ++part)
+      tokens += content_of(metadata->made.path(part).substr(root_.string().size() + 1))
+                    .substr(0, 2 * metadata->numbers[part]);
+    return tokens;
+  }
+};
+
+TEST_F(DocumentEncoderTest, HasSameTokensWithAnyNumberOfThreads) {
+  std::vector<int32_t> ids;
+  tokenizer::TextEncoder encoder(*tokenizer::Tokenizer::read(path("t.json")));
+  for (std::string text : difficult_texts()) {
+    if (text.empty()) continue;
+    if (text[0] == 'y') {  // cut at the end of its window
+      ASSERT_TRUE(encoder.encode(text.substr(0, 1 << 20), ids).ok());
+      text = text.substr(1 << 20);
+    }
+    ASSERT_TRUE(encoder.encode(text, ids).ok());
+    ids.push_back(*encoder.tokenizer().end_token());
+  }
+  std::string expected;
+  for (const int32_t id : ids) {
+    expected += static_cast<char>(id % 256);
+    expected += static_cast<char>(id / 256);
+  }
+  constexpr uint64_t kOnePart = uint64_t{1} << 30;
+  EXPECT_TRUE(encoded(1, kOnePart) == expected) << "one thread";
+  EXPECT_TRUE(encoded(2, 1) == expected) << "two threads, many parts";
+  EXPECT_TRUE(encoded(5, kOnePart) == expected) << "five threads";
+}
+
+TEST_F(DocumentEncoderTest, EncodesOnSeveralThreads) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t num_inside = 0;
+  bool has_met = false;
+  const auto meet = [&](TextTokenizer::Part&) {
+    std::unique_lock lock(mutex);
+    ++num_inside;
+    has_met = has_met || num_inside == 3;
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(60), [&] { return has_met; });
+    --num_inside;
+  };
+  const FakeSandbox sandbox(path("t.json"), meet, 3);
+  ASSERT_TRUE(build(text(1), 1 << 30, {}, &sandbox).ok());
+  EXPECT_TRUE(has_met);
+}
+
+TEST_F(DocumentEncoderTest, EndsWhenProgressStopsIt) {
+  const FakeSandbox sandbox(path("t.json"), {}, 2);
+  const auto stop = [](uint64_t count, std::string_view) {
+    if (count >= 1) throw files::ScanStopped();
+  };
+  EXPECT_THROW((void)build(text(1), 1 << 30, stop, &sandbox), files::ScanStopped);
+}
+
+TEST_F(DocumentEncoderTest, ReportsExceptionsOfThreads) {
+  const FakeSandbox sandbox(
+      path("t.json"), [](TextTokenizer::Part&) { throw std::bad_alloc(); }, 2);
+  const auto built = build(text(1), 1 << 30, {}, &sandbox);
+  EXPECT_EQ(built.status().code(), StatusCode::kOutOfMemory) << built.status().to_string();
 }
 
 TEST_F(TokenCacheTest, ContinuesAfterInterruption) {

@@ -38,8 +38,9 @@ std::string chat_tokenizer() {
   file.normalizer = R"({"type": "NFC"})";
   file.pre_tokenizer =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
-  for (const char* const token : {"<|im_start|>", "<|im_end|>", "<|begin_of_text|>",
-                                  "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"})
+  for (const char* const token :
+       {"<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>",
+        "<|end_header_id|>", "<|eot_id|>", "<s>", "</s>", "[INST]", "[/INST]"})
     file.added_tokens.emplace_back(token);
   return test::to_json(file);
 }
@@ -77,7 +78,8 @@ class ChatMessagesTest : public testing::SequenceFixture {
 };
 
 TEST_F(ChatMessagesTest, HaveTokensAndLabelsOfTransformers) {
-  for (const auto chat_template : {config::ChatTemplate::kChatml, config::ChatTemplate::kLlama3}) {
+  for (const auto chat_template : {config::ChatTemplate::kChatml, config::ChatTemplate::kLlama3,
+                                   config::ChatTemplate::kMistral}) {
     std::vector<json::value> expected;
     std::string lines;
     std::ifstream golden(STOKER_CHAT_GOLDEN);
@@ -111,7 +113,7 @@ TEST_F(ChatMessagesTest, BecomeTokensLengthAndLabels) {
                                  {.name = "tokens", .dtype = DType::kI32, .shape = {kLength}},
                                  {.name = "length", .dtype = DType::kI64, .shape = {}},
                                  {.name = "labels", .dtype = DType::kI64, .shape = {kLength}}}));
-  EXPECT_EQ(dataset->classes(), 268u);
+  EXPECT_EQ(dataset->classes(), 272u);
   const Sample sample = read_sample(*dataset, 0);
   const auto labels = sample.values<int64_t>(2);
   std::vector<int64_t> learned;
@@ -232,6 +234,21 @@ TEST_F(ChatMessagesTest, MustBeObjectsWithRoleAndContent) {
                     {"line 1", "has the special token <|im_end|> in a message"});
   write("data.jsonl", "{\"messages\": []}\n");
   expect_error(chatml(), StatusCode::kInvalidArgument, {"line 1", "has no messages 'messages'"});
+}
+
+TEST_F(ChatMessagesTest, HaveRolesInTurnWithMistral) {
+  const auto expect_role_error = [&](const std::string& role, const std::string& other,
+                                     const std::string& message) {
+    write("data.jsonl", R"({"messages": [{"role": ")" + role +
+                            R"(", "content": "to"}, {"role": ")" + other +
+                            R"(", "content": "be"}]})" + "\n");
+    expect_error(chat(config::ChatTemplate::kMistral), StatusCode::kCorrupt, {"line 1", message});
+  };
+  expect_role_error("user", "tool", "a message of the role 'tool', expected assistant");
+  expect_role_error("user", "user", "a message of the role 'user', expected assistant");
+  expect_role_error("user", "system", "a message of the role 'system', expected assistant");
+  expect_role_error("assistant", "user", "a message of the role 'assistant', expected user");
+  expect_role_error("system", "assistant", "a message of the role 'assistant', expected user");
 }
 
 TEST_F(ChatMessagesTest, NeedTokenizerWithSpecialTokensOfTemplate) {
