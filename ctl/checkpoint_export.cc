@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -23,9 +24,11 @@
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/image_model_names.h"
 #include "shared/checkpoint/peft.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/huggingface_config.h"
+#include "shared/config/image_model_config.h"
 #include "shared/config/load_config.h"
 #include "shared/config/peft_config.h"
 #include "shared/pretrained/merged_tensors.h"
@@ -89,7 +92,7 @@ Result<std::unique_ptr<checkpoint::TensorRangeSource>> open_part(
 // "step-000001200.optimizer.pt"
 std::string default_name(uint64_t step, const ExportOptions& request, ExportFormat format) {
   constexpr std::array kSuffixes{"", ".ema", ".optimizer", ".all"};
-  constexpr std::array kEndings{".safetensors", ".pt", ".dcp", ".huggingface", ".peft"};
+  constexpr std::array kEndings{".safetensors", ".pt", ".dcp", ".huggingface", ".peft", ".timm"};
   return checkpoint::CheckpointStore::checkpoint_name(step) + (request.merge ? ".merged" : "") +
          kSuffixes[static_cast<size_t>(request.content)] + kEndings[static_cast<size_t>(format)];
 }
@@ -158,6 +161,7 @@ Status write_tensors(const OpenParts& open, ExportFormat format, uint64_t step,
     case ExportFormat::kSafetensors:
     case ExportFormat::kHuggingFace:
     case ExportFormat::kPeft:
+    case ExportFormat::kTimm:
       STOKER_RETURN_IF_ERROR(
           checkpoint::export_safetensors(open.parts, {{"format", "pt"}}, out, on_bytes));
       break;
@@ -312,14 +316,88 @@ Shapes parameter_shapes(const config::BertConfig& bert, int64_t outputs) {
   return shapes;
 }
 
-// The number of outputs of a bert, of its tensors; 0: it has no output layer, or another model.
+// The number of outputs of a bert or an image model, of its tensors; 0: it has no output layer, or
+// another model.
 int64_t num_labels(const checkpoint::TensorRangeSource& file) {
-  const TensorSpec* const bias = file.find("fc.bias");
-  return bias == nullptr || bias->shape.size() != 1 ? 0 : bias->shape.front();
+  for (const char* const name : {"fc.bias", "heads.head.bias"})
+    if (const TensorSpec* const bias = file.find(name); bias != nullptr && bias->shape.size() == 1)
+      return bias->shape.front();
+  return 0;
+}
+
+// `positions`: of the patches and the class token.
+Shapes parameter_shapes(const config::VitConfig& vit, int64_t channels, int64_t positions,
+                        int64_t outputs) {
+  const int64_t width = vit.hidden_dim, mlp = vit.effective_mlp_dim();
+  Shapes shapes{{"class_token", {1, 1, width}},
+                {"encoder.pos_embedding", {1, positions, width}},
+                {"conv_proj.weight", {width, channels, vit.patch_size, vit.patch_size}},
+                {"conv_proj.bias", {width}}};
+  const auto add = [&](const std::string& name, int64_t from, int64_t to) {
+    shapes[name + "weight"] = {to, from};
+    shapes[name + "bias"] = {to};
+  };
+  const auto add_norm = [&](const std::string& name) {
+    shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
+  };
+  for (int64_t i = 0; i < vit.num_layers; ++i) {
+    const std::string block = "encoder.layers.encoder_layer_" + std::to_string(i) + ".";
+    add_norm(block + "ln_1");
+    add(block + "self_attention.in_proj_", width, 3 * width);
+    add(block + "self_attention.out_proj.", width, width);
+    add_norm(block + "ln_2");
+    add(block + "mlp.0.", width, mlp);
+    add(block + "mlp.3.", mlp, width);
+  }
+  add_norm("encoder.ln");
+  add("heads.head.", width, outputs);
+  return shapes;
+}
+
+// What the tensors of an image model show.
+struct ImageShape {
+  int64_t channels = 0, outputs = 0;
+  int64_t positions = 0;  // of a vit
+};
+
+ImageShape image_shape(const checkpoint::TensorRangeSource& file) {
+  ImageShape shape{.outputs = num_labels(file)};
+  for (const char* const name : {"conv1.weight", "conv_proj.weight", "Conv2d_1a_3x3.conv.weight"})
+    if (const TensorSpec* const first = file.find(name);
+        first != nullptr && first->shape.size() == 4)
+      shape.channels = first->shape[1];
+  const TensorSpec* const positions = file.find("encoder.pos_embedding");
+  if (positions != nullptr && positions->shape.size() == 3) shape.positions = positions->shape[1];
+  return shape;
+}
+
+bool is_image_model(const config::ModelVariant& arch) {
+  return std::holds_alternative<config::VitConfig>(arch) ||
+         std::holds_alternative<config::ResnetConfig>(arch) ||
+         std::holds_alternative<config::InceptionV3Config>(arch);
+}
+
+// Whether these tensors can be those of the settings; the names are compared when they are written.
+bool is_layout_of(const checkpoint::TensorRangeSource& file, const config::ModelVariant& arch) {
+  const auto has = [&](const std::string& name) { return file.find(name) != nullptr; };
+  if (const auto* const inception = std::get_if<config::InceptionV3Config>(&arch))
+    return has("Mixed_7c.branch_pool.conv.weight") &&
+           has("AuxLogits.fc.weight") == inception->aux_logits;
+  const auto* const resnet = std::get_if<config::ResnetConfig>(&arch);
+  const auto* const layout =
+      resnet == nullptr ? nullptr : config::find_resnet_layout(resnet->depth);
+  if (layout == nullptr || has("layer1.0.conv3.weight") != layout->has_bottlenecks) return false;
+  int stage = 0;
+  return std::ranges::all_of(layout->blocks, [&](int64_t blocks) {
+    const std::string prefix = "layer" + std::to_string(++stage) + ".", conv = ".conv1.weight";
+    return has(prefix + std::to_string(blocks - 1) + conv) &&
+           !has(prefix + std::to_string(blocks) + conv);
+  });
 }
 
 // config.json describes the settings of the run, which can be others than those that the checkpoint
-// was saved with. Sets vocab_size if the settings have null. kMismatch: the tensors are others.
+// was saved with. Sets vocab_size if the settings have null, and the image_size of a vit.
+// kMismatch: the tensors are others.
 Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVariant& arch) {
   const auto mismatch = [&](const std::string& is, const std::string& wanted) {
     return Status(StatusCode::kMismatch, "the checkpoint has " + is +
@@ -329,9 +407,10 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
                                              "with");
   };
   const TensorSpec* const tokens = file.find("tok.weight");
-  if (tokens == nullptr || tokens->shape.size() != 2)
-    return mismatch(tokens == nullptr ? "no tok.weight" : to_string(*tokens),
-                    "a tok.weight of 2 dimensions");
+  if (is_image_model(arch) && !std::holds_alternative<config::VitConfig>(arch))
+    return is_layout_of(file, arch)
+               ? Status()
+               : mismatch("the tensors of another model", "those of model.name and its settings");
   const auto check_shapes = [&](Shapes wanted) -> Status {
     for (const TensorSpec& spec : file.tensors()) {
       const auto found = wanted.find(spec.name);
@@ -343,6 +422,15 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
     }
     return wanted.empty() ? Status() : mismatch("no " + wanted.begin()->first, "one");
   };
+  if (auto* const vit = std::get_if<config::VitConfig>(&arch)) {
+    const ImageShape shape = image_shape(file);
+    const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(shape.positions - 1)));
+    vit->image_size = side * vit->patch_size;
+    return check_shapes(parameter_shapes(*vit, shape.channels, side * side + 1, shape.outputs));
+  }
+  if (tokens == nullptr || tokens->shape.size() != 2)
+    return mismatch(tokens == nullptr ? "no tok.weight" : to_string(*tokens),
+                    "a tok.weight of 2 dimensions");
   const auto check = [&](auto& model) -> Status {
     if (!model.vocab_size) model.vocab_size = tokens->shape.front();
     return check_shapes(parameter_shapes(model));
@@ -426,6 +514,74 @@ Status write_configs(const config::Config& config, std::optional<int32_t> maybe_
   return folder.write("generation_config.json", boost::json::serialize(generation) + "\n");
 }
 
+// Of the center crop and the resizing before it: those of the evaluation, or else of training.
+void add_preprocessing(const config::Config& config, config::ImageFacts& facts) {
+  if (const auto* const normalize = config::training_normalization(config))
+    facts.normalize = *normalize;
+  for (const char* const name : {"val", "train"}) {
+    const auto found = config.data.find(name);
+    if (facts.image_size || found == config.data.end() || found->second.combines_datasets())
+      continue;
+    const config::Transforms* const transforms = found->second.transforms();
+    if (transforms == nullptr) continue;
+    const auto set_size = [&](const std::vector<int64_t>& size) {
+      if (!size.empty() && size.front() == size.back()) facts.image_size = size.front();
+    };
+    const auto* const resize = config::find_transform<config::Resize>(*transforms);
+    if (resize != nullptr && resize->size.size() == 2) set_size(resize->size);
+    if (const auto* const crop = config::find_transform<config::RandomResizedCrop>(*transforms))
+      set_size(crop->size);
+    if (const auto* const crop = config::find_transform<config::CenterCrop>(*transforms)) {
+      set_size(crop->size);
+      if (resize != nullptr && !resize->size.empty())
+        facts.crop_ratio = static_cast<double>(crop->size.front()) /
+                           static_cast<double>(*std::ranges::min_element(resize->size));
+    }
+  }
+}
+
+// config.json, and for transformers preprocessor_config.json.
+Status write_image_configs(const config::Config& config, ExportFormat format,
+                           const checkpoint::TensorRangeSource& file, const NewFolder& folder) {
+  const ImageShape shape = image_shape(file);
+  config::ImageFacts facts{.num_classes = shape.outputs, .num_channels = shape.channels};
+  add_preprocessing(config, facts);
+  if (const auto* const vit = std::get_if<config::VitConfig>(&config.model.arch)) {
+    if (facts.image_size != vit->image_size) facts.crop_ratio = 1;
+    facts.image_size = vit->image_size;
+  }
+  if (format == ExportFormat::kTimm) {
+    STOKER_ASSIGN_OR_RETURN(const std::string text,
+                            config::format_timm_config(config.model.arch, facts));
+    return folder.write("config.json", text + "\n");
+  }
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          config::format_huggingface_config(
+                              config.model.arch, {.num_labels = shape.outputs,
+                                                  .problem_type = problem_type(config.task.name()),
+                                                  .num_channels = shape.channels}));
+  STOKER_RETURN_IF_ERROR(folder.write("config.json", text + "\n"));
+  return folder.write("preprocessor_config.json",
+                      config::format_preprocessor_config(config.model.arch, facts) + "\n");
+}
+
+// The names of the tensors in a folder, and the tensors if those of the library are others.
+void rename_tensors(const config::ModelConfig& model, ExportFormat format, OpenParts& open) {
+  using checkpoint::ImageLibrary;
+  const bool is_timm = format == ExportFormat::kTimm;
+  const auto* names = is_timm ? nullptr : checkpoint::HuggingFaceNames::find(model.name());
+  if (names == nullptr)
+    names = checkpoint::find_image_names(
+        model.name(), is_timm ? ImageLibrary::kTimm : ImageLibrary::kTransformers);
+  if (names == nullptr) return;  // those of torchvision
+  open.parts.front().rename = [names](std::string_view name) { return names->from_stoker(name); };
+  if (is_timm || !std::holds_alternative<config::VitConfig>(model.arch)) return;
+  auto& file = open.files.front();
+  file = std::make_unique<checkpoint::SplitQkv>(std::move(file));
+  open.parts.front().file = file.get();
+  open.tensors = file->tensors().size();
+}
+
 // Text of a file for a line of Markdown.
 std::string inline_code(const std::string& text) {
   std::string line = printable(text);
@@ -435,6 +591,7 @@ std::string inline_code(const std::string& text) {
 
 std::string pipeline_tag(const config::ModelConfig& model) {
   if (model.is_language_model()) return "\npipeline_tag: text-generation";
+  if (is_image_model(model.arch)) return "\npipeline_tag: image-classification";
   const auto* const bert = std::get_if<config::BertConfig>(&model.arch);
   if (bert == nullptr) return {};
   return bert->pooling == config::BertPooling::kNone ? "\npipeline_tag: token-classification"
@@ -477,35 +634,43 @@ void warn_if_changed(const config::Config& config, const run::RunLayout& layout,
                 << " was changed since the checkpoint was saved; the export has its settings\n";
 }
 
+// Of transformers or timm.
 Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions& request,
-                               const checkpoint::CheckpointEntry& entry, const std::string& path,
-                               const Console& console, Clock& clock) {
+                               ExportFormat format, const checkpoint::CheckpointEntry& entry,
+                               const std::string& path, const Console& console, Clock& clock) {
+  const bool is_timm = format == ExportFormat::kTimm;
   if (request.content != ExportContent::kModel && request.content != ExportContent::kEma)
     return Status(StatusCode::kInvalidArgument,
-                  "--format huggingface has weights only; use it with --include model or ema");
+                  std::string("--format ") + (is_timm ? "timm" : "huggingface") +
+                      " has weights only; use it with --include model or ema");
   STOKER_ASSIGN_OR_RETURN(config::Config config, config::load_config(layout.config_file(), {}));
   // An unsupported model is reported before the slow verification.
-  STOKER_RETURN_IF_ERROR(config::format_huggingface_config(config.model.arch).status());
+  STOKER_RETURN_IF_ERROR((is_timm ? config::format_timm_config(config.model.arch, {})
+                                  : config::format_huggingface_config(config.model.arch))
+                             .status());
   STOKER_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
   STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content,
                                                      request.merge ? &config.model : nullptr));
   warn_if_changed(config, layout, verified, console);
   STOKER_RETURN_IF_ERROR(check_settings(*open.files.front(), config.model.arch));
-  STOKER_ASSIGN_OR_RETURN(const auto maybe_end_token,
-                          write_tokenizer(config, verified.manifest(), folder, console));
-  STOKER_RETURN_IF_ERROR(
-      write_configs(config, maybe_end_token, num_labels(*open.files.front()), folder));
-  const auto* const names = checkpoint::HuggingFaceNames::find(config.model.name());
-  open.parts.front().rename = [names](std::string_view name) { return names->from_stoker(name); };
+  const checkpoint::TensorRangeSource& file = *open.files.front();
+  if (is_image_model(config.model.arch)) {
+    STOKER_RETURN_IF_ERROR(write_image_configs(config, format, file, folder));
+  } else {
+    STOKER_ASSIGN_OR_RETURN(const auto maybe_end_token,
+                            write_tokenizer(config, verified.manifest(), folder, console));
+    STOKER_RETURN_IF_ERROR(write_configs(config, maybe_end_token, num_labels(file), folder));
+  }
+  rename_tensors(config.model, format, open);
   if (request.dry_run) return planned(entry, path, open);
   STOKER_ASSIGN_OR_RETURN(
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder / "model.safetensors"));
-  STOKER_RETURN_IF_ERROR(
-      write_tensors(open, ExportFormat::kHuggingFace, entry.step, path, out, console, clock));
+  STOKER_RETURN_IF_ERROR(write_tensors(open, format, entry.step, path, out, console, clock));
   STOKER_RETURN_IF_ERROR(folder.write(
-      "README.md", model_card(config, layout, verified, request.content, "transformers")));
+      "README.md",
+      model_card(config, layout, verified, request.content, is_timm ? "timm" : "transformers")));
   STOKER_RETURN_IF_ERROR(folder.commit());
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }
@@ -567,9 +732,10 @@ Result<ExportFormat> choose_format(const ExportOptions& request, bool is_adapter
     return invalid(
         "--format peft writes the weights of an adapter (model.lora), without --merge and with "
         "--include model or ema");
-  if (format == ExportFormat::kHuggingFace && exports_adapter)
+  if ((format == ExportFormat::kHuggingFace || format == ExportFormat::kTimm) && exports_adapter)
     return invalid(
-        "--format huggingface writes a complete model, but the checkpoint has an adapter; add "
+        "--format huggingface and timm write a complete model, but the checkpoint has an adapter; "
+        "add "
         "--merge, or use --format peft");
   return format;
 }
@@ -582,8 +748,8 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
   STOKER_ASSIGN_OR_RETURN(const ExportFormat format, choose_format(request, has_adapter(entry)));
   const std::string path =
       request.output.empty() ? default_name(entry.step, request, format) : request.output;
-  if (format == ExportFormat::kHuggingFace)
-    return export_folder(layout, request, entry, path, console, clock);
+  if (format == ExportFormat::kHuggingFace || format == ExportFormat::kTimm)
+    return export_folder(layout, request, format, entry, path, console, clock);
   if (format == ExportFormat::kPeft)
     return export_adapter(layout, request, entry, path, console, clock);
   std::optional<config::Config> merged;

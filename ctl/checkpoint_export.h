@@ -5,7 +5,7 @@
 // Blocking: reads the checkpoint twice (to verify and to copy it) and writes the file.
 // Errors:   kNotFound: no such checkpoint; kCorrupt: the checkpoint is corrupt; kAlreadyExists: the
 //           output exists; kNoSpace, kIoError, kPermission; kInvalidArgument: the model has no
-//           Hugging Face format, or an option does not fit a checkpoint with or without an adapter;
+//           Hugging Face or timm format, or an option does not fit a checkpoint with or without an adapter;
 //           kMismatch: config.yaml describes another model than that of the checkpoint, or the
 //           pretrained weights changed. No output is left behind on error.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace stoker::ctl {
 
-enum class ExportFormat { kSafetensors, kTorch, kDcp, kHuggingFace, kPeft };
+enum class ExportFormat { kSafetensors, kTorch, kDcp, kHuggingFace, kPeft, kTimm };
 enum class ExportContent { kModel, kEma, kOptimizer, kAll };
 
 struct ExportOptions {

@@ -361,15 +361,17 @@ class Parser {
                                 : word == "dcp"         ? ExportFormat::kDcp
                                 : word == "huggingface" ? ExportFormat::kHuggingFace
                                 : word == "peft"        ? ExportFormat::kPeft
+                                : word == "timm"        ? ExportFormat::kTimm
                                                         : ExportFormat::kSafetensors;
             },
             "safetensors; torch: what torch.load(weights_only=True) reads; dcp: a folder for "
             "torch.distributed.checkpoint; huggingface: a folder that transformers reads, for "
             "models "
-            "gpt2, llama and bert; peft: a folder with an adapter that PEFT reads, the default for "
-            "one")
+            "gpt2, llama, bert, vit and resnet; timm: a folder that timm reads, for vit, resnet "
+            "and "
+            "inception_v3; peft: a folder with an adapter that PEFT reads, the default for one")
         ->type_name("FORMAT")
-        ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface", "peft"}))
+        ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface", "timm", "peft"}))
         ->default_str("safetensors");
     command
         ->add_option_function<std::string>(
@@ -392,7 +394,7 @@ class Parser {
     command
         ->add_option("--output", command_.output,
                      "File or folder to write (default: step-N.safetensors, .pt, .dcp, "
-                     ".huggingface or .peft, here); must not exist")
+                     ".huggingface, .timm or .peft, here); must not exist")
         ->type_name("FILE")
         ->check([](const std::string& path) {
           return std::string(path.empty() ? "must not be empty" : "");

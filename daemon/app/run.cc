@@ -31,6 +31,8 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
+#include "shared/config/foreign_field.h"
+#include "shared/config/image_model_config.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -134,6 +136,28 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
                                          {"unexpected", mapping.unexpected.size()},
                                          {"missing", mapping.missing.size()},
                                          {"report", layout.pretrained_load_report()}});
+  return {};
+}
+
+// Of a folder that has it. Inputs of another mean and std make a run worse, but nothing wrong.
+Status warn_of_other_normalization(const config::Config& config) {
+  if (!config.model.pretrained) return {};
+  const std::string& path = config.model.pretrained->path;
+  const auto theirs = config::read_normalization(path);
+  if (!theirs.ok()) return theirs.status().with_context("model.pretrained.path");
+  if (!*theirs || config::is_same_normalization(config::training_normalization(config), **theirs))
+    return {};
+  const auto list = [](const std::vector<double>& numbers) {
+    std::string text;
+    for (const double number : numbers)
+      text += (text.empty() ? "" : ", ") + config::setting_text(number);
+    return "[" + text + "]";
+  };
+  log_warn("pretrained normalization differs",
+           {{"path", path},
+            {"mean", list((*theirs)->mean)},
+            {"std", list((*theirs)->std)},
+            {"hint", "set the normalize transform of data.train to these"}});
   return {};
 }
 
@@ -590,6 +614,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 }
 
 Status Run::begin(SegmentStart& start) {
+  STOKER_RETURN_IF_ERROR(warn_of_other_normalization(config_));
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
   record_base_weights(config_.model, start);
   if (is_chief())

@@ -297,6 +297,9 @@ inline constexpr LogEventInfo kAll[] = {
      "The compiled step returned the loss and gradients that it returned where it was compiled."},
     {LogTopic::kTraining, "pretrained weights loaded", kInfo,
      "path loaded unexpected missing report", "All names are in `report`."},
+    {LogTopic::kTraining, "pretrained normalization differs", kWarn, "path mean std hint",
+     "The pretrained weights were trained on images that were normalized differently: `mean` and "
+     "`std` are those of the folder. The run continues with its own."},
     {LogTopic::kTraining, "base weights loaded", kInfo, "path sha256",
      "The pretrained weights that the adapter of [model.lora](models.md#lora) belongs to."},
     {LogTopic::kTraining, "pretrained load report not written", kWarn, "error",

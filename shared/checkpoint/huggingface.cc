@@ -204,11 +204,14 @@ constexpr std::string_view kTheirHead = "lm_head.weight";  // without prefix
 struct SplitName {
   std::string_view module, parameter;  // "h.0.attn.c_attn", "weight"
 };
+// Of modules of a table; the last three are buffers of batch norms.
+constexpr std::array<std::string_view, 5> kParameters{"weight", "bias", "running_mean",
+                                                      "running_var", "num_batches_tracked"};
 std::optional<SplitName> split_name(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return std::nullopt;
   const SplitName split{name.substr(0, dot), name.substr(dot + 1)};
-  if (split.parameter != "weight" && split.parameter != "bias") return std::nullopt;
+  if (std::ranges::count(kParameters, split.parameter) == 0) return std::nullopt;
   return split;
 }
 
@@ -240,11 +243,15 @@ const HuggingFaceNames* HuggingFaceNames::find(std::string_view model_name) {
 std::optional<HuggingFaceNames::Name> HuggingFaceNames::translate(
     std::string_view name, std::string_view Module::*from, std::string_view Module::*to) const {
   const auto split = split_name(name);
-  if (!split) return std::nullopt;
-  for (const Module& module : modules_)
-    if (const auto parts = NameGlob(module.*from).match_parts(split->module))
-      return Name{expand_wildcards(module.*to, *parts) + '.' + std::string(split->parameter),
-                  module.is_transposed && split->parameter == "weight"};
+  for (const Module& module : modules_) {
+    if (!module.is_tensor && !split) continue;
+    const auto parts = NameGlob(module.*from).match_parts(module.is_tensor ? name : split->module);
+    if (!parts) continue;
+    std::string renamed = expand_wildcards(module.*to, *parts);
+    if (module.is_tensor) return Name{std::move(renamed)};
+    return Name{std::move(renamed) + '.' + std::string(split->parameter),
+                module.is_transposed && split->parameter == "weight"};
+  }
   return std::nullopt;
 }
 
@@ -260,10 +267,10 @@ std::optional<HuggingFaceNames::Name> HuggingFaceNames::to_stoker(std::string_vi
 std::optional<HuggingFaceNames::Name> HuggingFaceNames::from_stoker(std::string_view name) const {
   if (name == kHeadWeight) return Name{std::string(kTheirHead)};
   auto theirs = translate(name, &Module::name, &Module::theirs);
-  const bool has_prefix =
-      theirs && std::ranges::none_of(modules_, [&](const Module& module) {
-        return !module.has_prefix && module.theirs == split_name(theirs->name)->module;
-      });
+  const auto split = theirs ? split_name(theirs->name) : std::nullopt;
+  const bool has_prefix = theirs && std::ranges::none_of(modules_, [&](const Module& module) {
+                            return !module.has_prefix && split && module.theirs == split->module;
+                          });
   if (has_prefix) theirs->name.insert(0, prefix_);
   return theirs;
 }

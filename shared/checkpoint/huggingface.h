@@ -25,22 +25,23 @@ namespace stoker::checkpoint {
 // All files are opened, and only their headers are read; tensors are read on demand.
 Result<std::unique_ptr<TensorSource>> open_huggingface_folder(const std::string& path);
 
-// The names of one architecture of transformers.
+// The names of one architecture of a library, such as transformers.
 class HuggingFaceNames {
  public:
-  // A module with parameters weight and bias; * is the number of a block.
+  // A module with its parameters and buffers; * is the number of a block.
   struct Module {
     std::string_view name;       // in stoker: "blocks.*.qkv"
     std::string_view theirs;     // "h.*.attn.c_attn"
     bool is_transposed = false;  // its weight is [in_features, out_features]
     bool has_prefix = true;      // false: an output layer
+    bool is_tensor = false;      // the names are those of a tensor, not of a module
   };
   struct Name {
     std::string name;
     bool is_transposed = false;
   };
 
-  // For model.name gpt2, llama and bert; null for others.
+  // For model.name gpt2, llama and bert; null for others. Image models: image_model_names.h.
   static const HuggingFaceNames* find(std::string_view model_name);
 
   // The name in stoker of a tensor of a file, which can be that of the model without its head and

@@ -15,14 +15,16 @@
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
 #include "shared/config/foreign_field.h"
+#include "shared/config/image_model_config.h"
 
 namespace stoker::config {
 namespace {
 
 namespace json = boost::json;
 
-constexpr double kMaxSize = 1e6, kMaxVocabulary = 1e7, kMaxContext = 1e7,
-                 kMaxBlocks = 1000;  // as in settings_model.cc
+constexpr double kMaxSize = 1e6, kMaxVocabulary = 1e7, kMaxContext = 1e7, kMaxBlocks = 1000,
+                 kMaxImageSide = 1e5,
+                 kMaxPatchSide = 1e4;  // as in settings_model.cc
 
 // ---- Settings and the fields that hold them
 
@@ -114,7 +116,39 @@ std::span<const BertSetting> settings_of(const BertConfig&) {
   return kSettings;
 }
 
+using VitSetting = MappedSetting<VitConfig>;
+
+std::span<const VitSetting> settings_of(const VitConfig&) {
+  static const std::array kSettings{
+      VitSetting{"num_layers", "num_hidden_layers", &VitConfig::num_layers, kMaxBlocks, true},
+      VitSetting{"num_heads", "num_attention_heads", &VitConfig::num_heads, kMaxSize, true},
+      VitSetting{"hidden_dim", "hidden_size", &VitConfig::hidden_dim, kMaxSize, true},
+      VitSetting{"mlp_dim", "intermediate_size", &VitConfig::mlp_dim, kMaxSize, true},
+      VitSetting{"image_size", "image_size", &VitConfig::image_size, kMaxImageSide, true},
+      VitSetting{"patch_size", "patch_size", &VitConfig::patch_size, kMaxPatchSide, true},
+      VitSetting{"layer_norm_eps", "layer_norm_eps", &VitConfig::layer_norm_eps, 1},
+      VitSetting{.key = "dropout",
+                 .field = "hidden_dropout_prob",
+                 .member = &VitConfig::dropout,
+                 .max = 0.99,
+                 .is_compared = false}};
+  return kSettings;
+}
+
+// Whether the model has the key: vit_b_16 has its sizes from its name.
+template <typename C>
+bool has_key(const C&, std::string_view) {
+  return true;
+}
+bool has_key(const VitConfig& vit, std::string_view key) {
+  return vit.preset.empty() || key == "layer_norm_eps" || key == "dropout";
+}
+
 // With the values that null stands for.
+VitConfig with_sizes(VitConfig vit) {
+  vit.mlp_dim = vit.effective_mlp_dim();
+  return vit;
+}
 Gpt2Config with_sizes(Gpt2Config gpt2) {
   gpt2.mlp_dim = gpt2.effective_mlp_dim();
   return gpt2;
@@ -268,6 +302,20 @@ BertConfig read_bert(const json::object& object) {
   return bert;
 }
 
+VitConfig read_vit(const json::object& object) {
+  require_activation(object, "hidden_act", {"gelu"});
+  require_value(object, "qkv_bias", true);
+  VitConfig vit;
+  vit.layer_norm_eps = 1e-12;  // the default of transformers
+  read_settings_of(object, vit);
+  if (vit.hidden_dim % vit.num_heads != 0)
+    reject_field("hidden_size", "is not a multiple of num_attention_heads", StatusCode::kCorrupt);
+  const json::value rate = field_value(object, "attention_probs_dropout_prob");
+  if (!rate.is_null() && read_real("attention_probs_dropout_prob", rate, {0, 0.99, true}) != 0)
+    reject_field("attention_probs_dropout_prob", text_of(rate) + " is not supported (only 0)");
+  return vit;
+}
+
 // `scaling`: the object of the field `name`.
 std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::string_view name,
                                              const json::object& scaling) {
@@ -385,11 +433,14 @@ LlamaConfig read_llama(const json::object& object, const std::string& model_type
   return llama;
 }
 
-constexpr std::array<std::string_view, 6> kModelTypes{"gpt2",  "llama", "mistral",
-                                                      "qwen2", "qwen3", "bert"};
+constexpr std::array<std::string_view, 8> kModelTypes{"gpt2",  "llama", "mistral", "qwen2",
+                                                      "qwen3", "bert",  "resnet",  "vit"};
 
 HuggingFaceConfig read_object(const json::object& object) {
   const json::value type = field_value(object, "model_type");
+  const json::value architecture = field_value(object, "architecture");
+  if (type.is_null() && architecture.is_string())
+    return {.model_type = std::string(architecture.as_string()), .arch = read_timm_config(object)};
   if (!type.is_string() || std::ranges::count(kModelTypes, type.as_string()) == 0) {
     std::string words;
     for (const std::string_view word : kModelTypes)
@@ -402,6 +453,14 @@ HuggingFaceConfig read_object(const json::object& object) {
   HuggingFaceConfig config{.model_type = std::string(type.as_string()), .arch = {}};
   if (config.model_type == "bert") {
     config.arch = read_bert(object);
+    return config;
+  }
+  if (config.model_type == "resnet") {
+    config.arch = read_resnet_config(object);
+    return config;
+  }
+  if (config.model_type == "vit") {
+    config.arch = read_vit(object);
     return config;
   }
   require_value(object, "is_causal", true);
@@ -446,6 +505,9 @@ std::string list_differences(const C& ours, const C& theirs, const IsCompared& i
     if (!setting.is_compared || !is_compared("model." + std::string(setting.key))) continue;
     std::visit(
         [&](auto member) {
+          // Of a vit, null is the size of the data, which the positions in the file have to fit.
+          if constexpr (std::is_same_v<C, VitConfig>)
+            if (setting.key == "image_size" && !a.image_size) return;
           // Other arguments of linear scaling have no effect.
           const std::string is = setting_text(a.*member), wanted = setting_text(b.*member);
           if (is != wanted)
@@ -466,6 +528,19 @@ std::string stoker_name(const HuggingFaceConfig& config) {
   return ModelConfig{.arch = config.arch}.name();
 }
 
+// Every vit… has the settings of any other.
+bool is_model(const HuggingFaceConfig& theirs, const ModelConfig& model) {
+  return model.name() == stoker_name(theirs) || (std::holds_alternative<VitConfig>(theirs.arch) &&
+                                                 std::holds_alternative<VitConfig>(model.arch));
+}
+
+// "has model_type 'mistral'", "has architecture 'resnet50'".
+std::string describe_type(const HuggingFaceConfig& config) {
+  const bool is_timm = std::ranges::count(kModelTypes, config.model_type) == 0;
+  return std::string("has ") + (is_timm ? "architecture" : "model_type") + " '" +
+         config.model_type + "'";
+}
+
 // A file of tensors, which has no settings.
 bool names_a_file(std::string_view path) {
   constexpr std::array<std::string_view, 4> kEndings{".safetensors", ".pt", ".pth", ".bin"};
@@ -480,16 +555,20 @@ bool is_missing(const std::string& path) {
 template <typename C>
 bool has_all_settings(const ExplicitKeys& keys, const C& config) {
   return std::ranges::all_of(settings_of(config), [&](const auto& setting) {
-    return keys.contains("model." + std::string(setting.key));
+    return !has_key(config, setting.key) || keys.contains("model." + std::string(setting.key));
   });
 }
 
 template <typename C>
 void apply_settings(const C& theirs, const std::string& file, const ExplicitKeys& keys, C& ours,
                     ConfigErrors& errors) {
-  if (!ours.vocab_size) ours.vocab_size = theirs.vocab_size;
+  if constexpr (requires { ours.vocab_size; })
+    if (!ours.vocab_size) ours.vocab_size = theirs.vocab_size;
+  const auto is_set = [&](std::string_view key) {
+    return !has_key(ours, key) || keys.contains("model." + std::string(key));
+  };
   for (const MappedSetting<C>& setting : settings_of(ours))
-    if (!keys.contains("model." + std::string(setting.key)))
+    if (!is_set(setting.key))
       std::visit([&](auto member) { ours.*member = theirs.*member; }, setting.member);
   const std::string differences =
       list_differences(ours, theirs, [&](const std::string& key) { return keys.contains(key); });
@@ -523,7 +602,12 @@ void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigEr
   const auto apply = [&](auto& ours) {
     using C = std::decay_t<decltype(ours)>;
     const bool has_all = has_all_settings(keys, ours);
-    if (has_all && ours.vocab_size) return;
+    constexpr bool kIsLanguageModel = requires { ours.vocab_size; };
+    if constexpr (kIsLanguageModel) {
+      if (has_all && ours.vocab_size) return;
+    } else if (has_all) {
+      return;
+    }
     const auto add_error = [&](const std::string& message) {
       errors.add(keys.location_of("model.pretrained.path"), "model.pretrained.path", message);
     };
@@ -531,7 +615,7 @@ void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigEr
     const std::string file = find_huggingface_config(path);
     if (file.empty()) {
       // The defaults would be the sizes of another model.
-      if (!has_all && !names_a_file(path) && is_missing(path))
+      if (kIsLanguageModel && !has_all && !names_a_file(path) && is_missing(path))
         add_error(quoted(path) +
                   " does not exist, and model lacks settings, which a Hugging Face folder would "
                   "have; correct the path");
@@ -541,21 +625,22 @@ void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigEr
     if (!found.ok()) return add_error(found.status().message());
     const C* const theirs = std::get_if<C>(&found->arch);
     if (theirs == nullptr)
-      return add_error(file + " has model_type '" + found->model_type + "', which is model " +
+      return add_error(file + ' ' + describe_type(*found) + ", which is model " +
                        stoker_name(*found) + "; set model.name: " + stoker_name(*found));
     apply_settings(*theirs, file, keys, ours, errors);
   };
   if (auto* const gpt2 = std::get_if<Gpt2Config>(&config.model.arch)) apply(*gpt2);
   if (auto* const llama = std::get_if<LlamaConfig>(&config.model.arch)) apply(*llama);
   if (auto* const bert = std::get_if<BertConfig>(&config.model.arch)) apply(*bert);
+  if (auto* const vit = std::get_if<VitConfig>(&config.model.arch)) apply(*vit);
 }
 
 Status check_huggingface_config(const ModelConfig& model, const std::string& path) {
   const std::string file = find_huggingface_config(path);
   STOKER_ASSIGN_OR_RETURN(const HuggingFaceConfig found, read_file_of(file));
-  if (model.name() != stoker_name(found))
-    return Status(StatusCode::kMismatch, file + ": has model_type '" + found.model_type +
-                                             "', but model.name is " + model.name() +
+  if (!is_model(found, model))
+    return Status(StatusCode::kMismatch, file + ": " + describe_type(found) +
+                                             ", but model.name is " + model.name() +
                                              "; set model.name: " + stoker_name(found));
   const std::string differences = std::visit(
       [&](const auto& theirs) -> std::string {
@@ -602,6 +687,18 @@ json::object write_object(const Gpt2Config& gpt2) {
   return object;
 }
 
+json::object write_head(const HuggingFaceHead& head) {
+  json::object names, ids;
+  for (int64_t i = 0; i < head.num_labels; ++i) {
+    const std::string name = "LABEL_" + std::to_string(i);
+    names[std::to_string(i)] = name;
+    ids[name] = i;
+  }
+  json::object object{{"id2label", std::move(names)}, {"label2id", std::move(ids)}};
+  if (!head.problem_type.empty()) object["problem_type"] = head.problem_type;
+  return object;
+}
+
 Result<json::object> write_object(const BertConfig& bert, const HuggingFaceHead& head) {
   if (bert.pooling == BertPooling::kMean)
     return Status(StatusCode::kInvalidArgument,
@@ -615,15 +712,42 @@ Result<json::object> write_object(const BertConfig& bert, const HuggingFaceHead&
       {"position_embedding_type", "absolute"},
       {"pad_token_id", 0}};
   write_settings(bert, object);
-  json::object names, ids;
-  for (int64_t i = 0; i < head.num_labels; ++i) {
-    const std::string name = "LABEL_" + std::to_string(i);
-    names[std::to_string(i)] = name;
-    ids[name] = i;
-  }
-  object["id2label"] = std::move(names);
-  object["label2id"] = std::move(ids);
-  if (!head.problem_type.empty() && !is_per_token) object["problem_type"] = head.problem_type;
+  json::object outputs = write_head(head);
+  if (is_per_token) outputs.erase("problem_type");
+  for (auto& [key, value] : outputs) object[key] = std::move(value);
+  return object;
+}
+
+json::object write_object(const VitConfig& vit, const HuggingFaceHead& head) {
+  json::object object = write_head(head);
+  object["architectures"] = {"ViTForImageClassification"};
+  object["model_type"] = "vit";
+  object["hidden_act"] = "gelu";
+  object["attention_probs_dropout_prob"] = 0.0;
+  object["qkv_bias"] = true;
+  object["num_channels"] = head.num_channels;
+  write_settings(vit, object);
+  return object;
+}
+
+Result<json::object> write_object(const ResnetConfig& resnet, const HuggingFaceHead& head) {
+  const ResnetLayout* const layout = find_resnet_layout(resnet.depth);
+  if (layout == nullptr)
+    return Status(StatusCode::kInvalidArgument,
+                  "model resnet" + std::to_string(resnet.depth) +
+                      " has no Hugging Face format (only resnet18, 34, 50, 101, 152)");
+  json::object object = write_head(head);
+  object["architectures"] = {"ResNetForImageClassification"};
+  object["model_type"] = "resnet";
+  object["layer_type"] = layout->has_bottlenecks ? "bottleneck" : "basic";
+  object["hidden_act"] = "relu";
+  object["embedding_size"] = 64;
+  object["downsample_in_first_stage"] = false;
+  object["downsample_in_bottleneck"] = false;
+  object["num_channels"] = head.num_channels;
+  const std::vector<int64_t> widths = stage_widths(*layout);
+  object["depths"] = json::array(std::begin(layout->blocks), std::end(layout->blocks));
+  object["hidden_sizes"] = json::array(widths.begin(), widths.end());
   return object;
 }
 
@@ -682,9 +806,12 @@ Result<std::string> format_huggingface_config(const ModelVariant& arch,
     if (const auto* const gpt2 = std::get_if<Gpt2Config>(&arch)) return write_object(*gpt2);
     if (const auto* const llama = std::get_if<LlamaConfig>(&arch)) return write_object(*llama);
     if (const auto* const bert = std::get_if<BertConfig>(&arch)) return write_object(*bert, head);
+    if (const auto* const vit = std::get_if<VitConfig>(&arch)) return write_object(*vit, head);
+    if (const auto* const resnet = std::get_if<ResnetConfig>(&arch))
+      return write_object(*resnet, head);
     return Status(StatusCode::kInvalidArgument,
                   "model " + ModelConfig{.arch = arch}.name() +
-                      " has no Hugging Face format (only gpt2, llama, bert)");
+                      " has no Hugging Face format (only gpt2, llama, bert, resnet, vit)");
   }();
   if (!object.ok()) return object.status();
   (*object)["torch_dtype"] = "float32";

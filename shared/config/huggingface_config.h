@@ -1,4 +1,5 @@
-// HuggingFaceConfig: the settings of a model in config.json of a Hugging Face folder.
+// HuggingFaceConfig: the settings of a model in config.json of a Hugging Face folder, which is one of
+// transformers (with model_type) or, for image models, of timm (with architecture).
 //
 // Threads:  pure functions, except for their output arguments.
 // Blocking: read the file.
@@ -19,8 +20,8 @@ namespace stoker::config {
 inline constexpr uint64_t kMaxHuggingFaceConfigBytes = 1 << 20;
 
 struct HuggingFaceConfig {
-  std::string model_type;  // "mistral"
-  ModelVariant arch;       // of model gpt2, llama or bert
+  std::string model_type;  // "mistral"; of timm: "vit_base_patch16_224"
+  ModelVariant arch;
 };
 
 // The path of config.json if `path` is a folder with one, otherwise empty.
@@ -29,18 +30,20 @@ std::string find_huggingface_config(const std::string& path);
 // `path` is used in messages.
 Result<HuggingFaceConfig> parse_huggingface_config(std::string_view json, const std::string& path);
 
-// The output layer of a bert.
+// The output layer of a bert, resnet… or vit….
 struct HuggingFaceHead {
   int64_t num_labels = 0;
   std::string problem_type;  // "single_label_classification", …; empty: none
+  int64_t num_channels = 3;  // of images
 };
 
-// The text of config.json for a model gpt2, llama or bert with F32 weights. kInvalidArgument: another
-// model, or no model_type has this combination of settings.
+// The text of config.json of transformers for a model gpt2, llama, bert, vit… or resnet… (18, 34, 50,
+// 101, 152) with F32 weights. kInvalidArgument: another model, or no model_type has this combination
+// of settings.
 Result<std::string> format_huggingface_config(const ModelVariant& arch,
                                               const HuggingFaceHead& head = {});
 
-// If model.pretrained.path is a Hugging Face folder for model gpt2, llama or bert: sets the settings that
+// If model.pretrained.path is a Hugging Face folder for model gpt2, llama, bert or vit…: sets the settings that
 // are not in `keys` to those of config.json; also model.vocab_size if it is null. Reads nothing if
 // the configuration has all of them, as that of a run. An error of model.pretrained.path: it does
 // not exist, is not named like a file of tensors, and settings are missing.

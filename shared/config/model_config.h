@@ -338,7 +338,10 @@ struct VitConfig {
   int64_t num_heads = 12;
   int64_t hidden_dim = 768;
   std::optional<int64_t> mlp_dim;  // null: 4 x hidden_dim
+  double layer_norm_eps = 1e-6;
   double dropout = 0.0;
+
+  int64_t effective_mlp_dim() const { return mlp_dim.value_or(4 * hidden_dim); }
   bool operator==(const VitConfig&) const = default;
 };
 

@@ -544,6 +544,7 @@ Fields size_fields(VitConfig& vit) {
 
 Fields fields_of(VitConfig& vit) {
   Fields fields = vit.preset.empty() ? size_fields(vit) : Fields{};
+  fields.push_back(eps_field("layer_norm_eps", vit.layer_norm_eps));
   fields.push_back(dropout_field(vit.dropout, kDropoutDetails));
   return fields;
 }

@@ -178,20 +178,19 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file) {
 Status load_pretrained(Model& model, const config::ModelConfig& config,
                        pretrained::StateDictMapping& mapping) {
   const std::string& path = config.pretrained->path;
-  const bool is_huggingface = pretrained::is_huggingface_folder(path);
-  if (is_huggingface)
+  if (pretrained::is_huggingface_folder(path))
     STOKER_RETURN_IF_ERROR(
         config::check_huggingface_config(config, path).with_context("model.pretrained.path"));
-  const auto file = pretrained::open_pretrained_file(path);
-  if (!file.ok()) return file.status().with_context("model.pretrained.path");
+  const auto opened = pretrained::open_pretrained(path, config.name());
+  if (!opened.ok()) return opened.status().with_context("model.pretrained.path");
+  const checkpoint::TensorSource& file = *opened->file;
   const NamedTensors tensors = pretrained_tensors(model);
-  mapping = pretrained::map_state_dict(
-      to_tensor_specs(tensors), **file, *config.pretrained,
-      is_huggingface ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr);
+  mapping = pretrained::map_state_dict(to_tensor_specs(tensors), file, *config.pretrained,
+                                       opened->maybe_names);
   const std::string context = "model.pretrained.path: " + path;
   STOKER_RETURN_IF_ERROR(mapping.status().with_context(context));
   STOKER_RETURN_IF_ERROR(check_base(model, tensors, mapping).with_context(context));
-  return load_mapped(tensors, **file, mapping).with_context(context);
+  return load_mapped(tensors, file, mapping).with_context(context);
 }
 
 namespace {

@@ -27,11 +27,16 @@ namespace {
 
 struct VitShape {
   int64_t layers, heads, width, mlp_width;
-  double dropout;
+  double norm_eps, dropout;
 };
 
-torch::nn::LayerNorm layer_norm(int64_t width) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(1e-6));
+torch::nn::LayerNorm layer_norm(const VitShape& shape) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({shape.width}).eps(shape.norm_eps));
+}
+
+VitShape shape_of(const config::VitConfig& config) {
+  return {config.num_layers,          config.num_heads,      config.hidden_dim,
+          config.effective_mlp_dim(), config.layer_norm_eps, config.dropout};
 }
 
 // As nn.MultiheadAttention(batch_first=True) for self-attention: same parameter names, same random
@@ -87,10 +92,10 @@ class EncoderBlock : public torch::nn::Module {
  public:
   explicit EncoderBlock(const VitShape& shape)
       : dropout_(shape.dropout),
-        ln_1_(register_module("ln_1", layer_norm(shape.width))),
+        ln_1_(register_module("ln_1", layer_norm(shape))),
         attention_(register_module("self_attention",
                                    std::make_shared<SelfAttention>(shape.width, shape.heads))),
-        ln_2_(register_module("ln_2", layer_norm(shape.width))),
+        ln_2_(register_module("ln_2", layer_norm(shape))),
         mlp_(register_module("mlp", make_mlp_block(shape))) {}
 
   at::Tensor forward(const at::Tensor& input) {
@@ -118,7 +123,7 @@ class Encoder : public torch::nn::Module {
     for (int64_t i = 0; i < shape.layers; ++i)
       blocks_.push_back(layers->register_module("encoder_layer_" + std::to_string(i),
                                                 std::make_shared<EncoderBlock>(shape)));
-    ln_ = register_module("ln", layer_norm(shape.width));
+    ln_ = register_module("ln", layer_norm(shape));
   }
 
   at::Tensor forward(const at::Tensor& input) {
@@ -213,19 +218,15 @@ Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t
                           find_input_tensor(sample, model_name(config), config.patch_size));
   STOKER_RETURN_IF_ERROR(check_image(input, config));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
-  const VitShape shape{config.num_layers, config.num_heads, config.hidden_dim,
-                       config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
-  return ModelPtr(
-      std::make_shared<Vit>(shape, input.shape[0], input.shape[1], config.patch_size, outputs));
+  return ModelPtr(std::make_shared<Vit>(shape_of(config), input.shape[0], input.shape[1],
+                                        config.patch_size, outputs));
 }
 
 Result<ImageModelPtr> make_vit_encoder(const config::VitConfig& config, const Samples& sample) {
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
                           find_input_tensor(sample, model_name(config), config.patch_size));
   STOKER_RETURN_IF_ERROR(check_image(input, config));
-  const VitShape shape{config.num_layers, config.num_heads, config.hidden_dim,
-                       config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
-  return ImageModelPtr(std::make_shared<Vit>(shape, input.shape[0], input.shape[1],
+  return ImageModelPtr(std::make_shared<Vit>(shape_of(config), input.shape[0], input.shape[1],
                                              config.patch_size, /*outputs=*/0));
 }
 

@@ -80,9 +80,9 @@ Result<std::unique_ptr<MergedTensors>> MergedTensors::open(
 Status MergedTensors::map_base(const config::ModelConfig& config,
                                const checkpoint::BaseWeights& base) {
   const std::string& path = config.pretrained->path;
-  STOKER_ASSIGN_OR_RETURN(base_, open_pretrained_file(path));
-  const checkpoint::HuggingFaceNames* const names =
-      is_huggingface_folder(path) ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr;
+  STOKER_ASSIGN_OR_RETURN(PretrainedTensors opened, open_pretrained(path, config.name()));
+  base_ = std::move(opened.file);
+  const checkpoint::HuggingFaceNames* const names = opened.maybe_names;
   std::vector<std::string> needed = base.tensors;
   for (const TensorSpec& spec : adapter_->tensors()) needed.push_back(spec.name);
   tensors_ = select_tensors(mapped_tensors(*base_, *config.pretrained, names), needed);

@@ -5,7 +5,7 @@
 // Threads:   one object per thread.
 // Ownership: owns the files.
 // Errors:    open(): kMismatch: there are no pretrained weights, or they do not fit, or differ from
-//            those that the adapter was trained with; others as open_pretrained_file(). read():
+//            those that the adapter was trained with; others as open_pretrained(). read():
 //            kMismatch: an adapter of another shape than its weight; others as SafetensorsFile.
 #pragma once
 

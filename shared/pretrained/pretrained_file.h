@@ -1,13 +1,16 @@
-// open_pretrained_file: opens the file or folder of model.pretrained.path.
+// open_pretrained: opens the file or folder of model.pretrained.path.
 //
 // Threads:  pure functions.
-// Errors:   kNotFound, kIoError, kCorrupt; others as the readers of the formats.
+// Errors:   kNotFound, kIoError, kCorrupt; kMismatch: a file of transformers without its config.json,
+//           or a checkpoint with an adapter only; others as the readers of the formats.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "shared/base/status.h"
+#include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/tensor_source.h"
 
 namespace stoker::pretrained {
@@ -15,8 +18,13 @@ namespace stoker::pretrained {
 // A folder with config.json.
 bool is_huggingface_folder(const std::string& path);
 
+struct PretrainedTensors {
+  std::unique_ptr<checkpoint::TensorSource> file;
+  const checkpoint::HuggingFaceNames* maybe_names = nullptr;  // null: those of stoker
+};
+
 // A checkpoint directory (verified first), a .safetensors file, a file written by torch.save, or a
-// Hugging Face folder.
-Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained_file(const std::string& path);
+// Hugging Face folder. Those of image models can have the names of torchvision, timm or transformers.
+Result<PretrainedTensors> open_pretrained(const std::string& path, std::string_view model_name);
 
 }  // namespace stoker::pretrained

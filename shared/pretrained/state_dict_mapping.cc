@@ -10,6 +10,7 @@ namespace stoker::pretrained {
 namespace {
 
 constexpr size_t kMaxNamed = 5;
+constexpr std::string_view kPositions = "encoder.pos_embedding";  // of a vit
 
 class StateDictMapper {
  public:
@@ -140,6 +141,11 @@ class StateDictMapper {
       mapping_.missing.push_back(to_string(needed) + ", ignored");
       return;
     }
+    // As in PyTorch: files from before version 0.4.1 lack it, and it is not used.
+    if (found == available_.end() && needed.name.ends_with(".num_batches_tracked")) {
+      mapping_.missing.push_back(to_string(needed) + ", not in the file, unchanged");
+      return;
+    }
     if (found == available_.end()) {
       mapping_.missing.push_back(to_string(needed) + ", not in the file");
       if (strict_) problem("missing " + to_string(needed));
@@ -154,7 +160,10 @@ class StateDictMapper {
                       (spec.dtype == needed.dtype || is_widening(spec.dtype, needed.dtype));
     if (!fits) {
       problem("has " + to_string(spec) + ", expected " + to_string(needed) +
-              (is_transposed ? ", transposed" : ""));
+              (is_transposed ? ", transposed" : "") +
+              (needed.name == kPositions ? ", for another number of patches: use images, and "
+                                           "patches, of the size of the file"
+                                         : ""));
       return;
     }
     mapping_.loads.push_back({index, spec.name, is_transposed});

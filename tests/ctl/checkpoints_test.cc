@@ -618,6 +618,122 @@ TEST_F(BertExportTest, RejectsOtherSettings) {
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
+// A run of a vit with three classes, for images of 4 x 4.
+class ImageExportTest : public CheckpointCommandsTest {
+ protected:
+  void SetUp() override {
+    CheckpointCommandsTest::SetUp();
+    write_run(kVit);
+    std::map<std::string, std::vector<int64_t>> shapes{
+        {"class_token", {1, 1, 4}},         {"encoder.pos_embedding", {1, 5, 4}},
+        {"conv_proj.weight", {4, 3, 2, 2}}, {"conv_proj.bias", {4}},
+        {"encoder.ln.weight", {4}},         {"encoder.ln.bias", {4}},
+        {"heads.head.weight", {3, 4}},      {"heads.head.bias", {3}}};
+    for (const auto& [name, shape] :
+         std::map<std::string, std::vector<int64_t>>{{"ln_1.weight", {4}},
+                                                     {"ln_1.bias", {4}},
+                                                     {"self_attention.in_proj_weight", {12, 4}},
+                                                     {"self_attention.in_proj_bias", {12}},
+                                                     {"self_attention.out_proj.weight", {4, 4}},
+                                                     {"self_attention.out_proj.bias", {4}},
+                                                     {"ln_2.weight", {4}},
+                                                     {"ln_2.bias", {4}},
+                                                     {"mlp.0.weight", {6, 4}},
+                                                     {"mlp.0.bias", {6}},
+                                                     {"mlp.3.weight", {4, 6}},
+                                                     {"mlp.3.bias", {4}}})
+      shapes["encoder.layers.encoder_layer_0." + name] = shape;
+    std::vector<float> values(48);
+    std::iota(values.begin(), values.end(), 1.0f);
+    checkpoint::CheckpointContent content;
+    for (const auto& [name, shape] : shapes) {
+      const TensorSpec spec{.name = name, .dtype = DType::kF32, .shape = shape};
+      content.model.push_back(
+          {.spec = spec, .bytes = std::as_bytes(std::span(values)).first(spec.bytes())});
+    }
+    content.optim = content.state = content.model;
+    content.manifest.step = 200;
+    content.manifest.live_settings = "{}";
+    checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
+    const auto committed = store.commit(content);
+    ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  }
+  void write_run(const std::string& model) {
+    write_file(layout().config_file(),
+               "data:\n  train: {format: image_folder, path: a, transforms: [random_resized_crop: "
+               "{size: 4}, normalize: {mean: [0.5], std: [0.25]}]}\n  val: {format: image_folder, "
+               "path: b, transforms: [resize: {size: 8}, center_crop: {size: 4}]}\n"
+               "task: {name: classification}\nmodel: {name: " +
+                   model + "}\n");
+  }
+  CommandResult export_to(const std::string& folder, const std::string& format) {
+    return ctl({"export", "200", "--format", format, "--output", path(folder)});
+  }
+  boost::json::object object(const std::string& name) {
+    return boost::json::parse(*read_file(path(name), 1 << 20)).as_object();
+  }
+
+  static constexpr char kVit[] =
+      "vit, patch_size: 2, num_layers: 1, num_heads: 2, hidden_dim: 4, mlp_dim: 6";
+};
+
+TEST_F(ImageExportTest, WritesAFolderForTransformers) {
+  const CommandResult result = export_to("out", "huggingface");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto file = checkpoint::SafetensorsFile::open(path("out/model.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_EQ((*file)->tensors().size(), 24u) << "two tensors are three each";
+  const std::string name = "vit.encoder.layer.0.attention.attention.value.weight";
+  ASSERT_NE((*file)->find(name), nullptr);
+  std::vector<float> values(16);
+  ASSERT_TRUE((*file)->read(name, std::as_writable_bytes(std::span(values))).ok());
+  EXPECT_EQ(values.front(), 33) << "of the last third";
+  const auto config = object("out/config.json");
+  EXPECT_EQ(config.at("architectures").at(0), "ViTForImageClassification");
+  EXPECT_EQ(config.at("image_size"), 4);
+  EXPECT_EQ(config.at("problem_type"), "single_label_classification");
+  EXPECT_EQ(config.at("id2label").as_object().size(), 3u);
+  const auto preprocessor = object("out/preprocessor_config.json");
+  EXPECT_EQ(preprocessor.at("image_processor_type"), "ViTImageProcessor");
+  EXPECT_EQ(preprocessor.at("image_mean").at(2), 0.5);
+  EXPECT_EQ(preprocessor.at("image_std").at(0), 0.25);
+  EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20),
+              HasSubstr("pipeline_tag: image-classification"));
+}
+
+TEST_F(ImageExportTest, WritesAFolderForTimm) {
+  const CommandResult result = export_to("out", "timm");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto file = checkpoint::SafetensorsFile::open(path("out/model.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  for (const char* const name : {"cls_token", "blocks.0.attn.qkv.weight", "head.bias"})
+    EXPECT_NE((*file)->find(name), nullptr) << name;
+  const auto config = object("out/config.json");
+  EXPECT_EQ(config.at("num_classes"), 3);
+  EXPECT_EQ(config.at("model_args").at("img_size"), 4);
+  EXPECT_EQ(config.at("pretrained_cfg").at("crop_pct"), 0.5) << "that of the evaluation";
+  EXPECT_EQ(config.at("pretrained_cfg").at("mean").at(1), 0.5);
+  EXPECT_FALSE(std::filesystem::exists(path("out/preprocessor_config.json")));
+  EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20), HasSubstr("library_name: timm"));
+  ASSERT_EQ(ctl({"export", "200", "--format", "torch", "--output", path("out.pt")}).code, 0);
+}
+
+TEST_F(ImageExportTest, RejectsOtherSettingsAndModels) {
+  for (const auto& [model, message] : std::map<std::string, std::string>{
+           {"vit, patch_size: 2, num_layers: 2, num_heads: 2, hidden_dim: 4, mlp_dim: 6",
+            "the checkpoint has no encoder.layers.encoder_layer_1."},
+           {std::string(kVit) + ", layer_norm_eps: 1.0e-12",
+            "timm's vit has model.layer_norm_eps 1e-06, not 1e-12"},
+           {"resnet50", "the checkpoint has the tensors of another model"},
+           {"vgg11", "model vgg11 has no timm format"}}) {
+    write_run(model);
+    const CommandResult result = export_to("out", "timm");
+    EXPECT_NE(result.code, 0) << model;
+    EXPECT_THAT(result.err, HasSubstr(message)) << model;
+    EXPECT_FALSE(std::filesystem::exists(path("out")));
+  }
+}
+
 TEST_F(HuggingFaceExportTest, WritesAFolderThatAllCanRead) {
   using std::filesystem::perms;
   const mode_t before = ::umask(022);

@@ -151,7 +151,7 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   }
 
   // As stokerctl does: writes what save() has saved, with the names of the library.
-  void export_tensors(const checkpoint::SafetensorsFile& saved, const std::string& path) const {
+  void export_tensors(const checkpoint::TensorRangeSource& saved, const std::string& path) const {
     const std::vector<checkpoint::ExportPart> parts{
         {.name = "model", .file = &saved, .rename = [this](std::string_view name) {
            return name_of(name);

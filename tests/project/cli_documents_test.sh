@@ -84,7 +84,7 @@ for program in "${programs[@]}"; do
       expect_zsh 'stokerctl sho\t1200' show-batch 1200
       expect_zsh 'stokerctl --run-dir ru\t ex\tbest --form\tto\t' --run-dir runs export best --format=torch
       expect_fish 'stokerctl sho' show-batch
-      expect_fish 'stokerctl --run-dir runs export --format ' dcp huggingface peft safetensors torch
+      expect_fish 'stokerctl --run-dir runs export --format ' dcp huggingface peft safetensors timm torch
       expect 'stokerctl logs --\e*' logs --all --evaluator --follow --help --json --lines --rank --run-dir --socket --version
       ;;
     stoker-web)

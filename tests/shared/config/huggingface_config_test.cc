@@ -145,7 +145,8 @@ TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
   const std::string gpt2 = kGpt2;
   for (const auto& [json, message] : std::vector<Unsupported>{
            {R"({"model_type": "t5"})",
-            "'model_type' \"t5\" is not supported (only gpt2, llama, mistral, qwen2, qwen3, bert)"},
+            "'model_type' \"t5\" is not supported (only gpt2, llama, mistral, qwen2, qwen3, bert, "
+            "resnet, vit)"},
            {"{}", "'model_type' null is not supported"},
            {object(gpt2, R"("activation_function": "relu")"),
             "'activation_function' \"relu\" is not supported (only gelu_new, gelu_pytorch_tanh)"},
@@ -299,8 +300,9 @@ TEST(HuggingFaceConfigTest, NamesSettingsThatNoModelTypeHas) {
                   .message(),
               HasSubstr("transformers has no model with biases whose model.embed_dim (18) is not a "
                         "multiple of num_heads (4), without model.qk_norm"));
-  EXPECT_THAT(format_huggingface_config(GptConfig()).status().message(),
-              HasSubstr("model gpt has no Hugging Face format (only gpt2, llama, bert)"));
+  EXPECT_THAT(
+      format_huggingface_config(GptConfig()).status().message(),
+      HasSubstr("model gpt has no Hugging Face format (only gpt2, llama, bert, resnet, vit)"));
 }
 
 class HuggingFaceFolderTest : public testing::Test {

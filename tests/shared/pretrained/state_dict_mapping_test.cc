@@ -104,6 +104,26 @@ TEST(StateDictMappingTest, RequiresOnlyCommonTensorsToMatchWithoutStrict) {
       StatusCode::kMismatch);
 }
 
+// As PyTorch's load_state_dict().
+TEST(StateDictMappingTest, DoesNotNeedNumBatchesTracked) {
+  const TensorSpec counter{"bn1.num_batches_tracked", DType::kI64, {}};
+  const StateDictMapping mapping =
+      map_state_dict({f32("bn1.weight"), counter}, FakeFile({f32("bn1.weight")}), {});
+  EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+  EXPECT_THAT(source_names(mapping), ElementsAre("bn1.weight"));
+  EXPECT_THAT(mapping.missing,
+              ElementsAre("bn1.num_batches_tracked I64 [], not in the file, unchanged"));
+}
+
+TEST(StateDictMappingTest, ExplainsPositionsOfOtherImages) {
+  const std::string name = "encoder.pos_embedding";
+  EXPECT_THAT(map_state_dict({f32(name, {1, 5, 2})}, FakeFile({f32(name, {1, 10, 2})}), {})
+                  .status()
+                  .message(),
+              HasSubstr("expected encoder.pos_embedding F32 [1, 5, 2], for another number of "
+                        "patches: use images, and patches, of the size of the file"));
+}
+
 TEST(StateDictMappingTest, RejectsFileWithoutMatchingTensor) {
   const StateDictMapping mapping =
       map_state_dict(kNeeded, FakeFile({f32("a"), f32("b")}), {.strict = false});

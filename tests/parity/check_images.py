@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""check_images.py FOLDER: loads what parity_image_test exported for the cases of make_images.py with transformers,
+timm and torchvision: no missing or unexpected names, and the same logits."""
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import timm
+import torch
+import torchvision
+from safetensors.torch import load_file
+from torch import nn
+from transformers import AutoModelForImageClassification
+from transformers.utils import logging
+
+TOLERANCE = 1e-5  # relative to the largest logit
+
+
+def load_transformers(folder):
+    model, report = AutoModelForImageClassification.from_pretrained(folder, output_loading_info=True)
+    different = {what: names for what, names in report.items() if names}
+    assert not different, f"{folder}: {different}"
+    return model
+
+
+def load_timm(folder):
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+    return model
+
+
+def load_torchvision(case, tensors):
+    """The exported tensors have torchvision's names."""
+    name, num_classes = case.name, len(tensors.get("fc.bias", tensors.get("heads.head.bias")))
+    if name.startswith("resnet"):
+        model = getattr(torchvision.models, name.split("_")[0])(num_classes=num_classes)
+    elif name.startswith("inception"):
+        model = torchvision.models.inception_v3(num_classes=num_classes, transform_input=False, init_weights=False)
+    else:
+        width, channels, patch, _ = tensors["conv_proj.weight"].shape
+        if channels != 3:  # torchvision's are for RGB
+            return None
+        config = case / "exported" / "transformers" / "config.json"
+        settings = json.loads(config.read_text())
+        model = torchvision.models.VisionTransformer(
+            image_size=settings["image_size"],
+            patch_size=patch,
+            num_layers=settings["num_hidden_layers"],
+            num_heads=settings["num_attention_heads"],
+            hidden_dim=width,
+            mlp_dim=settings["intermediate_size"],
+            num_classes=num_classes,
+            norm_layer=partial(nn.LayerNorm, eps=settings["layer_norm_eps"]),
+        )
+    model.load_state_dict(tensors, strict=True)
+    return model
+
+
+def error_of(model, expected):
+    with torch.no_grad():
+        outputs = model.eval()(expected["images"])
+    logits = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, "logits", outputs[0])
+    return ((logits - expected["logits"]).abs().max() / expected["logits"].abs().max()).item()
+
+
+def main():
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    cases = sorted(path.parent for path in Path(sys.argv[1]).glob("*/exported"))
+    assert cases, f"{sys.argv[1]}: nothing was exported"
+    errors = {"transformers": [], "timm": [], "torchvision": []}
+    for case in cases:
+        expected = load_file(case / "expected.safetensors")
+        models = {
+            "transformers": partial(load_transformers, case / "exported" / "transformers"),
+            "timm": partial(load_timm, case / "exported" / "timm"),
+            "torchvision": lambda: load_torchvision(case, load_file(case / "exported" / "model.safetensors")),
+        }
+        for library, load in models.items():
+            if library != "torchvision" and not (case / "exported" / library).exists():
+                continue
+            model = load()
+            if model is None:
+                continue
+            errors[library].append(error_of(model, expected))
+            assert errors[library][-1] <= TOLERANCE, f"{case.name} in {library}: logits differ by {errors[library][-1]:.1e}"
+    for library, found in errors.items():
+        print(f"{library}: {len(found)} exported models loaded; largest difference of logits {max(found):.1e}")
+
+
+if __name__ == "__main__":
+    main()

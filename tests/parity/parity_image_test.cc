@@ -1,0 +1,147 @@
+// Compares image models with transformers, timm and torchvision (make_images.py): loads what each of them
+// saved, and exports it for all three. STOKER_PARITY_IMAGES is a folder with newly generated ones to
+// compare with instead of the golden ones, which are one small vit per library.
+#include <ATen/core/grad_mode.h>
+
+#include "shared/checkpoint/image_model_names.h"
+#include "shared/config/image_model_config.h"
+#include "tests/parity/saved_model_parity.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::parity {
+namespace {
+
+using checkpoint::ImageLibrary;
+
+constexpr ParityCases kImageFolders{"STOKER_PARITY_IMAGES", STOKER_PARITY_GOLDEN "/images"};
+
+// As small_vit() of make_images.py.
+config::VitConfig small_vit() {
+  config::VitConfig vit;
+  vit.patch_size = 4;
+  vit.num_layers = 2;
+  vit.num_heads = 2;
+  vit.hidden_dim = 8;
+  vit.mlp_dim = 12;
+  return vit;
+}
+
+// Of a file without settings, by the name of its folder: "resnet18_torchvision_1".
+config::ModelVariant torchvision_model(const std::string& name) {
+  if (name.starts_with("inceptionv3")) return config::InceptionV3Config();
+  if (name.starts_with("resnet18")) return config::ResnetConfig{.depth = 18};
+  return small_vit();
+}
+
+class ImageParityTest : public SavedModelParityTest {
+ protected:
+  void SetUp() override {
+    const std::string folder = folder_of_case();
+    at::set_num_threads(1);
+    auto expected_file = checkpoint::SafetensorsFile::open(folder + "/expected.safetensors");
+    ASSERT_TRUE(expected_file.ok()) << expected_file.status().to_string();
+    expected_ = *std::move(expected_file);
+    const bool is_torchvision = GetParam().find("torchvision") != std::string::npos;
+    if (is_torchvision) {
+      config_.arch = torchvision_model(GetParam());
+    } else {
+      ASSERT_NO_FATAL_FAILURE(read_config(folder));
+    }
+    config_.pretrained =
+        config::PretrainedConfig{.path = is_torchvision ? folder + "/model.pt" : folder};
+    config_.num_classes = expected_->find("logits")->shape.back();
+    model_ = load(config_);
+    ASSERT_NE(model_, nullptr);
+  }
+  void read_config(const std::string& folder) {
+    const auto json = read_file(folder + "/config.json", config::kMaxHuggingFaceConfigBytes);
+    ASSERT_TRUE(json.ok()) << json.status().to_string();
+    const auto config = config::parse_huggingface_config(*json, "config.json");
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+    config_.arch = config->arch;
+  }
+
+  static std::string folder_of_case() { return kImageFolders.folder() + "/" + GetParam(); }
+  std::optional<checkpoint::HuggingFaceNames::Name> name_of(
+      std::string_view tensor) const override {
+    return names_ == nullptr ? checkpoint::HuggingFaceNames::Name{std::string(tensor)}
+                             : names_->from_stoker(tensor);
+  }
+  std::vector<TensorSpec> samples() const override {
+    const std::vector<int64_t>& shape = expected_->find("images")->shape;
+    return {{"input", DType::kF32, {shape.begin() + 1, shape.end()}}};
+  }
+  at::Tensor logits_of(model::Model& model) const {
+    const at::NoGradGuard no_grad;
+    model.eval();
+    return model.forward(expected("images"));
+  }
+
+  // As stokerctl export does, and loads the result.
+  void export_to(ImageLibrary library, const std::string& folder,
+                 const config::ModelVariant& arch) {
+    const test::TemporaryDirectory scratch;
+    ASSERT_TRUE(make_directories(default_file_system(), folder).ok());
+    const std::vector<int64_t>& shape = expected_->find("images")->shape;
+    const config::ImageFacts facts{
+        .num_classes = *config_.num_classes, .num_channels = shape[1], .image_size = shape[2]};
+    const auto json =
+        library == ImageLibrary::kTimm
+            ? config::format_timm_config(arch, facts)
+            : config::format_huggingface_config(
+                  arch, {.num_labels = *config_.num_classes, .num_channels = shape[1]});
+    ASSERT_TRUE(json.ok()) << json.status().to_string();
+    test::write_whole(folder + "/config.json", *json);
+    names_ = checkpoint::find_image_names(config_.name(), library);
+    std::unique_ptr<checkpoint::TensorRangeSource> file = save(scratch.path());
+    ASSERT_NE(file, nullptr);
+    const bool is_split = library == ImageLibrary::kTransformers;
+    if (is_split) file = std::make_unique<checkpoint::SplitQkv>(std::move(file));
+    ASSERT_NO_FATAL_FAILURE(export_tensors(*file, folder + "/model.safetensors"));
+    config::ModelConfig exported = config_;
+    exported.arch = arch;
+    exported.pretrained->path = folder;
+    const model::ModelPtr again = load(exported);
+    ASSERT_NE(again, nullptr);
+    for (const auto& [name, tensor] : model::named_tensors(*again))
+      EXPECT_TRUE(at::equal(tensor, tensors_.at(name))) << name;
+    if (arch == config_.arch) {
+      EXPECT_TRUE(at::equal(logits_of(*again), logits_of(*model_)));
+    }
+  }
+  void remember_tensors() {
+    for (const auto& [name, tensor] : model::named_tensors(*model_)) tensors_.emplace(name, tensor);
+  }
+
+  const checkpoint::HuggingFaceNames* names_ = nullptr;
+  std::map<std::string, at::Tensor> tensors_;
+};
+
+TEST_P(ImageParityTest, MatchesLogits) { expect_close("logits", logits_of(*model_)); }
+
+// check_images.py loads those of generated cases with the libraries.
+TEST_P(ImageParityTest, IsExportedAsTheSameModel) {
+  const test::TemporaryDirectory scratch;
+  const std::string folder =
+      kImageFolders.is_generated() ? folder_of_case() + "/exported" : scratch / "out";
+  remember_tensors();
+  config::ModelVariant arch = config_.arch;
+  auto* const vit = std::get_if<config::VitConfig>(&arch);
+  if (vit != nullptr) vit->image_size = expected_->find("images")->shape[2];
+  if (!std::holds_alternative<config::InceptionV3Config>(arch)) {
+    ASSERT_NO_FATAL_FAILURE(export_to(ImageLibrary::kTransformers, folder + "/transformers", arch));
+  }
+  if (vit == nullptr || vit->layer_norm_eps == 1e-6) {
+    ASSERT_NO_FATAL_FAILURE(export_to(ImageLibrary::kTimm, folder + "/timm", arch));
+  }
+  if (!kImageFolders.is_generated()) return;
+  names_ = nullptr;
+  const auto file = save(folder);  // torchvision's names
+  ASSERT_NE(file, nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, ImageParityTest, testing::ValuesIn(kImageFolders.names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace stoker::parity
