@@ -2,8 +2,8 @@
 # launcher_test.sh BIN openmpi|slurm: ranks of one run under the real launcher, on this host. They train
 # the same bytes as one process, also after a rank was killed, or the job preempted and requeued, in Slurm with
 # another number of ranks. Runs end some steps after the preemption, so that no time is too short.
-# BIN: the folder of stokerd. Skipped without the launcher (Debian: openmpi-bin; munge, slurmctld,
-# slurmd and slurm-client, which start a cluster of one node for the test).
+# BIN: the folder of stokerd. Skipped without the launcher, which scripts/deps.sh --launchers installs: mpirun, or
+# Slurm's programs, which start a cluster of one node for the test.
 set -euo pipefail
 bin=$(readlink -f "${1:?give the folder of the programs}")
 launcher=${2:?give openmpi or slurm}
@@ -72,7 +72,7 @@ expect_same_bytes() {
 
 case $launcher in
 openmpi)
-  command -v mpirun >/dev/null || skip "no mpirun"
+  command -v mpirun >/dev/null || skip "no mpirun; scripts/deps.sh --launchers installs it"
   # The variables permit root, as in a container. mpirun waits the whole timeout, of 1 s by default.
   mpi=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none
     --mca odls_base_sigkill_timeout 3 -np 2 "${command[@]}")
@@ -94,7 +94,7 @@ openmpi)
   ;;
 slurm)
   for program in munged slurmctld slurmd sbatch scontrol; do
-    command -v "$program" >/dev/null || skip "no $program"
+    command -v "$program" >/dev/null || skip "no $program; scripts/deps.sh --launchers installs it"
   done
   [[ $(id -u) == 0 ]] || skip "slurmd needs root"
   host=$(hostname -s)

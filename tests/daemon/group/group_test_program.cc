@@ -141,6 +141,7 @@ Status run_traffic(ProcessGroup& group, const std::stop_token& stop) {
 // Microseconds of sums: as many gradients as bench/group.py trains, and the control record.
 Status run_record(ProcessGroup& group, const std::stop_token& stop) {
   constexpr int kWarmUp = 20, kSums = 200;
+  at::set_num_threads(1);  // others would wait actively on the cores of the other rank
   const at::Tensor gradients = fill(group.rank(), 860'000);
   const at::Tensor record =
       at::zeros({static_cast<int64_t>(count_numbers(group.world_size()))}, at::kDouble);
