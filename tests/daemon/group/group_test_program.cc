@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "daemon/group/control_record.h"
 #include "daemon/group/gloo_group.h"
@@ -259,6 +260,24 @@ Status run_forever(ProcessGroup& group, int idle_rank, const std::stop_token& st
   }
 }
 
+// One collective of each kind, again and again. Rank `lost_rank` is killed at the start of collective `at`, from 1.
+Status run_until_killed(ProcessGroup& group, int lost_rank, int at, const std::stop_token& stop) {
+  const at::Tensor tensor = fill(group.rank(), 1000);
+  const auto ends = equal_ends(group.world_size(), 1000);
+  const std::vector<std::function<Status()>> kinds{
+      [&] { return group.all_reduce_ordered({tensor}, stop); },
+      [&] { return group.broadcast(tensor, 1, stop); },
+      [&] { return group.all_gather(tensor, ends, stop); },
+      [&] { return group.start_all_reduce(tensor); },
+      [&] { return group.finish_sums(stop); },
+      [&] { return group.start_reduce_scatter(tensor, ends); },
+      [&] { return group.finish_sums(stop); }};
+  for (int i = 1;; ++i) {
+    if (group.rank() == lost_rank && i == at) ::raise(SIGKILL);
+    STOKER_RETURN_IF_ERROR(kinds[static_cast<size_t>(i - 1) % kinds.size()]());
+  }
+}
+
 // Rank 0 sums. The others take part in the first half of that only, the exchange of the summands, which
 // has the messages of a gather. Of the second half, rank 2 gets the sums of rank 0, as in a broadcast.
 Status run_half_sum(ProcessGroup& group, const std::stop_token& stop) {
@@ -290,6 +309,8 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "traffic") return run_traffic(*group, stop);
   if (scenario == "record") return run_record(*group, stop);
   if (scenario == "half-sum") return run_half_sum(*group, stop);
+  if (int rank = 0, at = 0; std::sscanf(scenario.c_str(), "kill %d at %d", &rank, &at) == 2)
+    return run_until_killed(*group, rank, at, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
   return ended;
