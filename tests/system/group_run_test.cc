@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/store.h"
+#include "tests/daemon/service/notify_listener.h"
 #include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
@@ -386,6 +387,22 @@ TEST_F(GroupRunTest, TrainsSameBytesWithParametersThatAreNotTrained) {
     expect_success(start_group(2, sharded, joined(kSharded, settings)));
     expect_same_state(sharded, alone);
   }
+}
+
+TEST_F(GroupRunTest, NotifiesSystemdOfChiefOnly) {
+  configure(8);
+  const auto kPath = service::NotifyListener::Kind::kPath;
+  service::NotifyListener of_chief(kPath), of_other(kPath);
+  auto chief = start_rank(0, 2, run_dir(), {}, {"NOTIFY_SOCKET=" + of_chief.name()});
+  auto other = start_rank(1, 2, run_dir(), {}, {"NOTIFY_SOCKET=" + of_other.name()});
+  std::string heard;
+  EXPECT_TRUE(wait_until(kPatience, [&] {
+    for (const std::string& message : of_chief.take()) heard += message + "\n";
+    return heard.find("READY=1") != std::string::npos;
+  })) << heard;
+  EXPECT_EQ(code_of(chief), 0);
+  EXPECT_EQ(code_of(other), 0);
+  EXPECT_THAT(of_other.take(), testing::IsEmpty());
 }
 
 // The chief writes them as one process does.

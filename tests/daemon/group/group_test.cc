@@ -151,6 +151,8 @@ class GroupTest : public ::testing::Test {
     }
   }
 
+  std::string path(const std::string& name) const { return directory_ / name; }
+
   int port_ = 0;  // of the store
 
  private:
@@ -533,6 +535,29 @@ TEST_F(GroupTest, ReportsReasonOfRankThatFailedAfterItStartedSum) {
     ASSERT_TRUE(wait_for_output(*ranks[0], "devices aborted\nreported\n")) << output_of(*ranks[0]);
     ranks[0]->signal(SIGTERM);
     EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  }
+}
+
+// With a timeout that is longer than the test waits.
+TEST_F(GroupTest, EndsWaitForGpuWhenAnotherRankIsLost) {
+  for (const bool is_kill : {true, false}) {
+    const std::string name = is_kill ? "killed-" : "failed-";
+    const Settings settings{.scenario = "devices",
+                            .timeout = milliseconds(10 * kPatience),
+                            .run_id = path(name + "run")};
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(rank, 3, settings, name + std::to_string(rank)));
+    for (test::Process* const rank : ranks) ASSERT_TRUE(wait_for_output(*rank, "waits\n"));
+    ranks[1]->signal(is_kill ? SIGKILL : SIGTERM);
+    for (const size_t survivor : {0, 2}) {
+      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+      EXPECT_THAT(
+          output_of(*ranks[survivor]),
+          ContainsRegex("devices aborted\nmay not commit\nerror peer lost: rank 1 \\([^ ]+, pid " +
+                        std::to_string(ranks[1]->pid()) + "\\) " +
+                        (is_kill ? "exited, hangs or cannot" : "failed: out of memory")));
+    }
   }
 }
 

@@ -5,11 +5,14 @@
 // Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
 // "sum SIZE DIGEST", "broadcast ROOT DIGEST", "scattered DIGEST", "collectives N", "sent COLLECTIVE
 // BYTES", "us WHAT MEDIAN" (rank 0), "devices aborted", "error MESSAGE". Exits with the exit code of its error. SIGTERM requests a stop.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +30,8 @@
 
 #include "daemon/group/control_record.h"
 #include "daemon/group/gloo_group.h"
+#include "daemon/group/rendezvous.h"
+#include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
 
 namespace stoker::group {
@@ -183,24 +188,44 @@ Status run_all_reduces(ProcessGroup& group, const std::stop_token& stop) {
 // Collectives of GPUs that do nothing, and tell when they are aborted.
 class SilentCollectives final : public DeviceCollectives {
  public:
+  // `is_endless`: until they are aborted.
+  explicit SilentCollectives(bool is_endless = false) : is_endless_(is_endless) {}
+
   void start_all_reduce(const at::Tensor&) override {}
   void start_reduce(const at::Tensor&, int) override {}
   void finish_sums() override {}
   void broadcast(const at::Tensor&, int) override {}
   void all_to_all(const at::Tensor&, const at::Tensor&) override {}
   void all_gather(const at::Tensor&, const at::Tensor&) override {}
-  bool is_complete() override { return true; }
+  bool is_complete() override { return !is_endless_ || is_aborted_; }
   void abort() noexcept override {
-    if (!std::exchange(is_aborted_, true)) print("devices aborted");
+    if (!is_aborted_.exchange(true)) print("devices aborted");
   }
 
  private:
-  bool is_aborted_ = false;
+  const bool is_endless_;
+  std::atomic<bool> is_aborted_{false};
 };
 
-Status add_devices(ProcessGroup& group) {
-  return group.add_devices(
-      [](const CollectivesOptions&) { return std::make_unique<SilentCollectives>(); });
+Status add_devices(ProcessGroup& group, bool is_endless = false) {
+  return group.add_devices([is_endless](const CollectivesOptions&) {
+    return std::make_unique<SilentCollectives>(is_endless);
+  });
+}
+
+// Collectives of GPUs that do not end: as the host waits for its GPU, which waits for another rank. Rank 1 fails on a
+// stop.
+Status run_devices(ProcessGroup& group, const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(add_devices(group, true));
+  print("waits");
+  while (group.rank() == 1 && !stop.stop_requested()) ::usleep(10'000);
+  if (group.rank() == 1) {
+    group.report_failure(Status(StatusCode::kOutOfMemory, "no memory is left"));
+    return {};
+  }
+  const Status ended = group.wait_for_devices({});
+  print(group.check_newest().ok() ? "may commit" : "may not commit");
+  return ended;
 }
 
 // The end of a run on GPUs.
@@ -302,6 +327,7 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
   if (scenario == "end") return run_end(*group, stop);
+  if (scenario == "devices") return run_devices(*group, stop);
   if (scenario == "failure in reduce-scatter") return run_failure(*group, true, stop);
   if (scenario == "failure in allreduce") return run_failure(*group, false, stop);
   if (scenario == "allreduce") return run_all_reduces(*group, stop);
@@ -335,13 +361,26 @@ int main(int argc, char** argv) {
       if (::sigtimedwait(&signals, nullptr, &poll) == SIGTERM) stop.request_stop();
     }
   });
-  const group::GroupOptions options{.run_id = argv[4],
-                                    .interface = argv[5],
-                                    .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
-                                    .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
-                                    .on_listening = [](const std::string&, uint16_t port) {
-                                      group::print("listening " + std::to_string(port));
-                                    }};
+  // As stokerd, each rank has a lock, if the run is a path.
+  const auto lock_of = [run_id = std::string(argv[4])](int rank) {
+    return UniqueFd(
+        ::open((run_id + "." + std::to_string(rank)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  };
+  const bool has_locks = argv[4][0] == '/';
+  const UniqueFd own = has_locks ? lock_of(std::atoi(std::getenv("RANK"))) : UniqueFd();
+  if (has_locks && ::flock(own.get(), LOCK_EX) != 0) return 70;
+  const auto has_exited = [lock_of](int rank) {
+    return ::flock(lock_of(rank).get(), LOCK_EX | LOCK_NB) == 0;
+  };
+  const group::GroupOptions options{
+      .run_id = argv[4],
+      .interface = argv[5],
+      .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
+      .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
+      .has_exited = has_locks ? group::HasExited(has_exited) : group::HasExited(),
+      .on_listening = [](const std::string&, uint16_t port) {
+        group::print("listening " + std::to_string(port));
+      }};
   const Status ended = group::run(argv[1], options, stop.get_token());
   if (!ended.ok()) group::print("error " + ended.to_string());
   return static_cast<int>(exit_code_for(ended));
