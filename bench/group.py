@@ -1,9 +1,9 @@
 """Runs of several stokerd processes on this machine: time per step, overlap of sums with the backward pass, cost of
 the control record, and time from the kill of a rank to the next step.
 
-  group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--text FILE]
+  group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--pairs N] [--text FILE]
 
-BIN is the folder of stokerd. Parts, all by default:
+BIN is the folder of stokerd. Parts:
 
   steps    the GPT of config/cpp-gpt.yaml's size on bytes, one thread per rank, next to PyTorch's DistributedDataParallel
   overlap  a GPT of 25 million parameters, reduction allreduce: sums in buckets during the backward pass, and in one
@@ -11,12 +11,17 @@ BIN is the folder of stokerd. Parts, all by default:
   record   sums of as many gradients as those of `steps`, with and without the control record, and the record alone;
            needs the target group_test_program
   kills    from kill -9 of a rank under torchrun to the next step
+  alone    not in the default: what a world of one rank costs a process. Short runs of the GPT with the variables of a
+           launcher, and without, in pairs of which every second one is the other way round: the median of the ratios
+           of their steps, with its confidence interval of 95 %, which tells what this machine can resolve; and the same
+           of pairs of equal processes. About 12 s for each of --pairs
 
 The rows alternate, and the medians over the repetitions are printed; all of them need an idle machine with a core per
 rank. PyTorch, for torchrun and the rows of DistributedDataParallel, is that of the Python that runs this.
 """
 import argparse
 import json
+import math
 import os
 import signal
 import socket
@@ -30,7 +35,7 @@ from pathlib import Path
 SETUP = {"layers": 4, "width": 128, "heads": 4, "context": 128, "micro_batches": 4, "micro_batch_size": 4}
 # About as long in computation as in sums.
 LARGE = {"layers": 8, "width": 512, "heads": 8, "context": 64, "micro_batches": 4, "micro_batch_size": 1}
-PARTS = ("steps", "overlap", "record", "kills")
+PARTS = ("steps", "overlap", "record", "kills", "alone")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
 
 
@@ -101,6 +106,22 @@ class Bench:
         run, command = self.command(self.args.steps, reduction)
         return self.median_ms(run, self.start_ranks(command, world))
 
+    def undisturbed_step_ms(self, world):
+        """The time of a step that nothing else on the machine has slowed down: one of the fastest quarter."""
+        run, command = self.command(self.args.steps // 2, "ordered")
+        self.median_ms(run, self.start_ranks(command, world))
+        times = sorted(record["step_time_ms"] for record in records(run)[5:])
+        return times[len(times) // 8]
+
+    def ratios_of_steps(self, first_world, second_world):
+        """Step times of the second over those of the first, of --pairs pairs."""
+        ratios = []
+        for pair in range(self.args.pairs):
+            worlds = (first_world, second_world) if pair % 2 == 0 else (second_world, first_world)
+            times = [self.undisturbed_step_ms(world) for world in worlds]
+            ratios.append(times[1] / times[0] if pair % 2 == 0 else times[0] / times[1])
+        return ratios
+
     def large_step_ms(self, bucket_mib):
         run, command = self.command(self.args.steps // 4, "allreduce", LARGE, bucket_mib)
         return self.median_ms(run, self.start_ranks(command, 2))
@@ -154,13 +175,27 @@ class Bench:
             agent.wait()
 
 
+def median_with_interval(values):
+    """The median, and the order statistics that contain that of the distribution with 95 %."""
+    values = sorted(values)
+    count, below, total = len(values), 0, 0.0
+    while below < count // 2:
+        total += math.comb(count, below) / 2**count
+        if total > 0.025:
+            break
+        below += 1
+    low = max(below - 1, 0)
+    return statistics.median(values), values[low], values[count - 1 - low]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin")
-    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--only", default=",".join(PARTS[:-1]))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--text", default="/usr/include/c++")
     args = parser.parse_args()
     parts = args.only.split(",")
@@ -202,6 +237,10 @@ def main():
             for name in costs[0]:
                 row = [cost[name] for cost in costs]
                 print(f"{name:26} {statistics.median(row):8.1f} us        {min(row):.1f} to {max(row):.1f}")
+        if "alone" in parts:
+            for name, worlds in (("world of 1 / process", (0, 1)), ("process / process", (0, 0))):
+                ratio, low, high = median_with_interval(bench.ratios_of_steps(*worlds))
+                print(f"{name:26} {ratio:8.4f}           {low:.4f} to {high:.4f} (95 %)")
         kills = [bench.seconds_from_kill_to_step() for _ in range(args.kills if "kills" in parts else 0)]
         if kills:
             print(f"kill -9 to next step       {statistics.median(kills):8.2f} s         {min(kills):.2f} to {max(kills):.2f}")

@@ -5,7 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--python] [--service] [--package] [--check]
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--python] [--service] [--launchers]
+                       [--package] [--check]
 
 Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .deps/libtorch).
 
@@ -20,6 +21,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --service    also systemd and systemd-nspawn, for the test of the units (root only), iproute2 for
                that of several hosts (root only), tini for that of containers,
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium and tmux for those of the pages and screens
+  --launchers  also Open MPI and Slurm, for the tests of groups of processes. Debian's packages start munged
   --package    also dpkg-dev, lintian, zsh and fish, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
 
@@ -51,6 +53,7 @@ while (($#)); do
       packages+=(systemd systemd-container iproute2 tini chromium tmux)
       service=yes
       ;;
+    --launchers) packages+=(openmpi-bin munge slurmctld slurmd slurm-client) ;;
     --package) packages+=(dpkg-dev lintian zsh fish) ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;

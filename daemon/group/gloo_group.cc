@@ -19,6 +19,7 @@
 #include "daemon/group/failure_record.h"
 #include "daemon/group/hang_detector.h"
 #include "daemon/group/ordered_sum.h"
+#include "daemon/group/rank_watcher.h"
 #include "daemon/group/rendezvous.h"
 #include "daemon/group/socket_address.h"
 #include "daemon/group/start_checks.h"
@@ -36,7 +37,8 @@ static_assert(kMaxReplyTimeout < HangDetector::kGrace);
 constexpr milliseconds kRecordGrace{3'000};
 constexpr milliseconds kStopCheckInterval{100};
 constexpr milliseconds kDevicePollInterval{1};
-constexpr milliseconds kMinPollInterval{20};  // longer with more ranks, which load the store
+constexpr milliseconds kMinWatchInterval{1'000};  // as the next
+constexpr milliseconds kMinPollInterval{20};      // longer with more ranks, which load the store
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
 Deadline after(milliseconds timeout) { return std::chrono::steady_clock::now() + timeout; }
@@ -88,6 +90,7 @@ class GlooGroup final : public ProcessGroup {
   Status finish_sums(const std::stop_token& stop) override;
   Status add_devices(const OpenCollectives& open) override;
   Status wait_for_devices(const std::stop_token& stop) override;
+  Status check_lost() override;
   Status end_devices(const std::stop_token& stop) override;
   Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token& stop) override;
@@ -98,7 +101,7 @@ class GlooGroup final : public ProcessGroup {
   }
   Result<std::string> receive_text(const std::string& name, int of_rank) override;
   Status check_rank(int rank) override;
-  Status check_newest() override { return group::check_newest(*store_, prefix_); }
+  Status check_newest() override;
   std::string name_of(int rank) override { return describe_rank(keys_, environment_, rank); }
   bool is_leaving() const override { return is_leaving_; }
   void report_failure(const Status& reason) override;
@@ -169,12 +172,13 @@ class GlooGroup final : public ProcessGroup {
   uint64_t meetings_ = 0;                // in the store
   std::atomic<bool> is_leaving_{false};  // for any thread
   std::unique_ptr<DeviceSums> maybe_devices_;
+  std::unique_ptr<RankWatcher> maybe_watcher_;  // of groups with devices; its thread uses them
 };
 
 Status GlooGroup::begin_collective() {
   if (!backend_) return Status(StatusCode::kPeerLost, "the group has ended after an earlier error");
   ++collectives_;
-  return {};
+  return check_lost();
 }
 
 GlooGroup::Phase GlooGroup::phase(size_t tensors, Deadline deadline) {
@@ -439,8 +443,27 @@ Status GlooGroup::add_devices(const OpenCollectives& open) {
                                    .timeout = timeout_,
                                    .is_single_node = environment_.is_single_node(),
                                    .interface = interface_};
-  return call_device(
-      [&] { maybe_devices_ = std::make_unique<DeviceSums>(open(options), world_size()); });
+  STOKER_RETURN_IF_ERROR(call_device(
+      [&] { maybe_devices_ = std::make_unique<DeviceSums>(open(options), world_size()); }));
+  maybe_watcher_ = std::make_unique<RankWatcher>(keys_, environment_, has_exited_,
+                                                 kMinWatchInterval + milliseconds(world_size()),
+                                                 [this] { maybe_devices_->abort(); });
+  return {};
+}
+
+Status GlooGroup::check_lost() {
+  if (!backend_ || !maybe_watcher_) return {};
+  const auto lost = maybe_watcher_->lost();
+  if (!lost) return {};
+  Phase none = phase(0, after(timeout_));
+  return lose(none, lost->rank, lost->reason);
+}
+
+// From any thread. What was computed after collectives were ended must not be saved.
+Status GlooGroup::check_newest() {
+  if (const auto lost = maybe_watcher_ ? maybe_watcher_->lost() : std::nullopt)
+    return Status(StatusCode::kPeerLost, name_of(lost->rank) + " is lost: " + lost->reason);
+  return group::check_newest(*store_, prefix_);
 }
 
 Status GlooGroup::call_device(const std::function<void()>& collective) {
@@ -448,6 +471,7 @@ Status GlooGroup::call_device(const std::function<void()>& collective) {
     collective();
     return {};
   } catch (const std::exception& error) {
+    STOKER_RETURN_IF_ERROR(check_lost());  // which has ended it
     Phase none = phase(0, after(timeout_));
     return lose(none, kUnknownRank, short_message(error));
   }
@@ -460,6 +484,7 @@ Status GlooGroup::wait_for_device(Deadline deadline, const std::string& late,
   bool is_complete = false;
   while (true) {
     STOKER_RETURN_IF_ERROR(call_device([&] { is_complete = maybe_devices_->is_complete(); }));
+    STOKER_RETURN_IF_ERROR(check_lost());
     if (is_complete) return {};
     if (stop.stop_requested()) {
       close(none);
@@ -481,6 +506,7 @@ Status GlooGroup::wait_for_devices(const std::stop_token& stop) {
 Status GlooGroup::end_devices(const std::stop_token& stop) {
   if (!maybe_devices_ || !backend_) return {};
   const Status complete = wait_for_devices(stop);
+  maybe_watcher_->stop();
   Status met = complete.ok() ? gather("devices", stop).status() : complete;
   if (met.ok()) met = text_of_chief("devices", stop).status();
   maybe_devices_->abort();
@@ -563,6 +589,8 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
                                              " exited, hangs or cannot be reached: " +
                                              failed.status().message() + noticed);
   }
+  // For ranks whose host waits for its GPU.
+  if (maybe_devices_ && *failed) announce_loss(keys_, (*failed)->rank);
   const std::string cause =
       *failed ? describe(**failed)
               : std::string("ranks lost their connections; check the network between them");

@@ -39,8 +39,8 @@ class ProcessGroup {
   virtual void begin_step(uint64_t) {}
 
   // The collectives accept tensors in host memory and, after this, also of GPUs, of which each rank has one.
-  // The host does not wait for those, except in broadcast(): a rank that is lost is noticed in the next
-  // collective of host memory, at the latest. All ranks must call it.
+  // The host does not wait for those, except in broadcast(). If a rank is lost, they are ended, so that a wait of the
+  // host for its GPU ends too, and the next collective, or check_lost(), returns the error. All ranks must call it.
   virtual Status add_devices(const OpenCollectives&) {
     return Status(StatusCode::kInternal, "this group has no GPUs");
   }
@@ -48,6 +48,9 @@ class ProcessGroup {
   // the host that nothing else limits, such as the last checkpoint. Nothing without GPUs, or
   // after an error.
   virtual Status wait_for_devices(const std::stop_token&) { return {}; }
+  // kPeerLost if another rank is lost, so that collectives of GPUs were ended: all that depends on them is then
+  // undefined. Finds that without a collective. Nothing without GPUs.
+  virtual Status check_lost() { return {}; }
   // After that, at the end of a run: waits for the start timeout until all ranks have called this, so that none
   // still reads from another, and then closes the collectives of GPUs, in any case. Nothing without GPUs.
   virtual Status end_devices(const std::stop_token&) { return {}; }

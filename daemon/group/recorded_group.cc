@@ -32,6 +32,8 @@ Status RecordedGroup::wait_for_devices(const std::stop_token& stop) {
   return end_wait(group_->wait_for_devices(stop));
 }
 
+Status RecordedGroup::check_lost() { return end_wait(group_->check_lost()); }
+
 Status RecordedGroup::end_devices(const std::stop_token& stop) {
   return end_wait(group_->end_devices(stop));
 }

@@ -28,6 +28,7 @@ class RecordedGroup final : public ProcessGroup {
   void begin_step(uint64_t step) override { recorder_.begin_step(step); }
   Status add_devices(const OpenCollectives& open) override;
   Status wait_for_devices(const std::stop_token& stop) override;
+  Status check_lost() override;
   Status end_devices(const std::stop_token& stop) override;
   Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
   Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,

@@ -31,7 +31,7 @@ constexpr const char* kRunKey = "run";        // set by rank 0: the generation h
 constexpr const char* kJoinedKey = "joined";  // number of ranks
 constexpr const char* kAllJoinedKey = "all_joined";
 constexpr const char* kCompleteKey = "complete";  // set by rank 0, after it has seen all_joined
-constexpr const char* kFailedKey = "failed";      // the first rank that failed at the start
+constexpr const char* kFailedKey = "failed";      // the first rank that failed or was lost
 
 std::string rank_key(int rank) { return "rank/" + std::to_string(rank); }
 // Set by a rank that does not need the store any more.
@@ -262,14 +262,22 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
   }
 }
 
-Status check_failed(Store& keys, const LaunchEnvironment& environment) {
+Result<std::optional<int>> announced_failure(Store& keys) {
   STOKER_ASSIGN_OR_RETURN(const auto text, keys.get(kFailedKey));
-  if (!text) return {};
-  const int rank = parse_number<int>(*text);
+  return text ? std::optional(parse_number<int>(*text)) : std::nullopt;
+}
+
+void announce_loss(Store& keys, int rank) {
+  (void)keys.set_if_absent(kFailedKey, std::to_string(rank));
+}
+
+Status check_failed(Store& keys, const LaunchEnvironment& environment) {
+  STOKER_ASSIGN_OR_RETURN(const auto rank, announced_failure(keys));
+  if (!rank) return {};
   STOKER_ASSIGN_OR_RETURN(const auto failed,
-                          find_failed_rank(keys, rank, environment.world_size, milliseconds(0)));
+                          find_failed_rank(keys, *rank, environment.world_size, milliseconds(0)));
   return Status(StatusCode::kPeerLost,
-                describe_rank(keys, environment, rank) + " failed: " +
+                describe_rank(keys, environment, *rank) + " failed: " +
                     (failed ? failed->reason.value_or("unknown reason") : "unknown reason"));
 }
 

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -51,6 +52,12 @@ Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
 
 // Tells the ranks that are not in a collective why this one fails.
 void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason);
+
+// Tells them that this rank was lost, if none has announced a failure yet.
+void announce_loss(Store& keys, int rank);
+
+// The rank that has announced a failure, or that was announced as lost; nullopt: none.
+Result<std::optional<int>> announced_failure(Store& keys);
 
 // kPeerLost, which names the rank, if a rank has announced a failure.
 Status check_failed(Store& keys, const LaunchEnvironment& environment);

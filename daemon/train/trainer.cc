@@ -120,13 +120,18 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   publish(control::TrainerState::kTraining);
   channels_.expects_exchange = maybe_group_.has_value();
   const EndOfExchanges end(channels_);
-  try {
-    return train(stop);
-  } catch (const c10::Error& error) {
-    return failed(error);
-  } catch (const std::bad_alloc& error) {
-    return failed(error);
-  }
+  const auto outcome = [&]() -> Result<TrainerOutcome> {
+    try {
+      return train(stop);
+    } catch (const c10::Error& error) {
+      return failed(error);
+    } catch (const std::bad_alloc& error) {
+      return failed(error);
+    }
+  }();
+  // Then a loss that is not finite, or an error of the device, is that of collectives that were ended.
+  if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().check_lost());
+  return outcome;
 }
 
 Result<TrainerOutcome> Trainer::train(std::stop_token stop) {

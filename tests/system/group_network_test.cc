@@ -124,8 +124,9 @@ class GroupNetworkTest : public RunTest {
     }
   }
   // The run that no network has disturbed.
-  void expect_same_as_alone(const std::string& run, uint64_t steps) {
-    Process alone(arguments(run_dir("alone"), steps), path("alone.out"));
+  void expect_same_as_alone(const std::string& run, uint64_t steps,
+                            const std::vector<std::string>& more = {}) {
+    Process alone(arguments(run_dir("alone"), steps, more), path("alone.out"));
     const auto exit = alone.wait(kPatience);
     ASSERT_TRUE(exit && exit->code == 0) << text_of(path("alone.out"));
     EXPECT_EQ(newest_step(run), steps);
@@ -177,6 +178,26 @@ TEST_F(GroupNetworkTest, UsesInterfaceOfRouteToRank0) {
   start(run_dir(), 12);
   expect_codes(0);
   expect_same_as_alone(run_dir(), 12);
+}
+
+// A rank that is slow is not lost. Each step exchanges more than the link carries in 0.1 s: packets of host 0 are dropped
+// if they would wait longer than 10 ms, those of host 1 are late.
+TEST_F(GroupNetworkTest, TrainsSameBytesOverSlowLinkThatLosesPackets) {
+  for (int host = 0; host < 2; ++host) {
+    Process limit(on_host(host, {"tc", "qdisc", "add", "dev", kMain, "root", "tbf", "rate", "4mbit",
+                                 "burst", "8kb", "latency", host == 0 ? "10ms" : "1s"}),
+                  path("tc.out"));
+    const auto limited = limit.wait(kPatience);
+    if (!limited || limited->code != 0)
+      GTEST_SKIP() << "the kernel limits no rates: " << text_of(path("tc.out"));
+  }
+  const std::vector<std::string> wide{"--set", "model.hidden_sizes=[200, 200]"};
+  start(run_dir(), 12, wide);
+  expect_codes(0);
+  Process statistics(on_host(0, {"tc", "-s", "qdisc", "show", "dev", kMain}), path("dropped.out"));
+  ASSERT_TRUE(statistics.wait(kPatience));
+  EXPECT_THAT(text_of(path("dropped.out")), ContainsRegex("dropped [1-9]"));
+  expect_same_as_alone(run_dir(), 12, wide);
 }
 
 TEST_F(GroupNetworkTest, UsesInterfaceOfSettings) {

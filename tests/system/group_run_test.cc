@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/store.h"
+#include "tests/daemon/service/notify_listener.h"
 #include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
@@ -360,6 +362,68 @@ TEST_F(GroupRunTest, TrainsShardsWithReduceScatter) {
   expect_success(start_group(2, sharded, joined(settings, kSharded)));
   expect_same_checkpoint(sharded, complete, {"model.safetensors", "trainer_state.safetensors"});
   EXPECT_TRUE(export_of(sharded, "optimizer") == export_of(complete, "optimizer"));
+}
+
+// Of a language model whose only trained parameters are an adapter, and of one with frozen layers that join the training
+// later.
+TEST_F(GroupRunTest, TrainsSameBytesWithParametersThatAreNotTrained) {
+  write_config(text_config("distributed: {reduction: ordered}\n"), "group.yaml");
+  max_steps_ = "12";
+  train_alone(run_dir("base"));
+  const std::vector<std::string> adapter{
+      "--set", "model.pretrained.path=" + newest_checkpoint(run_dir("base")), "--set",
+      "model.lora={r: 2, lora_alpha: 4, lora_dropout: 0.1, target_modules: all-linear}"};
+  const std::vector<std::string> frozen{"--set", "model.freeze=[blocks.*]", "--set",
+                                        "model.unfreeze_at_step=5"};
+  for (const auto& [name, settings] :
+       {std::pair("adapter", adapter), std::pair("frozen", frozen)}) {
+    SCOPED_TRACE(name);
+    const std::string alone = run_dir(std::string("alone-") + name);
+    train_alone(alone, settings);
+    const std::string run = run_dir(name);
+    expect_success(start_group(2, run, settings));
+    expect_same_run(run, alone);
+    const std::string sharded = run_dir(std::string("sharded-") + name);
+    expect_success(start_group(2, sharded, joined(kSharded, settings)));
+    expect_same_state(sharded, alone);
+  }
+}
+
+TEST_F(GroupRunTest, NotifiesSystemdOfChiefOnly) {
+  configure(8);
+  const auto kPath = service::NotifyListener::Kind::kPath;
+  service::NotifyListener of_chief(kPath), of_other(kPath);
+  auto chief = start_rank(0, 2, run_dir(), {}, {"NOTIFY_SOCKET=" + of_chief.name()});
+  auto other = start_rank(1, 2, run_dir(), {}, {"NOTIFY_SOCKET=" + of_other.name()});
+  std::string heard;
+  EXPECT_TRUE(wait_until(kPatience, [&] {
+    for (const std::string& message : of_chief.take()) heard += message + "\n";
+    return heard.find("READY=1") != std::string::npos;
+  })) << heard;
+  EXPECT_EQ(code_of(chief), 0);
+  EXPECT_EQ(code_of(other), 0);
+  EXPECT_THAT(of_other.take(), testing::IsEmpty());
+}
+
+// The chief writes them as one process does.
+TEST_F(GroupRunTest, WritesTensorBoardEventsOnChiefOnly) {
+  configure(8);
+  const std::vector<std::string> events{"--set", "metrics.tensorboard=true"};
+  train_alone(run_dir(kAlone), events);
+  expect_success(start_group(2, run_dir(), events));
+  const auto tags_of = [](const std::string& run) {
+    std::set<std::string> tags;
+    for (const auto& entry : fs::recursive_directory_iterator(run))
+      if (entry.path().filename().string().find("tfevents") != std::string::npos) {
+        const std::string text = text_of(entry.path());
+        for (const char* const tag : {"train/loss", "train/lr", "train/grad_norm"})
+          if (text.find(tag) != std::string::npos) tags.insert(tag);
+        tags.insert(fs::relative(entry.path().parent_path(), run));
+      }
+    return tags;
+  };
+  EXPECT_GT(tags_of(run_dir()).size(), 1u);
+  EXPECT_EQ(tags_of(run_dir()), tags_of(run_dir(kAlone)));
 }
 
 TEST_F(GroupRunTest, ReportsRankWithoutGpuOnAllRanks) {

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # launcher_test.sh BIN openmpi|slurm: ranks of one run under the real launcher, on this host. They train
-# the same bytes as one process, also after a rank was killed, or the job preempted and requeued, in Slurm with
-# another number of ranks. Runs end some steps after the preemption, so that no time is too short.
-# BIN: the folder of stokerd. Skipped without the launcher (Debian: openmpi-bin; munge, slurmctld,
-# slurmd and slurm-client, which start a cluster of one node for the test).
+# the same bytes as one process, also after a rank was killed, or the job preempted and requeued, in Slurm also by
+# the signal before its time limit, and with another number of ranks. Runs end some steps after the preemption, so that no time is too short.
+# BIN: the folder of stokerd. Skipped without the launcher, which scripts/deps.sh --launchers installs: mpirun, or
+# Slurm's programs, which start a cluster of one node for the test.
 set -euo pipefail
 bin=$(readlink -f "${1:?give the folder of the programs}")
 launcher=${2:?give openmpi or slurm}
-readonly max_seconds=150
+readonly max_seconds=240
 skip() {
   printf 'SKIP: %s\n' "$*"
   exit 77
@@ -72,7 +72,7 @@ expect_same_bytes() {
 
 case $launcher in
 openmpi)
-  command -v mpirun >/dev/null || skip "no mpirun"
+  command -v mpirun >/dev/null || skip "no mpirun; scripts/deps.sh --launchers installs it"
   # The variables permit root, as in a container. mpirun waits the whole timeout, of 1 s by default.
   mpi=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none
     --mca odls_base_sigkill_timeout 3 -np 2 "${command[@]}")
@@ -94,7 +94,7 @@ openmpi)
   ;;
 slurm)
   for program in munged slurmctld slurmd sbatch scontrol; do
-    command -v "$program" >/dev/null || skip "no $program"
+    command -v "$program" >/dev/null || skip "no $program; scripts/deps.sh --launchers installs it"
   done
   [[ $(id -u) == 0 ]] || skip "slurmd needs root"
   host=$(hostname -s)
@@ -148,7 +148,7 @@ CONF
 #SBATCH --ntasks=2 --overcommit --requeue --signal=TERM@20 --open-mode=append --output=$work/job.log
 steps=1000000
 ranks=2
-if ((\${SLURM_RESTART_COUNT:-0} == 2)); then
+if ((\${SLURM_RESTART_COUNT:-0} == 3)); then
   ranks=4
   steps=\$((\$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' "$work/run/exit_status.json") + 20))
 fi
@@ -165,14 +165,24 @@ JOB
   before=$(records)
   scontrol requeue "$job"
   within "training after the requeue" has_trained $((before + 5))
+  # Its time limit comes near: --signal. Slurm looks for that every 30 s.
+  was_preempted_after() { has_state preempted && [[ $(exit_field step) -gt ${1:?} ]]; }
+  scontrol update "JobId=$job" TimeLimit=1
+  within "the preemption by --signal" was_preempted_after 0
+  within "the end of the job" has_ended
+  ! grep -q "TIME LIMIT" "$work/job.log" || fail "the time limit ended the job"
+  signalled_at=$(exit_field step)
+  scontrol requeuehold "$job"
+  scontrol update "JobId=$job" TimeLimit=UNLIMITED
+  scontrol release "$job"
+  within "training after the time limit" has_trained $((signalled_at + 5))
   # cred_expire above: a requeued job waits as long.
   # Slurm requeues the running job: SIGTERM, then KillWait.
-  before=$(records)
   scontrol requeue "$job"
-  within "the preemption" has_state preempted
+  within "the preemption" was_preempted_after "$signalled_at"
   within "the end of the run" has_state finished
-  grep -q 'launcher=Slurm.*world_size=4.*restart_count=2' "$work/run/logs/stokerd.log" ||
-    fail "the job was not restarted twice, or not with four ranks"
+  grep -q 'launcher=Slurm.*world_size=4.*restart_count=3' "$work/run/logs/stokerd.log" ||
+    fail "the job was not restarted three times, or not with four ranks"
   ;;
 *) fail "unknown launcher" ;;
 esac

@@ -151,6 +151,8 @@ class GroupTest : public ::testing::Test {
     }
   }
 
+  std::string path(const std::string& name) const { return directory_ / name; }
+
   int port_ = 0;  // of the store
 
  private:
@@ -384,6 +386,42 @@ TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
   expect_lost(ranks, 1, "; rank [02] lost rank [01] in ");
 }
 
+// All groups at the same time: each takes as long as survivors wait for records.
+TEST_F(GroupTest, NamesRankKilledAtAnyOfItsCollectives) {
+  struct Group {
+    std::vector<test::Process*> ranks;
+    size_t killed;
+    int store_port;
+  };
+  std::vector<Group> groups;
+  for (const size_t killed : {0, 2})
+    for (int at = 1; at <= 7; ++at) {
+      const std::string scenario = "kill " + std::to_string(killed) + " at " + std::to_string(at);
+      Group group{.ranks = {}, .killed = killed, .store_port = 0};
+      for (int rank = 0; rank < 3; ++rank) {
+        group.ranks.push_back(
+            &start(rank, 3, {.scenario = scenario}, scenario + " " + std::to_string(rank)));
+        group.store_port = port_;
+      }
+      groups.push_back(std::move(group));
+    }
+  for (const auto& [ranks, killed, store_port] : groups) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (rank == killed) continue;
+      SCOPED_TRACE(ranks[rank]->log());
+      EXPECT_EQ(exit_code_of(*ranks[rank]), 73);
+      const std::string pid = std::to_string(ranks[killed]->pid());
+      EXPECT_THAT(
+          output_of(*ranks[rank]),
+          ContainsRegex("error peer lost: rank " + std::to_string(killed) + "( \\([^ ]+, pid " +
+                        pid + "\\))? exited, hangs or cannot be reached"));
+      if (killed == 0) {
+        EXPECT_THAT(output_of(*ranks[rank]), HasSubstr("127.0.0.1:" + std::to_string(store_port)));
+      }
+    }
+  }
+}
+
 TEST_F(GroupTest, NamesKilledChief) {
   const auto ranks = start_all(3, {.scenario = "forever"});
   ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
@@ -497,6 +535,29 @@ TEST_F(GroupTest, ReportsReasonOfRankThatFailedAfterItStartedSum) {
     ASSERT_TRUE(wait_for_output(*ranks[0], "devices aborted\nreported\n")) << output_of(*ranks[0]);
     ranks[0]->signal(SIGTERM);
     EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  }
+}
+
+// With a timeout that is longer than the test waits.
+TEST_F(GroupTest, EndsWaitForGpuWhenAnotherRankIsLost) {
+  for (const bool is_kill : {true, false}) {
+    const std::string name = is_kill ? "killed-" : "failed-";
+    const Settings settings{.scenario = "devices",
+                            .timeout = milliseconds(10 * kPatience),
+                            .run_id = path(name + "run")};
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(rank, 3, settings, name + std::to_string(rank)));
+    for (test::Process* const rank : ranks) ASSERT_TRUE(wait_for_output(*rank, "waits\n"));
+    ranks[1]->signal(is_kill ? SIGKILL : SIGTERM);
+    for (const size_t survivor : {0, 2}) {
+      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+      EXPECT_THAT(
+          output_of(*ranks[survivor]),
+          ContainsRegex("devices aborted\nmay not commit\nerror peer lost: rank 1 \\([^ ]+, pid " +
+                        std::to_string(ranks[1]->pid()) + "\\) " +
+                        (is_kill ? "exited, hangs or cannot" : "failed: out of memory")));
+    }
   }
 }
 

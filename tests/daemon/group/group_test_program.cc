@@ -5,11 +5,14 @@
 // Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
 // "sum SIZE DIGEST", "broadcast ROOT DIGEST", "scattered DIGEST", "collectives N", "sent COLLECTIVE
 // BYTES", "us WHAT MEDIAN" (rank 0), "devices aborted", "error MESSAGE". Exits with the exit code of its error. SIGTERM requests a stop.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +30,8 @@
 
 #include "daemon/group/control_record.h"
 #include "daemon/group/gloo_group.h"
+#include "daemon/group/rendezvous.h"
+#include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
 
 namespace stoker::group {
@@ -142,9 +147,7 @@ Status run_traffic(ProcessGroup& group, const std::stop_token& stop) {
 // Microseconds of sums: as many gradients as bench/group.py trains, and the control record.
 Status run_record(ProcessGroup& group, const std::stop_token& stop) {
   constexpr int kWarmUp = 20, kSums = 200;
-  // As ranks that share the cores do: a second thread would wait actively for its next work, on
-  // the core that the threads of Gloo need.
-  at::set_num_threads(1);
+  at::set_num_threads(1);  // others would wait actively on the cores of the other rank
   const at::Tensor gradients = fill(group.rank(), 860'000);
   const at::Tensor record =
       at::zeros({static_cast<int64_t>(count_numbers(group.world_size()))}, at::kDouble);
@@ -185,24 +188,44 @@ Status run_all_reduces(ProcessGroup& group, const std::stop_token& stop) {
 // Collectives of GPUs that do nothing, and tell when they are aborted.
 class SilentCollectives final : public DeviceCollectives {
  public:
+  // `is_endless`: until they are aborted.
+  explicit SilentCollectives(bool is_endless = false) : is_endless_(is_endless) {}
+
   void start_all_reduce(const at::Tensor&) override {}
   void start_reduce(const at::Tensor&, int) override {}
   void finish_sums() override {}
   void broadcast(const at::Tensor&, int) override {}
   void all_to_all(const at::Tensor&, const at::Tensor&) override {}
   void all_gather(const at::Tensor&, const at::Tensor&) override {}
-  bool is_complete() override { return true; }
+  bool is_complete() override { return !is_endless_ || is_aborted_; }
   void abort() noexcept override {
-    if (!std::exchange(is_aborted_, true)) print("devices aborted");
+    if (!is_aborted_.exchange(true)) print("devices aborted");
   }
 
  private:
-  bool is_aborted_ = false;
+  const bool is_endless_;
+  std::atomic<bool> is_aborted_{false};
 };
 
-Status add_devices(ProcessGroup& group) {
-  return group.add_devices(
-      [](const CollectivesOptions&) { return std::make_unique<SilentCollectives>(); });
+Status add_devices(ProcessGroup& group, bool is_endless = false) {
+  return group.add_devices([is_endless](const CollectivesOptions&) {
+    return std::make_unique<SilentCollectives>(is_endless);
+  });
+}
+
+// Collectives of GPUs that do not end: as the host waits for its GPU, which waits for another rank. Rank 1 fails on a
+// stop.
+Status run_devices(ProcessGroup& group, const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(add_devices(group, true));
+  print("waits");
+  while (group.rank() == 1 && !stop.stop_requested()) ::usleep(10'000);
+  if (group.rank() == 1) {
+    group.report_failure(Status(StatusCode::kOutOfMemory, "no memory is left"));
+    return {};
+  }
+  const Status ended = group.wait_for_devices({});
+  print(group.check_newest().ok() ? "may commit" : "may not commit");
+  return ended;
 }
 
 // The end of a run on GPUs.
@@ -262,6 +285,24 @@ Status run_forever(ProcessGroup& group, int idle_rank, const std::stop_token& st
   }
 }
 
+// One collective of each kind, again and again. Rank `lost_rank` is killed at the start of collective `at`, from 1.
+Status run_until_killed(ProcessGroup& group, int lost_rank, int at, const std::stop_token& stop) {
+  const at::Tensor tensor = fill(group.rank(), 1000);
+  const auto ends = equal_ends(group.world_size(), 1000);
+  const std::vector<std::function<Status()>> kinds{
+      [&] { return group.all_reduce_ordered({tensor}, stop); },
+      [&] { return group.broadcast(tensor, 1, stop); },
+      [&] { return group.all_gather(tensor, ends, stop); },
+      [&] { return group.start_all_reduce(tensor); },
+      [&] { return group.finish_sums(stop); },
+      [&] { return group.start_reduce_scatter(tensor, ends); },
+      [&] { return group.finish_sums(stop); }};
+  for (int i = 1;; ++i) {
+    if (group.rank() == lost_rank && i == at) ::raise(SIGKILL);
+    STOKER_RETURN_IF_ERROR(kinds[static_cast<size_t>(i - 1) % kinds.size()]());
+  }
+}
+
 // Rank 0 sums. The others take part in the first half of that only, the exchange of the summands, which
 // has the messages of a gather. Of the second half, rank 2 gets the sums of rank 0, as in a broadcast.
 Status run_half_sum(ProcessGroup& group, const std::stop_token& stop) {
@@ -286,6 +327,7 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
   if (scenario == "end") return run_end(*group, stop);
+  if (scenario == "devices") return run_devices(*group, stop);
   if (scenario == "failure in reduce-scatter") return run_failure(*group, true, stop);
   if (scenario == "failure in allreduce") return run_failure(*group, false, stop);
   if (scenario == "allreduce") return run_all_reduces(*group, stop);
@@ -293,6 +335,8 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "traffic") return run_traffic(*group, stop);
   if (scenario == "record") return run_record(*group, stop);
   if (scenario == "half-sum") return run_half_sum(*group, stop);
+  if (int rank = 0, at = 0; std::sscanf(scenario.c_str(), "kill %d at %d", &rank, &at) == 2)
+    return run_until_killed(*group, rank, at, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
   return ended;
@@ -317,13 +361,26 @@ int main(int argc, char** argv) {
       if (::sigtimedwait(&signals, nullptr, &poll) == SIGTERM) stop.request_stop();
     }
   });
-  const group::GroupOptions options{.run_id = argv[4],
-                                    .interface = argv[5],
-                                    .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
-                                    .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
-                                    .on_listening = [](const std::string&, uint16_t port) {
-                                      group::print("listening " + std::to_string(port));
-                                    }};
+  // As stokerd, each rank has a lock, if the run is a path.
+  const auto lock_of = [run_id = std::string(argv[4])](int rank) {
+    return UniqueFd(
+        ::open((run_id + "." + std::to_string(rank)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  };
+  const bool has_locks = argv[4][0] == '/';
+  const UniqueFd own = has_locks ? lock_of(std::atoi(std::getenv("RANK"))) : UniqueFd();
+  if (has_locks && ::flock(own.get(), LOCK_EX) != 0) return 70;
+  const auto has_exited = [lock_of](int rank) {
+    return ::flock(lock_of(rank).get(), LOCK_EX | LOCK_NB) == 0;
+  };
+  const group::GroupOptions options{
+      .run_id = argv[4],
+      .interface = argv[5],
+      .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
+      .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
+      .has_exited = has_locks ? group::HasExited(has_exited) : group::HasExited(),
+      .on_listening = [](const std::string&, uint16_t port) {
+        group::print("listening " + std::to_string(port));
+      }};
   const Status ended = group::run(argv[1], options, stop.get_token());
   if (!ended.ok()) group::print("error " + ended.to_string());
   return static_cast<int>(exit_code_for(ended));

@@ -30,6 +30,8 @@ class ThreadGroup {
   group::ProcessGroup& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   // All ranks lose their peers in this collective, counted from 1.
   void lose_at(uint64_t collective) { lost_at_ = collective; }
+  // check_lost() reports it, before training.
+  void lose_devices() { has_lost_devices_ = true; }
   // check_rank() reports it.
   void exit(int rank) {
     const std::lock_guard lock(mutex_);
@@ -118,6 +120,9 @@ class ThreadGroup {
       return Status(StatusCode::kPeerLost, name_of(rank) + " exited");
     }
     Status check_newest() override { return {}; }
+    Status check_lost() override {
+      return all_.has_lost_devices_ ? Status(StatusCode::kPeerLost, "rank 1 exited") : Status();
+    }
     std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
     void report_failure(const Status& reason) override {
       const std::lock_guard lock(all_.mutex_);
@@ -186,6 +191,7 @@ class ThreadGroup {
     return at::cat(parts);
   }
 
+  bool has_lost_devices_ = false;  // constant while ranks train
   // Each of the thread of its rank.
   std::vector<std::vector<int64_t>> started_sizes_, scattered_sizes_;
   std::mutex mutex_;

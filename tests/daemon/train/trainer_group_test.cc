@@ -563,6 +563,21 @@ TEST_F(TrainerGroupTest, FindsNonfiniteLossOnAllRanksAtSameStep) {
   EXPECT_THAT(chief().saved(), IsEmpty());
 }
 
+// The loss of collectives that were ended can be anything.
+TEST_F(TrainerGroupTest, ReportsLostRankInPlaceOfNonfiniteLoss) {
+  for (const auto on_nonfinite : {config::OnNonfinite::kFail, config::OnNonfinite::kRollback}) {
+    auto config = shared_config(40);
+    config.train.on_nonfinite = on_nonfinite;
+    make_divergent(config, 1e8);
+    open(config, 2);
+    group_->lose_devices();
+    for (const auto& outcome : train()) {
+      ASSERT_FALSE(outcome.ok());
+      EXPECT_EQ(outcome.status().code(), StatusCode::kPeerLost);
+    }
+  }
+}
+
 TEST_F(TrainerGroupTest, ResumesWithOtherNumberOfRanks) {
   Session alone(shared_config(20), root_);
   ASSERT_TRUE(alone.train().ok());

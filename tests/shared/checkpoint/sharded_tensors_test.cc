@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +92,46 @@ TEST_F(ShardedTensorsTest, ReadsTensorsThatSeveralFilesHaveRangesOf) {
   EXPECT_EQ(tensors.read("c", too_many).code(), StatusCode::kNotFound);
 }
 
+// Written by any number of ranks, read by any other number: all elements are there, once.
+TEST_F(ShardedTensorsTest, ReadsRandomRangesOfRandomCuts) {
+  std::mt19937_64 random(18);
+  const auto below = [&random](size_t end) {
+    return std::uniform_int_distribution<size_t>(0, end)(random);
+  };
+  for (int repetition = 0; repetition < 60; ++repetition) {
+    SCOPED_TRACE(repetition);
+    const OwnedTensor complete =
+        make_tensor("a", DType::kF32, {1 + static_cast<int64_t>(below(40)), 3}, 1);
+    const size_t elements = complete.bytes.size() / 4;
+    std::vector<size_t> cuts{0, elements};
+    for (size_t writers = 1 + below(7); writers > 1; --writers) cuts.push_back(below(elements));
+    std::ranges::sort(cuts);
+    Files files;
+    for (size_t i = 1; i < cuts.size(); ++i) {
+      const bool is_empty = cuts[i - 1] == cuts[i];  // a rank without a part of the tensor
+      files.push_back(
+          is_empty ? file({b_}, "")
+                   : file({range_of(complete, cuts[i - 1], cuts[i]), b_},
+                          format_ranges({{"a",
+                                          {{complete.spec.shape.begin(), complete.spec.shape.end()},
+                                           cuts[i - 1]}}})));
+    }
+    const auto opened = ShardedTensors::create(std::move(files));
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    std::vector<size_t> ends{0, elements};
+    for (size_t readers = 1 + below(7); readers > 1; --readers) ends.push_back(below(elements));
+    std::ranges::sort(ends);
+    std::vector<std::byte> read(complete.bytes.size());
+    for (size_t i = 1; i < ends.size(); ++i)
+      ASSERT_TRUE(
+          (*opened)
+              ->read_part("a", 4 * ends[i - 1],
+                          std::span(read).subspan(4 * ends[i - 1], 4 * (ends[i] - ends[i - 1])))
+              .ok());
+    EXPECT_EQ(read, complete.bytes);
+  }
+}
+
 TEST_F(ShardedTensorsTest, ReadsOneFileWithoutRanges) {
   const auto opened = open(file({a_, b_}, ""));
   ASSERT_TRUE(opened.ok());
@@ -159,12 +200,15 @@ class ShardedCheckpointTest : public StoreFixture {
     content_.num_shards = 2;
     content_.optim_bytes = 40;
     content_.ranges = {{"exp_avg.w", {{10}, 0}}};
+    others_ = std::make_unique<FakeShards>(files_, directory_, std::vector{part_of_other()});
+    content_.maybe_others = others_.get();
+  }
+  CheckpointContent part_of_other() const {
     CheckpointContent other;
     other.optim = views_of(second_);
     other.num_shards = 2;
     other.ranges = {{"exp_avg.w", {{10}, 6}}};
-    others_ = std::make_unique<FakeShards>(files_, directory_, std::vector{other});
-    content_.maybe_others = others_.get();
+    return other;
   }
   std::string second_file() const { return path_of(7) + "/optimizer-00002-of-00002.safetensors"; }
   void expect_nothing_left(const Status& error, const std::string& what) {
@@ -235,6 +279,107 @@ TEST_F(ShardedCheckpointTest, RemovesLeftoversOfKilledProcesses) {
     ASSERT_TRUE(is_start ? store_.clean_up().ok() : store_.commit(content_).ok());
     EXPECT_FALSE(std::filesystem::exists(left));
   }
+}
+
+// ---- Faults at each operation of the processes that write
+
+class ShardedFaultTest : public ShardedCheckpointTest {
+ protected:
+  // A directory with checkpoint 7, and a disk that can fail during the commit of checkpoint 8.
+  struct Attempt {
+    explicit Attempt(const ShardedFaultTest& test)
+        : content(test.content_), others(files, store.directory(), {test.part_of_other()}) {
+      content.maybe_others = &others;
+      EXPECT_TRUE(store.commit(content).ok());
+      content.manifest.step = 8;
+      before = files.operations().size();
+    }
+
+    test::TemporaryDirectory scratch;
+    test::FaultyFiles files{scratch.path()};
+    CheckpointStore store{scratch / "checkpoints", files};
+    CheckpointContent content;
+    FakeShards others;
+    uint64_t before = 0;  // operations
+  };
+
+  uint64_t count_operations() const {
+    Attempt attempt(*this);
+    EXPECT_TRUE(attempt.store.commit(attempt.content).ok());
+    return attempt.files.operations().size() - attempt.before;
+  }
+  // What a next start finds: complete checkpoints, and nothing else after it has cleaned up. Returns their steps.
+  std::vector<uint64_t> expect_complete(const std::string& directory) const {
+    test::TemporaryDirectory other;
+    test::FaultyFiles files(other.path());
+    CheckpointStore store(directory, files);
+    EXPECT_TRUE(store.clean_up().ok());
+    const auto steps = steps_of(store);
+    for (const std::string& name : names_in(directory))
+      EXPECT_TRUE(name == "latest" || CheckpointStore::parse_checkpoint_name(name)) << name;
+    for (const uint64_t step : steps) {
+      const auto opened = CheckpointStore::open_verified(
+          join_path(directory, CheckpointStore::checkpoint_name(step)));
+      EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+      if (!opened.ok()) continue;
+      const auto optimizer = opened->open_optimizer();
+      std::vector<std::byte> bytes(40);
+      EXPECT_TRUE(optimizer.ok() && (*optimizer)->read("exp_avg.w", bytes).ok());
+      EXPECT_TRUE(std::ranges::equal(std::span(bytes).first(24), first_[0].bytes));
+      EXPECT_TRUE(std::ranges::equal(std::span(bytes).subspan(24), second_[0].bytes));
+    }
+    return steps;
+  }
+};
+
+using test::Fault;
+
+TEST_F(ShardedFaultTest, CommitsAllPartsOrNoneIfAnyOperationFails) {
+  const uint64_t count = count_operations();
+  ASSERT_GE(count, 18u);  // six files with open, write and sync
+  for (const bool is_kill : {false, true})
+    for (uint64_t at = 1; at <= count; ++at)
+      for (const auto extent :
+           {Fault::Extent::kNothing, Fault::Extent::kHalf, Fault::Extent::kAll}) {
+        Attempt attempt(*this);
+        attempt.files.fail_at(attempt.before + at, {EIO, extent, is_kill});
+        const bool is_committed = attempt.store.commit(attempt.content).ok();
+        SCOPED_TRACE((is_kill ? "kill " : "error ") + std::to_string(at) + ": " +
+                     to_string(attempt.files.operations()[attempt.before + at - 1]));
+        EXPECT_FALSE(is_committed);
+        const std::string directory = attempt.store.directory();
+        if (is_kill) {  // before or after the rename
+          EXPECT_EQ(expect_complete(directory).front(), 7u);
+          continue;
+        }
+        EXPECT_EQ(steps_of(attempt.store), (std::vector<uint64_t>{7}));
+        EXPECT_TRUE(attempt.store.commit(attempt.content).ok()) << "the disk has recovered";
+        EXPECT_EQ(expect_complete(directory), (std::vector<uint64_t>{7, 8}));
+      }
+}
+
+TEST_F(ShardedFaultTest, CommitsAllPartsOrNoneIfPowerIsCutAfterAnyOperation) {
+  Attempt attempt(*this);
+  ASSERT_TRUE(attempt.store.commit(attempt.content).ok());
+  const uint64_t end = attempt.files.operations().size();
+  for (uint64_t at = attempt.before; at <= end; ++at)
+    for (const auto& [survival, seed] :
+         std::vector<std::pair<test::Survival, uint64_t>>{{test::Survival::kNothing, 0},
+                                                          {test::Survival::kNamesOnly, 0},
+                                                          {test::Survival::kEverything, 0},
+                                                          {test::Survival::kSome, 1},
+                                                          {test::Survival::kSome, 2}}) {
+      SCOPED_TRACE("after " + to_string(attempt.files.operations()[at - 1]) + ", survival " +
+                   std::to_string(static_cast<int>(survival)) + " seed " + std::to_string(seed));
+      test::TemporaryDirectory disk;
+      attempt.files.simulate_power_loss(at, survival, seed, disk / "root");
+      const auto steps = expect_complete(disk / "root/checkpoints");
+      ASSERT_FALSE(steps.empty());
+      EXPECT_EQ(steps.front(), 7u);
+      if (at == end) {
+        EXPECT_EQ(steps.size(), 2u);
+      }
+    }
 }
 
 // As while a process of an earlier attempt still writes to it.

@@ -1,0 +1,120 @@
+#include "daemon/group/rank_watcher.h"
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/group/socket_address.h"
+#include "tests/daemon/group/memory_store.h"
+
+namespace stoker::group {
+namespace {
+
+using testing::HasSubstr;
+
+// A group of four ranks, two on each host. Rank 2 watches; rank 3 is its neighbor.
+class RankWatcherTest : public testing::Test {
+ protected:
+  RankWatcherTest() {
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::string host = rank < 2 ? "another host" : host_name();
+      (void)store_.set("rank/" + std::to_string(rank),
+                       R"({"host":")" + host + R"(","pid":)" + std::to_string(100 + rank) + "}");
+    }
+  }
+  void watch(bool launcher_serves_store = false) {
+    const LaunchEnvironment environment{.launcher = Launcher::kTorchrun,
+                                        .rank = 2,
+                                        .world_size = 4,
+                                        .local_rank = 0,
+                                        .local_world_size = 2,
+                                        .launcher_serves_store = launcher_serves_store};
+    watcher_ = std::make_unique<RankWatcher>(
+        store_, environment,
+        [this](int rank) {
+          ++questions_;
+          EXPECT_EQ(rank, 3) << "its lock is that of another host";
+          return has_exited_.load();
+        },
+        std::chrono::milliseconds(1), [this] { found_.set_value(watcher_->lost().has_value()); });
+  }
+  void expect_lost(int rank, const std::string& reason) {
+    auto found = found_.get_future();
+    ASSERT_EQ(found.wait_for(std::chrono::seconds(100)), std::future_status::ready);
+    EXPECT_TRUE(found.get()) << "is known before others are called";
+    EXPECT_EQ(watcher_->lost()->rank, rank);
+    EXPECT_THAT(watcher_->lost()->reason, HasSubstr(reason));
+  }
+  // Until the watcher has looked for its neighbor twice.
+  void expect_nothing_lost() {
+    const int before = questions_;
+    while (questions_ < before + 2 && !watcher_->lost()) std::this_thread::yield();
+    EXPECT_FALSE(watcher_->lost());
+  }
+
+  MemoryStore store_;
+  std::atomic<int> questions_{0};
+  std::atomic<bool> has_exited_{false};
+  std::promise<bool> found_;
+  std::unique_ptr<RankWatcher> watcher_;
+};
+
+TEST_F(RankWatcherTest, FindsNeighborThatHasExitedAndTellsTheOthers) {
+  watch();
+  expect_nothing_lost();
+  has_exited_ = true;
+  expect_lost(3, "has exited");
+  const auto announced = announced_failure(store_);
+  ASSERT_TRUE(announced.ok());
+  EXPECT_EQ(*announced, 3);
+}
+
+TEST_F(RankWatcherTest, FindsRankOfOtherHostThatHasReportedItsFailure) {
+  watch();
+  expect_nothing_lost();
+  announce_failure(store_, {.rank = 1, .world_size = 4}, Status(StatusCode::kOutOfMemory, "full"));
+  expect_lost(1, "was reported");
+}
+
+// While it still saves what was complete before.
+TEST_F(RankWatcherTest, IgnoresOwnFailure) {
+  watch();
+  announce_failure(store_, {.rank = 2, .world_size = 4}, Status(StatusCode::kOutOfMemory, "full"));
+  expect_nothing_lost();
+}
+
+TEST_F(RankWatcherTest, FindsLossThatAnotherRankHasAnnounced) {
+  watch();
+  announce_loss(store_, 1);
+  expect_lost(1, "was reported");
+}
+
+TEST_F(RankWatcherTest, TakesLossOfItsStoreForThatOfChief) {
+  watch();
+  expect_nothing_lost();
+  store_.lose();
+  expect_lost(0, "does not respond");
+}
+
+TEST_F(RankWatcherTest, ContinuesWithoutStoreOfLauncher) {
+  watch(true);
+  store_.lose();
+  expect_nothing_lost();
+}
+
+TEST_F(RankWatcherTest, FindsNothingAfterStop) {
+  watch();
+  expect_nothing_lost();
+  watcher_->stop();
+  announce_loss(store_, 1);
+  EXPECT_FALSE(watcher_->lost());
+}
+
+}  // namespace
+}  // namespace stoker::group
