@@ -189,7 +189,7 @@ struct CheckpointEvaluator::State {
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
     for (EvaluatedDataset& dataset : datasets) {
       STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_dataset(dataset, limit));
-      name_classes(*dataset.data, report.classes);
+      name_classes(*dataset.data, report);
       run::DatasetResult& result = evaluation.result.datasets.emplace_back();
       result = {.dataset = dataset.name,
                 .samples = dataset.batches.samples() - dataset.batches.quarantined(),
@@ -210,6 +210,7 @@ struct CheckpointEvaluator::State {
     if (with_artifacts) {
       STOKER_ASSIGN_OR_RETURN(auto sample, generate_artifact(limit));
       if (sample) evaluation.artifacts.push_back(*std::move(sample));
+                .pr_curves = std::move(report.pr_curves),
     }
     evaluation.result.seconds = seconds_between(start, clock.monotonic());
     evaluation.result.created = to_iso8601(clock.wall());
