@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <boost/json.hpp>
 
@@ -20,6 +22,7 @@
 #include "shared/base/utf8.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/evaluation_outcomes.h"
+#include "shared/run/evaluation_progress.h"
 #include "shared/run/evaluation_requests.h"
 
 namespace stoker::ctl {
@@ -126,12 +129,45 @@ ExitCode show_outcome(const run::RunLayout& layout, const run::EvaluationOutcome
   return ExitCode::kSuccess;
 }
 
+// What the evaluator does, in one line of a terminal.
+class EvaluationLine {
+ public:
+  EvaluationLine(const run::RunLayout& layout, uint64_t step, const Console& console)
+      : layout_(layout), step_(step), console_(console) {}
+  EvaluationLine(const EvaluationLine&) = delete;
+  EvaluationLine& operator=(const EvaluationLine&) = delete;
+  ~EvaluationLine() { erase(); }
+
+  void draw() {
+    if (!console_.style.live || !has_evaluator(layout_)) return;
+    const auto progress = run::read_evaluation_progress(layout_);
+    if (!progress || progress->total == 0) return;
+    const auto percent =
+        static_cast<int>(100 * std::min(progress->done, progress->total) / progress->total);
+    console_.out << kClearLine << (progress->step == step_ ? "" : "waiting; ") << "evaluating step "
+                 << format_count(progress->step) << ": " << percent << " % of "
+                 << format_count(progress->total) << " samples" << std::flush;
+    is_drawn_ = true;
+  }
+  void erase() {
+    if (std::exchange(is_drawn_, false)) console_.out << kClearLine << std::flush;
+  }
+
+ private:
+  const run::RunLayout& layout_;
+  const uint64_t step_;
+  const Console& console_;
+  bool is_drawn_ = false;
+};
+
 ExitCode wait_for_outcome(const run::RunLayout& layout, const run::EvaluationRequest& request,
                           size_t known_bytes, const CommandLine& command, const Console& console,
                           std::chrono::milliseconds interval) {
+  EvaluationLine line(layout, request.step, console);
   for (bool is_advised = false;; std::this_thread::sleep_for(interval)) {
     // stoker-eval can end meanwhile, too.
     if (!is_advised && !has_evaluator(layout)) {
+      line.erase();
       console.err << "stokerctl: " << advice(layout) << std::endl;
       is_advised = true;
     }
@@ -139,10 +175,18 @@ ExitCode wait_for_outcome(const run::RunLayout& layout, const run::EvaluationReq
     std::error_code error;
     const bool is_removed = !std::filesystem::exists(request.path, error) && !error;
     const auto outcomes = read_outcomes(layout);
-    if (!outcomes.ok()) return console.fail(outcomes.status(), exit_code_for(outcomes.status()));
-    if (const auto outcome = find_outcome(*outcomes, known_bytes, request))
+    if (!outcomes.ok()) {
+      line.erase();
+      return console.fail(outcomes.status(), exit_code_for(outcomes.status()));
+    }
+    if (const auto outcome = find_outcome(*outcomes, known_bytes, request)) {
+      line.erase();
       return show_outcome(layout, *outcome, command, console);
-    if (is_removed) {
+    }
+    if (!is_removed) {
+      line.draw();
+    } else {
+      line.erase();
       const Status removed(StatusCode::kNotFound,
                            printable(request.path) + ": was removed without an outcome");
       return console.fail(removed, exit_code_for(removed));

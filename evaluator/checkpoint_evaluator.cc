@@ -127,6 +127,7 @@ struct CheckpointEvaluator::State {
     for (size_t number = 0; number < batches.size(); ++number) {
       pause(limit);
       const uint64_t first = batches.first_position(number);
+      if (on_progress) on_progress(samples_before(dataset) + first, num_samples());
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
                                          std::to_string(batches.samples()) + " of " +
                                          dataset.name));
@@ -146,6 +147,19 @@ struct CheckpointEvaluator::State {
     for (eval_metrics::CaptionedSample& captioned_sample : report.captions)
       captioned_sample.sample = batches.evaluated_sample(captioned_sample.sample);
     return report;
+  }
+
+  // Of the datasets that are evaluated earlier.
+  uint64_t samples_before(const EvaluatedDataset& dataset) const {
+    uint64_t sum = 0;
+    for (const EvaluatedDataset& one : datasets) {
+      if (&one == &dataset) break;
+      sum += one.batches.samples();
+    }
+    return sum;
+  }
+  uint64_t num_samples() const {
+    return samples_before(datasets.back()) + datasets.back().batches.samples();
   }
 
   // Only for captions, because there can be many words.
@@ -189,13 +203,14 @@ struct CheckpointEvaluator::State {
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
     for (EvaluatedDataset& dataset : datasets) {
       STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_dataset(dataset, limit));
-      name_classes(*dataset.data, report.classes);
+      name_classes(*dataset.data, report);
       run::DatasetResult& result = evaluation.result.datasets.emplace_back();
       result = {.dataset = dataset.name,
                 .samples = dataset.batches.samples() - dataset.batches.quarantined(),
                 .metrics = std::move(report.metrics),
                 .classes = std::move(report.classes),
                 .confusion_matrix = std::move(report.confusion_matrix),
+                .pr_curves = std::move(report.pr_curves),
                 .quarantined = dataset.batches.quarantined()};
       if (!with_artifacts) continue;
       auto artifacts =
@@ -317,10 +332,15 @@ struct CheckpointEvaluator::State {
   std::shared_ptr<const tokenizer::Tokenizer>
       maybe_tokenizer;  // null: tokens are bytes, or unknown
   Pause pause_between_batches;
+  OnProgress on_progress;
 };
 
 void CheckpointEvaluator::pause_between_batches(Pause pause) {
   state_->pause_between_batches = std::move(pause);
+}
+
+void CheckpointEvaluator::report_progress(OnProgress on_progress) {
+  state_->on_progress = std::move(on_progress);
 }
 
 CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(std::move(state)) {}

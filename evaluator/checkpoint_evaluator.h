@@ -17,6 +17,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -50,6 +51,10 @@ class CheckpointEvaluator {
   // returns early on a stop.
   using Pause = std::function<std::chrono::nanoseconds(const std::stop_token&)>;
   void pause_between_batches(Pause pause);
+
+  // Called between batches with the numbers of samples of all datasets.
+  using OnProgress = std::function<void(uint64_t done, uint64_t total)>;
+  void report_progress(OnProgress on_progress);
 
   // Also creates the artifacts (eval.num_misclassified, eval.generate).
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,

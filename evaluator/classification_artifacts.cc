@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <numeric>
 
 #include "evaluator/canvas.h"
@@ -119,9 +120,16 @@ std::string class_name(const std::vector<std::string>& names, int64_t label) {
 
 }  // namespace
 
-void name_classes(const data::Dataset& data, std::vector<eval_metrics::PerClassMetrics>& classes) {
+void name_classes(const data::Dataset& data, eval_metrics::EvalReport& report) {
   const std::vector<std::string> names = data.class_names();
+  std::vector<eval_metrics::PerClassMetrics>& classes = report.classes;
   for (size_t i = 0; i < std::min(names.size(), classes.size()); ++i) classes[i].name = names[i];
+  std::map<std::string, const std::string*> by_index;  // few: at most kMaxPrCurves curves
+  if (!report.pr_curves.empty())
+    for (size_t i = 0; i < names.size(); ++i) by_index.emplace(std::to_string(i), &names[i]);
+  for (eval_metrics::PrCurve& curve : report.pr_curves)
+    if (const auto name = by_index.find(curve.name); name != by_index.end())
+      curve.name = *name->second;
 }
 
 Result<std::vector<Artifact>> dataset_artifacts(

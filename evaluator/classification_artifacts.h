@@ -36,8 +36,9 @@ std::string misclassified_table(const std::vector<MisclassifiedExample>& misclas
 Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>& misclassified,
                                         int channels, int height, int width);
 
-// Sets the names of `classes` to the class names of the dataset.
-void name_classes(const data::Dataset& data, std::vector<eval_metrics::PerClassMetrics>& classes);
+// Replaces the class indices that are the names of classes and curves by the class names of the
+// dataset.
+void name_classes(const data::Dataset& data, eval_metrics::EvalReport& report);
 
 // `result` is that of this dataset, after name_classes(). Empty if the result has neither classes
 // nor misclassified samples.

@@ -19,6 +19,7 @@
 #include "shared/base/deadline.h"
 #include "shared/base/file_locks.h"
 #include "shared/base/log.h"
+#include "shared/run/evaluation_progress.h"
 #include "shared/run/run_state.h"
 
 namespace stoker::evaluator {
@@ -309,7 +310,12 @@ Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& 
   has_own_quota_ = !trainer || !shares_cgroup(*trainer);
   pacer_.start_burst();
   paused_ = {};
+  run::EvaluationProgressWriter progress(default_file_system(), clock_, layout_);
+  evaluator_->report_progress([&](uint64_t done, uint64_t total) {
+    progress.write({.step = checkpoint.manifest().step, .done = done, .total = total});
+  });
   auto evaluation = evaluator_->evaluate(checkpoint, std::move(stop));
+  evaluator_->report_progress({});
   watchdog_.end();
   if (paused_ > 1s)
     log_info("evaluation throttled", {{"step", checkpoint.manifest().step},

@@ -188,6 +188,9 @@ Status ResultRecorder::write_tensorboard(uint64_t step, const run::DatasetResult
                                    join_path(sinks_->tensorboard, dataset.dataset), std::nullopt));
   }
   for (const auto& [name, value] : dataset.metrics) events->add_scalar(name, step, value);
+  for (const eval_metrics::PrCurve& curve : dataset.pr_curves)
+    events->add_pr_curve("pr_curves/" + curve.name, step, curve.true_positives,
+                         curve.false_positives);
   for (const Artifact& view : read_artifacts(layout_, step, dataset.dataset)) {
     if (view.is_image())
       events->add_image(view.tag(), step, view.bytes);

@@ -4,7 +4,8 @@
 Trains a small model and alternates periods of SECONDS (default 10) without clients and with all of
 these together: 10,000 connections, a sender of one byte a second in each accepted one, subscribers
 and requesters that never read. Prints one JSON object: the median step time of both kinds of
-periods, their ratio, the growth of stokerd's peak memory, and the load of the machine before.
+periods, their ratio, the growth of stokerd's peak memory, how long `status` takes while it trains,
+and the load of the machine before.
 Limits: docs/control-protocol.md. Measure on an idle machine.
 """
 
@@ -48,6 +49,26 @@ def step_times(run, begin, end):
         record = json.loads(line)
         if begin <= record["wall_time"] <= end:
             times.append(record["step_time_ms"])
+    return times
+
+
+def status_times(path, seconds):
+    """Milliseconds that each `status` of one client takes, 100 times a second."""
+    times = []
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            begin = time.perf_counter()
+            client.sendall(b"status\n")
+            reply = b""
+            while not reply.endswith(b"\n"):
+                part = client.recv(65536)
+                if not part:
+                    raise SystemExit("stokerd has closed the connection")
+                reply += part
+            times.append(1000 * (time.perf_counter() - begin))
+            time.sleep(0.01)
     return times
 
 
@@ -174,11 +195,14 @@ def measure(trainer, run, seconds):
             counts[key] = counts.get(key, 0) + count
         clients.close()
     quiet_p50, loaded_p50 = statistics.median(quiet), statistics.median(loaded)
+    status = statistics.quantiles(status_times(run / "control.sock", seconds), n=100)
     return {
         "quiet_step_p50_ms": quiet_p50,
         "loaded_step_p50_ms": loaded_p50,
         "ratio": loaded_p50 / quiet_p50,
         "peak_memory_growth_mib": (memory_kib(trainer.pid, "VmHWM") - before) / 1024,
+        "status_p50_ms": status[49],
+        "status_p99_ms": status[98],
         "records": [len(quiet), len(loaded)],
         **counts,
     }

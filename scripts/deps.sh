@@ -19,7 +19,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
   --service    also systemd and systemd-nspawn, for the test of the units (root only), iproute2 for
-               that of several hosts (root only), tini for that of containers,
+               that of several hosts (root only), tini for that of containers, libfaketime for that of many faults,
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium and tmux for those of the pages and screens
   --launchers  also Open MPI and Slurm, for the tests of groups of processes. Debian's packages start munged
   --package    also dpkg-dev, lintian, zsh and fish, for scripts/package.sh and the tests of what it installs
@@ -50,7 +50,7 @@ while (($#)); do
     --no-torch) torch=no ;;
     --python) python=yes ;;
     --service)
-      packages+=(systemd systemd-container iproute2 tini chromium tmux)
+      packages+=(systemd systemd-container iproute2 tini libfaketime chromium tmux)
       service=yes
       ;;
     --launchers) packages+=(openmpi-bin munge slurmctld slurmd slurm-client) ;;

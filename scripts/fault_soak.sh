@@ -2,6 +2,7 @@
 # Checks that a run with many faults ends with the same bytes as an undisturbed one.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/soak_lib.sh"
 
 usage() {
   cat <<'HELP'
@@ -47,19 +48,10 @@ RANDOM=$seed
 
 # ---- Programs, data and configuration
 
-built=$(realpath "${STOKER_BIN:-$root/build/release/bin}")
 programs=(stokerd stoker-feed stoker-stacks stoker-eval stokerctl)
-for program in "${programs[@]}"; do
-  [[ -x $built/$program ]] || die "$built/$program is missing; run scripts/build.sh release programs"
-done
-scratch=''
-if [[ -z $dir ]]; then
-  scratch=$(mktemp -d)
-  dir=$scratch
-else
-  [[ ! -e $dir ]] || die "$dir exists already"
-  mkdir -p "$dir"
-fi
+find_programs "${programs[@]}"
+built=$bin
+make_directory
 # A copy that is reinstalled. The libraries are found relative to the programs.
 bin=$dir/installed/bin
 mkdir -p "$bin"
@@ -73,17 +65,8 @@ install_programs() {
   done
 }
 install_programs
-run=$dir/run
 config=$dir/config.yaml
-awk 'BEGIN {
-  srand(7)
-  print "a,b,c,d,e,f,g,h,kind"
-  for (row = 0; row < 20000; row++) {
-    line = ""
-    for (i = 0; i < 8; i++) line = line sprintf("%.4f,", rand() + (i % 4 == row % 4 ? 1 : 0))
-    print line row % 4
-  }
-}' >"$dir/table.csv"
+write_table "$dir/table.csv"
 # Wide enough that a step takes about a millisecond, so that the second run does not take hours.
 cat >"$config" <<YAML
 data:
@@ -115,20 +98,6 @@ clean_up() {
   done
 }
 trap clean_up EXIT
-fail_with_log() {
-  tail -n 20 "$dir/$1.out" >&2
-  die "$1 $2; the last lines of its output are above; seed $seed, files in $dir"
-}
-has_ended() { ! kill -0 "$1" 2>/dev/null; }
-# wait_for SECONDS COMMAND…: polls until the command succeeds.
-wait_for() {
-  local tries=$(($1 * 20))
-  shift
-  while ! "$@"; do
-    ((tries-- > 0)) || return 1
-    sleep 0.05
-  done
-}
 
 newest_checkpoint() { find "$run/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1 || true; }
 # Only stokerd has the changed clock: a worker process may not read the file that says which.

@@ -2,6 +2,7 @@
 # Checks that the memory use of the programs does not grow over a long run.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/soak_lib.sh"
 
 usage() {
   cat <<'HELP'
@@ -119,36 +120,15 @@ fi
 
 # ---- Data and configuration
 
-bin=$(realpath "${STOKER_BIN:-$root/build/release/bin}")
-for program in stokerd stoker-feed stoker-eval stokerctl; do
-  [[ -x $bin/$program ]] || die "$bin/$program is missing; run scripts/build.sh release programs"
-done
-scratch=''
-if [[ -z $dir ]]; then
-  scratch=$(mktemp -d)
-  dir=$scratch
-else
-  [[ ! -e $dir ]] || die "$dir exists already"
-  mkdir -p "$dir"
-fi
-run=$dir/run
+find_programs stokerd stoker-feed stoker-eval stokerctl
+make_directory
 measurements=$dir/memory.tsv
 : >"$measurements"
 given_config=$config
 if [[ -z $config ]]; then
   config=$dir/config.yaml
   # One value cannot be parsed, so that sample errors and replacement samples are covered.
-  awk 'BEGIN {
-    srand(7)
-    print "a,b,c,d,e,f,g,h,kind"
-    for (row = 0; row < 20000; row++) {
-      kind = row % 4
-      line = ""
-      for (i = 0; i < 8; i++) line = line sprintf("%.4f,", rand() + (i % 4 == kind ? 1 : 0))
-      if (row == 9000) sub(/^[^,]*/, "?", line)
-      print line kind
-    }
-  }' >"$dir/table.csv"
+  write_table "$dir/table.csv" 9000
   cat >"$config" <<YAML
 data:
   train: {format: csv, path: $dir/table.csv, fields: {label: kind}, split: [0.0, 0.9]}
@@ -179,20 +159,6 @@ trap clean_up EXIT
   --set checkpoint.save_every_seconds=20 --set metrics.log_every_steps=100 --set metrics.tensorboard=true >"$dir/stokerd.out" 2>&1 &
 trainer=$!
 
-has_ended() { ! kill -0 "$1" 2>/dev/null; }
-fail_with_log() {
-  tail -n 20 "$dir/$1.out" >&2
-  die "$1 $2; the last lines of its output are above"
-}
-# wait_for SECONDS COMMAND…: polls until the command succeeds.
-wait_for() {
-  local tries=$(($1 * 10))
-  shift
-  while ! "$@"; do
-    ((tries-- > 0)) || return 1
-    sleep 0.1
-  done
-}
 step_now() { tail -n 1 "$run/metrics/train.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\).*/\1/p'; }
 trains() { has_ended "$trainer" || [[ -n $(step_now) ]]; }
 wait_for 300 trains || fail_with_log stokerd "does not start to train"

@@ -441,8 +441,10 @@ void DaemonApp::on_signal(int number) {
   if (is_preempted_ && number == SIGTERM) return;
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
+      // Before training, ready() would report that startup is complete.
+      if (training_) notifier_.reloading(clock_.monotonic());
       (void)reload_config(config_, command_, is_chief(), *run_);
-      if (training_) notifier_.ready();  // before that it would report that startup is complete
+      if (training_) notifier_.ready();
       return;
     case service::SignalAction::kSave:
       log_info("checkpoint requested", {{"source", "SIGUSR1"}});

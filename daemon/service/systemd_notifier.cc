@@ -69,6 +69,13 @@ void SystemdNotifier::send(std::string_view message) {
 }
 
 void SystemdNotifier::ready() { send("READY=1"); }
+
+// systemd compares the time with that of the request (Type=notify-reload, since 253).
+void SystemdNotifier::reloading(std::chrono::nanoseconds now) {
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now);
+  send("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(microseconds.count()));
+}
+
 void SystemdNotifier::alive() { send("WATCHDOG=1"); }
 void SystemdNotifier::stopping() { send("STOPPING=1"); }
 

@@ -23,7 +23,9 @@ class SystemdNotifier {
   // `socket`: a path, or '@' and a name in the abstract namespace; empty: disabled.
   explicit SystemdNotifier(std::string socket);
 
-  void ready();                        // startup or reload is complete
+  void ready();  // startup or reload is complete
+  // A reload has started; ready() ends it. `now`: CLOCK_MONOTONIC.
+  void reloading(std::chrono::nanoseconds now);
   void status(std::string_view text);  // one line for `systemctl status`
   void alive();  // WATCHDOG=1: the main thread runs; Watchdog finds that training hangs
   void stopping();

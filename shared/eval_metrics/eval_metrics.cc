@@ -17,6 +17,28 @@ double severity(const MisclassifiedSample& misclassified_sample) {
 
 }  // namespace
 
+void PrCurveCounts::add(double probability, bool is_positive) {
+  if (std::isnan(probability)) return;
+  const auto bucket = static_cast<size_t>(std::clamp(probability, 0.0, 1.0) * (kPrThresholds - 1));
+  ++(is_positive ? buckets_[bucket].positive : buckets_[bucket].negative);
+}
+
+void PrCurveCounts::add_logit(float logit, bool is_positive) {
+  add(1 / (1 + std::exp(-static_cast<double>(logit))), is_positive);
+}
+
+PrCurve PrCurveCounts::curve(std::string name) const {
+  PrCurve curve{.name = std::move(name),
+                .true_positives = std::vector<uint64_t>(kPrThresholds),
+                .false_positives = std::vector<uint64_t>(kPrThresholds)};
+  uint64_t positive = 0, negative = 0;  // from the threshold on
+  for (size_t i = kPrThresholds; i-- > 0;) {
+    curve.true_positives[i] = positive += buckets_[i].positive;
+    curve.false_positives[i] = negative += buckets_[i].negative;
+  }
+  return curve;
+}
+
 ClassificationMetrics::ClassificationMetrics(Options options)
     : options_(options),
       labeled_(options.classes),
@@ -27,8 +49,12 @@ ClassificationMetrics::ClassificationMetrics(Options options)
 }
 
 void ClassificationMetrics::add(const ClassifiedSamples& batch) {
+  if (!batch.probabilities.empty()) pr_curves_.resize(options_.classes);
   for (size_t i = 0; i < batch.labels.size(); ++i) {
     const auto label = static_cast<size_t>(batch.labels[i]);
+    for (size_t j = 0; j < pr_curves_.size(); ++j)
+      pr_curves_[j].add(static_cast<double>(batch.probabilities[i * options_.classes + j]),
+                        j == label);
     const auto prediction = static_cast<size_t>(batch.predictions[i]);
     assert(label < options_.classes && prediction < options_.classes);
     const double weight = label < options_.weights.size() ? options_.weights[label] : 1.0;
@@ -101,6 +127,8 @@ EvalReport ClassificationMetrics::report() const {
   report.metrics = metrics(per_class);
   if (options_.classes <= kMaxPerClassMetrics) report.classes = std::move(per_class);
   report.confusion_matrix = confusion_;
+  for (const PrCurveCounts& counts : pr_curves_)
+    report.pr_curves.push_back(counts.curve(std::to_string(report.pr_curves.size())));
   report.misclassified = misclassified_;
   return report;
 }
@@ -115,6 +143,7 @@ void BinaryClassificationMetrics::add(std::span<const float> losses, std::span<c
     predictions.push_back(logits[i] > 0 ? 1 : 0);
     confidences.push_back(1 / (1 + std::exp(-std::abs(logits[i]))));
     predictions_.push_back({logits[i], labels[i] == 1});
+    pr_curve_.add_logit(logits[i], labels[i] == 1);
   }
   counts_.add({losses, labels, predictions, confidences, {}});
 }
@@ -149,6 +178,7 @@ EvalReport BinaryClassificationMetrics::report() const {
                     {"recall", positive.recall},
                     {"f1", positive.f1},
                     {"auroc", auroc(predictions_)}};
+  report.pr_curves = {pr_curve_.curve("1")};
   return report;
 }
 
@@ -171,6 +201,7 @@ void MultilabelMetrics::add(std::span<const float> losses, std::span<const float
       label.predicted += predicted ? 1 : 0;
       label.correct += is_true && predicted ? 1 : 0;
       label.predictions.push_back({logits[first + i], is_true});
+      if (width <= kMaxPrCurves) label.pr_curve.add_logit(logits[first + i], is_true);
       is_exact = is_exact && is_true == predicted;
       loss_ += static_cast<double>(losses[first + i]);
     }
@@ -221,6 +252,8 @@ EvalReport MultilabelMetrics::report() const {
   for (const Label& label : labels_) {
     PerClassMetrics per_class = compute_per_class(label);
     per_class.name = std::to_string(report.classes.size());
+    if (labels_.size() <= kMaxPrCurves)
+      report.pr_curves.push_back(label.pr_curve.curve(per_class.name));
     correct += static_cast<double>(label.correct);
     marked += static_cast<double>(label.is_true + label.predicted);
     occurring += label.is_true + label.predicted > 0 ? 1 : 0;

@@ -7,6 +7,7 @@
 // Threads: one per object.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,10 +20,12 @@ namespace stoker::eval_metrics {
 // In order; the first one is the loss.
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
-// Per-class metrics and the confusion matrix take one line or row per class in the result file, so
-// they are omitted above these numbers of classes.
+// Per-class metrics, the confusion matrix and precision-recall curves take one line or row per class
+// in the result file, so they are omitted above these numbers of classes.
 inline constexpr uint64_t kMaxPerClassMetrics = 1000;
 inline constexpr uint64_t kMaxConfusionClasses = 256;
+inline constexpr uint64_t kMaxPrCurves = 32;
+inline constexpr size_t kPrThresholds = 101;
 
 // part / whole, or 0 if whole is 0: a class that was never predicted has precision 0.
 inline double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -39,6 +42,32 @@ struct PerClassMetrics {
 
 // [label][prediction]
 using ConfusionMatrix = std::vector<std::vector<uint64_t>>;
+
+// Of one class against all others. Threshold i is i / (thresholds - 1); a sample is predicted as the
+// class if its probability is at least the threshold. The first threshold is 0, so the first counts
+// are those of all samples of the class and of all others.
+struct PrCurve {
+  std::string name;  // as in PerClassMetrics
+  std::vector<uint64_t> true_positives;
+  std::vector<uint64_t> false_positives;
+
+  bool operator==(const PrCurve&) const = default;
+};
+
+// PrCurveCounts: counts the samples of a PrCurve, in memory that does not depend on their number.
+class PrCurveCounts {
+ public:
+  // A probability that is NaN is not counted.
+  void add(double probability, bool is_positive);
+  void add_logit(float logit, bool is_positive);  // of the sigmoid
+  PrCurve curve(std::string name) const;
+
+ private:
+  struct Bucket {  // from one threshold to the next
+    uint64_t positive = 0, negative = 0;
+  };
+  std::array<Bucket, kPrThresholds> buckets_{};
+};
 
 struct MisclassifiedSample {
   uint64_t sample = 0;  // index in the order in which samples were added
@@ -65,6 +94,7 @@ struct EvalReport {
   MetricValues metrics;
   std::vector<PerClassMetrics> classes;  // empty: no classes, or more than kMaxPerClassMetrics
   ConfusionMatrix confusion_matrix;      // empty: no classes, or more than kMaxConfusionClasses
+  std::vector<PrCurve> pr_curves;        // empty: no classes, or more than kMaxPrCurves
   std::vector<MisclassifiedSample> misclassified;  // those with the largest loss, worst first
   std::vector<CaptionedSample> captions;           // the first ones
 };
@@ -81,6 +111,8 @@ struct ClassifiedSamples {
   std::span<const float> confidences;  // probability of the prediction
   // 1: the label is among the k most likely classes; empty: no top-k.
   std::span<const uint8_t> is_in_top_k;
+  // [samples, classes]; empty: no precision-recall curves.
+  std::span<const float> probabilities = {};
 };
 
 class ClassificationMetrics {
@@ -111,6 +143,7 @@ class ClassificationMetrics {
   uint64_t in_top_k_ = 0;
   std::vector<uint64_t> labeled_, predicted_, correct_;  // per class
   ConfusionMatrix confusion_;
+  std::vector<PrCurveCounts> pr_curves_;            // per class; empty without probabilities
   std::vector<MisclassifiedSample> misclassified_;  // worst first
 };
 
@@ -141,6 +174,7 @@ class BinaryClassificationMetrics {
   static double auroc(std::vector<Prediction> predictions);
 
   ClassificationMetrics counts_;
+  PrCurveCounts pr_curve_;
   std::vector<Prediction> predictions_;
 };
 
@@ -169,6 +203,7 @@ class MultilabelMetrics {
   };
   struct Label {
     uint64_t is_true = 0, predicted = 0, correct = 0;
+    PrCurveCounts pr_curve;
     std::vector<Prediction> predictions;
   };
   static PerClassMetrics compute_per_class(const Label& label);

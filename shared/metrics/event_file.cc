@@ -138,6 +138,14 @@ void EventFile::add_histogram(std::string_view tag, uint64_t step, const TensorS
   add_record(event);
 }
 
+void EventFile::add_pr_curve(std::string_view tag, uint64_t step,
+                             std::span<const uint64_t> true_positives,
+                             std::span<const uint64_t> false_positives) {
+  const std::string event = encode_pr_curve(now(), step, tag, true_positives, false_positives);
+  reserve_space(event.size());
+  add_record(event);
+}
+
 void EventFile::add_graph(std::string_view graph) {
   reserve_space(graph.size());
   add_record(encode_graph_def(now(), graph));

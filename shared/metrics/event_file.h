@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,9 @@ class EventFile {
   // counted.
   void add_image(std::string_view tag, uint64_t step, std::string_view png);
   void add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary);
+  // See encode_pr_curve().
+  void add_pr_curve(std::string_view tag, uint64_t step, std::span<const uint64_t> true_positives,
+                    std::span<const uint64_t> false_positives);
   // `graph`: the result of encode_graph(); one per run.
   void add_graph(std::string_view graph);
   // `content`: the result of encode_hparams_start() or encode_hparams_end(), under its tag.

@@ -79,8 +79,11 @@ constexpr uint32_t kMin = 1, kMax = 2, kNumber = 3, kSum = 4, kSumOfSquares = 5,
 // SummaryMetadata, SummaryMetadata.PluginData
 constexpr uint32_t kPluginData = 1, kPluginName = 1, kContent = 2;
 // TensorProto, TensorShapeProto, TensorShapeProto.Dim
-constexpr uint32_t kDtype = 1, kShape = 2, kStringVal = 8, kDim = 2, kDimSize = 1;
-constexpr uint64_t kDtString = 7;
+constexpr uint32_t kDtype = 1, kShape = 2, kTensorContent = 4, kStringVal = 8, kDim = 2,
+                   kDimSize = 1;
+constexpr uint64_t kDtFloat = 1, kDtString = 7;
+// PrCurvePluginData; its version is 0, which is not encoded
+constexpr uint32_t kNumThresholds = 2;
 
 Message make_event(double wall, uint64_t step) {
   Message event;
@@ -153,6 +156,48 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
   histogram.doubles(kLimits, limits).doubles(kCounts, counts);
   Message summary_value;
   summary_value.bytes(kTag, valid_utf8(tag)).message(kHistogram, histogram);
+  return make_event(wall, step)
+      .message(kSummary, Message().message(kValue, summary_value))
+      .encoded();
+}
+
+std::string encode_pr_curve(double wall, uint64_t step, std::string_view tag,
+                            std::span<const uint64_t> true_positives,
+                            std::span<const uint64_t> false_positives) {
+  const size_t count = std::min(true_positives.size(), false_positives.size());
+  if (count == 0) return make_event(wall, step).encoded();
+  const auto ratio = [](uint64_t part, uint64_t all) {
+    return all == 0 ? 0.0F : static_cast<float>(part) / static_cast<float>(all);
+  };
+  constexpr size_t kRows = 6;
+  std::vector<float> values(kRows * count);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t tp = true_positives[i], fp = false_positives[i];
+    const uint64_t positives = true_positives[0], negatives = false_positives[0];
+    const auto cell = [&](size_t row) -> float& { return values[row * count + i]; };
+    cell(0) = static_cast<float>(tp);
+    cell(1) = static_cast<float>(fp);
+    cell(2) = static_cast<float>(negatives - fp);
+    cell(3) = static_cast<float>(positives - tp);
+    cell(4) = ratio(tp, tp + fp);
+    cell(5) = ratio(tp, positives);
+  }
+  Message shape;
+  for (const size_t size : {kRows, count})
+    shape.message(kDim, Message().varint(kDimSize, static_cast<uint64_t>(size)));
+  Message tensor;
+  tensor.varint(kDtype, kDtFloat)
+      .message(kShape, shape)
+      .bytes(kTensorContent,
+             {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  Message metadata;
+  metadata.message(
+      kPluginData,
+      Message()
+          .bytes(kPluginName, "pr_curves")
+          .message(kContent, Message().varint(kNumThresholds, static_cast<uint64_t>(count))));
+  Message summary_value;
+  summary_value.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
   return make_event(wall, step)
       .message(kSummary, Message().message(kValue, summary_value))
       .encoded();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,15 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
 
 // `graph`: the bytes of a GraphDef.
 std::string encode_graph_def(double wall, std::string_view graph);
+
+// A precision-recall curve on the PR Curves page. `true_positives`, `false_positives`: at thresholds
+// that increase evenly from 0, where every sample is predicted as positive, to 1; equally many.
+//
+// Format:  tensor [6, thresholds] of the counts, precision and recall, and PrCurvePluginData, version
+//          0; rows and field numbers are those of plugins/pr_curve.
+std::string encode_pr_curve(double wall, uint64_t step, std::string_view tag,
+                            std::span<const uint64_t> true_positives,
+                            std::span<const uint64_t> false_positives);
 
 // Content that only the TensorBoard plugin `plugin` interprets.
 std::string encode_plugin_content(double wall, std::string_view tag, std::string_view plugin,

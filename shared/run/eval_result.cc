@@ -32,13 +32,22 @@ eval_metrics::PerClassMetrics parse_per_class(const json::object& fields) {
           .f1 = number_or_nan(fields.at("f1"))};
 }
 
+std::vector<uint64_t> parse_counts(const json::value& counts) {
+  std::vector<uint64_t> parsed;
+  for (const json::value& count : counts.as_array()) parsed.push_back(count.to_number<uint64_t>());
+  return parsed;
+}
+
 eval_metrics::ConfusionMatrix parse_confusion_matrix(const json::array& rows) {
   eval_metrics::ConfusionMatrix confusion_matrix;
-  for (const json::value& row : rows) {
-    std::vector<uint64_t>& counts = confusion_matrix.emplace_back();
-    for (const json::value& count : row.as_array()) counts.push_back(count.to_number<uint64_t>());
-  }
+  for (const json::value& row : rows) confusion_matrix.push_back(parse_counts(row));
   return confusion_matrix;
+}
+
+eval_metrics::PrCurve parse_pr_curve(const json::object& fields) {
+  return {.name = fields.at("name").as_string().c_str(),
+          .true_positives = parse_counts(fields.at("true_positives")),
+          .false_positives = parse_counts(fields.at("false_positives"))};
 }
 
 DatasetResult parse_dataset_result(const json::key_value_pair& entry) {
@@ -54,7 +63,10 @@ DatasetResult parse_dataset_result(const json::key_value_pair& entry) {
         dataset.classes.push_back(parse_per_class(one.as_object()));
     } else if (field.key() == "confusion_matrix") {
       dataset.confusion_matrix = parse_confusion_matrix(field.value().as_array());
-    } else {
+    } else if (field.key() == "pr_curves") {
+      for (const json::value& one : field.value().as_array())
+        dataset.pr_curves.push_back(parse_pr_curve(one.as_object()));
+    } else if (!field.value().is_structured()) {  // otherwise a field of a later release
       dataset.metrics.emplace_back(field.key(), number_or_nan(field.value()));
     }
   }
@@ -76,6 +88,15 @@ json::array json_of(const eval_metrics::ConfusionMatrix& confusion_matrix) {
   json::array rows;
   for (const auto& row : confusion_matrix) rows.push_back(json::array(row.begin(), row.end()));
   return rows;
+}
+
+json::array json_of(const std::vector<eval_metrics::PrCurve>& pr_curves) {
+  json::array all;
+  for (const eval_metrics::PrCurve& one : pr_curves)
+    all.push_back(json::object{{"name", one.name},
+                               {"true_positives", json::value_from(one.true_positives)},
+                               {"false_positives", json::value_from(one.false_positives)}});
+  return all;
 }
 
 json::object json_of(const BestValue& point) {
@@ -102,6 +123,7 @@ std::string to_json(const EvalResult& result) {
     if (!dataset.classes.empty()) fields["per_class"] = json_of(dataset.classes);
     if (!dataset.confusion_matrix.empty())
       fields["confusion_matrix"] = json_of(dataset.confusion_matrix);
+    if (!dataset.pr_curves.empty()) fields["pr_curves"] = json_of(dataset.pr_curves);
   }
   const json::object root{{"step", result.step},
                           {"manifest_sha256", result.manifest_sha256},

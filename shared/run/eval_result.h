@@ -29,9 +29,11 @@ struct DatasetResult {
   std::string dataset;
   uint64_t samples = 0;  // evaluated
   MetricValues metrics;
-  // Only for classification; empty above kMaxPerClassMetrics or kMaxConfusionClasses classes.
+  // Only for classification; empty above kMaxPerClassMetrics, kMaxConfusionClasses or kMaxPrCurves
+  // classes.
   std::vector<eval_metrics::PerClassMetrics> classes = {};
   eval_metrics::ConfusionMatrix confusion_matrix = {};
+  std::vector<eval_metrics::PrCurve> pr_curves = {};
   // Samples that were not evaluated, because they crash the worker process that reads them. Stored
   // if not 0.
   uint64_t quarantined = 0;

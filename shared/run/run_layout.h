@@ -61,6 +61,7 @@ class RunLayout {
   std::string evaluation_outcomes_file() const { return at("eval/outcomes.jsonl"); }
   // Written by stokerctl and stokerd, read and removed by the evaluator.
   std::string evaluation_requests_dir() const { return at("eval/requests"); }
+  std::string evaluation_progress_file() const { return at("eval/progress.json"); }
   std::string attempts_file() const { return at("eval/attempts.json"); }
   // Human-readable texts and images.
   std::string eval_artifacts_dir() const { return at("eval/artifacts"); }

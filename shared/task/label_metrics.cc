@@ -16,10 +16,12 @@ void LabelMetrics::add(const at::Tensor& logits, const at::Tensor& labels) {
   const HostValues<float> losses(at::cross_entropy_loss(logits, labels, {}, at::Reduction::None));
   const HostValues<int64_t> label_values(labels);
   const HostValues<int64_t> predictions(logits.argmax(1));
-  const HostValues<float> confidences(at::softmax(logits, 1).amax(1));
+  const at::Tensor probabilities = at::softmax(logits, 1);
+  const HostValues<float> confidences(probabilities.amax(1));
   const HostValues<uint8_t> in_top_k(is_in_top_k(logits, labels));
+  const HostValues<float> curve_values(has_pr_curves_ ? probabilities : at::empty({0}));
   metrics_->add({losses.span(), label_values.span(), predictions.span(), confidences.span(),
-                 in_top_k.span()});
+                 in_top_k.span(), curve_values.span()});
 }
 
 eval_metrics::EvalReport LabelMetrics::report() const {
@@ -30,6 +32,8 @@ eval_metrics::EvalReport LabelMetrics::report() const {
 void LabelMetrics::start(uint64_t outputs) {
   const bool has_top_k = options_.top_k > 1 && static_cast<uint64_t>(options_.top_k) < outputs;
   top_k_ = has_top_k ? options_.top_k : 0;
+  // A model with fewer outputs than classes has no probability of some.
+  has_pr_curves_ = outputs >= classes_ && outputs <= eval_metrics::kMaxPrCurves;
   metrics_.emplace(
       eval_metrics::ClassificationMetrics::Options{.classes = std::max(classes_, outputs),
                                                    .top_k = top_k_,

@@ -36,6 +36,7 @@ class LabelMetrics {
   const EvaluationOptions options_;
   const std::vector<double> weights_;
   int top_k_ = 0;
+  bool has_pr_curves_ = false;
   std::optional<eval_metrics::ClassificationMetrics> metrics_;  // set by the first batch
 };
 

@@ -291,6 +291,7 @@ void RunView::read_evals() {
     for (run::DatasetResult& dataset : cached.result.datasets) {
       dataset.classes = {};
       dataset.confusion_matrix = {};
+      dataset.pr_curves = {};
     }
   }
 }

@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include <boost/json.hpp>
@@ -104,6 +106,47 @@ TEST_F(EvaluateCommandTest, WaitsForMetrics) {
   const auto json = boost::json::parse(
       wait_for({"--json", "evaluate", "200", "--wait"}, run::Outcome::kEvaluated, "").out);
   EXPECT_EQ(json.at("step").to_number<int>(), 200);
+}
+
+// Calls a function after each drawn line.
+class DrawnLines : public std::stringbuf {
+ public:
+  std::function<void()> on_flush;
+
+ private:
+  int sync() override {
+    if (on_flush) on_flush();
+    return 0;
+  }
+};
+
+TEST_F(EvaluateCommandTest, WaitShowsProgressOnTerminal) {
+  write_eval(200, 1.25, "m");
+  const auto lock = lock_file(layout().eval_lock_file(), "evaluator");
+  ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+  const auto write_progress = [&](const std::string& json) {
+    write_file(layout().evaluation_progress_file(), json);
+  };
+  write_progress(R"({"step":1000,"done":5,"total":10})");
+  DrawnLines drawn;
+  int lines = 0;
+  drawn.on_flush = [&] {
+    if (++lines == 1) write_progress(R"({"step":200,"done":2500,"total":10000})");
+    if (lines == 2) finish(pending().at(0), run::Outcome::kEvaluated, "");
+  };
+  std::ostream out(&drawn);
+  std::ostringstream err;
+  CommandLine command;
+  command.selector = "200";
+  command.wait = true;
+  EXPECT_EQ(ctl::evaluate(layout(), command, {.out = out, .err = err, .style = kTerminal}, 1ms),
+            ExitCode::kSuccess);
+  EXPECT_THAT(
+      drawn.str(),
+      ::testing::AllOf(
+          HasSubstr("\r\x1b[Kwaiting; evaluating step 1 000: 50 % of 10 samples"),
+          HasSubstr("\r\x1b[Kevaluating step 200: 25 % of 10 000 samples\r\x1b[Kstep 200: ")));
+  EXPECT_EQ(err.str(), "");
 }
 
 TEST_F(EvaluateCommandTest, WaitFailsWithReasonOfEvaluator) {

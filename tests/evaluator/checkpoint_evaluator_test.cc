@@ -79,6 +79,13 @@ TEST_F(CheckpointEvaluatorTest, ReportsMetricsOfDatasetsInConfiguredOrder) {
   EXPECT_EQ(result->datasets[0].metrics.front().first, "loss");
   EXPECT_EQ(result->datasets[0].classes.size(), 2u);
   EXPECT_EQ(result->datasets[0].confusion_matrix.size(), 2u);
+  ASSERT_EQ(result->datasets[0].pr_curves.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const eval_metrics::PrCurve& curve = result->datasets[0].pr_curves[i];
+    EXPECT_EQ(curve.name, result->datasets[0].classes[i].name);
+    EXPECT_EQ(curve.true_positives.front(), result->datasets[0].classes[i].samples);
+    EXPECT_EQ(curve.true_positives.front() + curve.false_positives.front(), 40u);
+  }
 }
 
 TEST_F(CheckpointEvaluatorTest, DrawsNoInitialWeights) {

@@ -1,7 +1,10 @@
 // A step that does not fit into memory, with the real allocator under a real limit.
+#include <signal.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/own_cgroup.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -38,6 +41,30 @@ train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
     return exit.value_or(Exit{});
   }
 };
+
+TEST_F(OutOfMemoryTest, ResumesFromCheckpointAfterOomKill) {
+  const auto group = OwnCgroup::with_memory(uint64_t{1} << 30);
+  if (!group.is_ready()) GTEST_SKIP() << "a control group with a memory limit cannot be created";
+  const auto train_in_group = [&](const std::string& batch, const std::vector<std::string>& more) {
+    Process limited(
+        joined({"/bin/sh", "-c", "echo $$ >" + group.processes_file() + "; exec \"$@\"", "sh",
+                program("stokerd"), "--config", config(batch), "--run-dir", run_dir()},
+               more),
+        path("limited.out"));
+    const auto exit = limited.wait(kPatience);
+    EXPECT_TRUE(exit.has_value()) << "it did not end";
+    return exit.value_or(Exit{.code = -1});
+  };
+  ASSERT_EQ(train_in_group("8", {}).code, 0) << text_of(path("limited.out"));
+  ASSERT_EQ(newest_step(run_dir()), 20u);
+  const std::vector<std::string> more_steps{"--set", "train.max_steps=40", "--allow-batch-change"};
+  const Exit killed = train_in_group("100000", more_steps);
+  EXPECT_EQ(killed.signal, SIGKILL) << killed.code << text_of(path("limited.out"));
+  EXPECT_EQ(newest_step(run_dir()), 20u);
+  EXPECT_EQ(ctl(run_dir(), {"verify"}, "verify").wait(kPatience)->code, 0);
+  EXPECT_EQ(train_in_group("8", more_steps).code, 0) << text_of(path("limited.out"));
+  EXPECT_EQ(newest_step(run_dir()), 40u);
+}
 
 TEST_F(OutOfMemoryTest, ExitsWith71AndHintsAtFirstStep) {
   EXPECT_EQ(train_with_memory_limit(config("100000"), {}).code, 71);

@@ -279,6 +279,17 @@ std::vector<std::string> without_rights_of_root(const std::string& file) {
           "--clear-groups", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"};
 }
 
+TEST_F(RunLifecycleTest, ExitsWith78AndReasonWithoutDevice) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // also on a machine with a GPU
+  const Exit exit = train(write_config(small_config()), run_dir(), {"--set", "train.device=cuda"});
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(exit.code, 78);
+  const std::string log = log_of("stokerd");
+  EXPECT_NE(log.find("train.device: cuda"), std::string::npos) << log;
+  EXPECT_NE(log.find("; set it to cpu or auto"), std::string::npos) << log;
+  EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
 TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
   fs::create_directories(path("locked"));
   ::chmod(path("locked").c_str(), 0);

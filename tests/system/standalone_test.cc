@@ -84,6 +84,11 @@ TEST_F(SystemdServiceTest, SendsReadyStatusWatchdogAndStoppingToSystemd) {
   EXPECT_TRUE(hears("READY=1")) << heard;
   EXPECT_TRUE(hears("STATUS=training  step ")) << heard;
   EXPECT_TRUE(hears("WATCHDOG=1")) << heard;
+  heard.clear();
+  trainer.signal(SIGHUP);
+  EXPECT_TRUE(hears("RELOADING=1\nMONOTONIC_USEC=")) << heard;
+  heard.erase(0, heard.find("RELOADING=1"));
+  EXPECT_TRUE(hears("READY=1")) << heard;
   EXPECT_EQ(heard.find("STOPPING=1"), std::string::npos);
   trainer.signal(SIGTERM);
   EXPECT_TRUE(hears("STOPPING=1")) << heard;

@@ -20,10 +20,11 @@ namespace json = boost::json;
 class TensorBoardSummaryTest : public RunTest {
  protected:
   // Empty if TensorBoard is not installed.
-  json::object read(const std::string& folder, const std::string& log) const {
+  json::object read(const std::string& folder, const std::string& log,
+                    const std::string& script = STOKER_READ_EVENTS_PY) const {
     const char* const python = ::getenv("STOKER_PYTHON");
     if (python == nullptr) return {};
-    Process loader({python, STOKER_READ_EVENTS_PY, folder}, path(log + ".out"));
+    Process loader({python, script, folder}, path(log + ".out"));
     const auto ended = loader.wait(120s);
     if (!ended || ended->code == 77) return {};
     EXPECT_EQ(ended->code, 0) << log_of(log);
@@ -115,6 +116,51 @@ TEST_F(TensorBoardSummaryTest, IsWrittenForNewAndResumedRun) {
   EXPECT_NE(table.find("| sample | input | label |"), std::string::npos) << table;
   EXPECT_NE(table.find("\n| 7 | "), std::string::npos) << table;
   EXPECT_EQ(table.find("\n| 8 | "), std::string::npos) << "metrics.num_logged_samples is 8";
+}
+
+// The pages HParams and PR Curves, with the code of TensorBoard's plugins.
+TEST_F(TensorBoardSummaryTest, PagesCompareRuns) {
+  std::filesystem::create_directory(path("runs"));
+  const std::string config = write_config(small_config());
+  for (const auto& [name, lr] : {std::pair("a", "0.003"), std::pair("b", "0.001")}) {
+    const std::string run = run_dir(std::string("runs/") + name);
+    ASSERT_EQ(train(config, run,
+                    {"--set", std::string("optimizer.lr=") + lr, "--set", "train.max_steps=40"})
+                  .code,
+              0)
+        << log_of("stokerd");
+    const auto evaluated = evaluator(run, {"--once"}).wait(kPatience);
+    ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+  }
+  const json::object pages = read(path("runs"), "pages", STOKER_READ_PAGES_PY);
+  if (pages.empty()) GTEST_SKIP() << "STOKER_PYTHON is not set to a Python with tensorboard";
+
+  const json::object& hparams = pages.at("hparams").as_object();
+  const json::array& differs = hparams.at("differs").as_array();
+  EXPECT_NE(std::ranges::find(differs, json::value("optimizer.lr")), differs.end()) << differs;
+  EXPECT_EQ(std::ranges::find(differs, json::value("train.max_steps")), differs.end()) << differs;
+  const json::object& sessions = hparams.at("runs").as_object();
+  ASSERT_EQ(sessions.size(), 2u) << sessions;
+  for (const auto& [name, lr] : {std::pair("a", 0.003), std::pair("b", 0.001)}) {
+    const json::object& session = sessions.at(name + std::string("/tensorboard")).as_object();
+    EXPECT_EQ(session.at("hparams").at("optimizer.lr").to_number<double>(), lr);
+    const run::DatasetResult result = newest_result(run_dir(std::string("runs/") + name));
+    ASSERT_EQ(result.metrics.front().first, "loss");
+    EXPECT_FLOAT_EQ(session.at("metrics").at("eval/" + result.dataset + "/loss").to_number<float>(),
+                    static_cast<float>(result.metrics.front().second));
+    EXPECT_TRUE(session.at("metrics").as_object().contains("train/loss"));
+
+    const json::object& curves =
+        pages.at("pr_curves").at(name + ("/tensorboard/eval/" + result.dataset)).as_object();
+    ASSERT_EQ(curves.size(), result.classes.size());
+    for (const eval_metrics::PerClassMetrics& one : result.classes) {
+      const json::object& curve = curves.at("pr_curves/" + one.name).as_object();
+      EXPECT_EQ(curve.at("step"), 40);
+      EXPECT_EQ(curve.at("true_positives").at(0).to_number<uint64_t>(), one.samples);
+      EXPECT_EQ(curve.at("recall").at(0).to_number<double>(), 1);
+      EXPECT_EQ(curve.at("thresholds").at(1).to_number<double>(), 0.01);
+    }
+  }
 }
 
 TEST_F(TensorBoardSummaryTest, IsNotWrittenWhenDisabled) {

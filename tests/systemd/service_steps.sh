@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # service_steps.sh RESULTS: runs in the container of service_test.sh. Starts, reloads, kills, hangs
-# and stops stokerd@demo while stoker-eval@demo is running; trains a compiled module. Creates
-# RESULTS/passed if every step succeeded.
+# and stops stokerd@demo while stoker-eval@demo is running, stopped and started again; kills another
+# run until systemd gives up; trains a compiled module. Creates RESULTS/passed if every step
+# succeeded.
 set -euo pipefail
 results=${1:?give the folder of the results}
 readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service denied=stokerd@denied.service
+readonly crashing=stokerd@crashing.service
 readonly compiled=stokerd@compiled.service compiled_eval=stoker-eval@compiled.service
 run=/var/lib/stoker/demo
 readonly log=$run/logs/stokerd.log
 
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
-save_logs_at_exit "$results" "$unit" "$eval_unit" "$denied" "$compiled" "$compiled_eval"
+save_logs_at_exit "$results" "$unit" "$eval_unit" "$denied" "$crashing" "$compiled" "$compiled_eval"
 logs() { grep -q "$@" "$log" 2>/dev/null; }
-shows_progress() { [[ $(property "$unit" StatusText) =~ step\ [1-9] ]]; }
+shows_progress() { [[ $(property "$1" StatusText) =~ step\ [1-9] ]]; }
 has_restarts() { [[ $(property "$unit" NRestarts) == "$1" ]] && has_state "$unit" active; }
 # has_resumed TIMES STEP: stokerd has resumed TIMES times, the last time from a checkpoint at STEP
 # or later, and is training.
@@ -56,7 +58,7 @@ write_config /etc/stoker/denied.yaml
 systemctl --quiet enable "$unit" "$eval_unit" || fail "systemctl enable"
 systemctl start "$unit" || fail "systemctl start: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
 has_state "$unit" active || fail "start: $(property "$unit" ActiveState)"
-within 30 "a status text with a step" shows_progress
+within 30 "a status text with a step" shows_progress "$unit"
 within 30 "the first checkpoint" has_step_after 0
 say "started: $(property "$unit" StatusText)"
 
@@ -82,8 +84,26 @@ printf 'log: {level: debug}\n' >>/etc/stoker/demo.yaml
 systemctl reload "$unit" || fail "systemctl reload"
 within 10 "the reload" logs ' configuration reloaded log.level=debug'
 [[ $(property "$unit" MainPID) == "$main" ]] || fail "reload: another process"
-has_state "$unit" active || fail "reload: $(property "$unit" ActiveState)"
+within 10 "the end of the reload" has_state "$unit" active
 say "reloaded"
+
+# The evaluator stops and starts while stokerd trains, and evaluates what was saved meanwhile.
+systemctl stop "$eval_unit" || fail "systemctl stop $eval_unit"
+[[ $(property "$eval_unit" Result) == success ]] || fail "stop of stoker-eval: $(property "$eval_unit" Result)"
+saved=$(newest_step)
+within 30 "a checkpoint without the evaluator" has_step_after "$saved"
+systemctl start "$eval_unit" || fail "systemctl start $eval_unit"
+is_evaluated_after() { (($(find "$run/eval" -name 'step-*.json' -printf '%f\n' | sort | tail -n 1 | tr -dc '0-9' | sed 's/^0*//') > $1)); }
+within 30 "an evaluation after the restart of stoker-eval" is_evaluated_after "$saved"
+[[ $(property "$unit" MainPID) == "$main" && $(property "$unit" NRestarts) == 0 ]] || fail "stokerd was restarted with stoker-eval"
+say "stoker-eval stopped and started again next to stokerd"
+
+# The device rules of a running service are kept, and so is its process.
+saved=$(newest_step)
+systemctl daemon-reload || fail "systemctl daemon-reload"
+within 30 "training after daemon-reload" has_step_after "$saved"
+[[ $(property "$unit" MainPID) == "$main" && $(property "$unit" NRestarts) == 0 ]] || fail "daemon-reload has restarted stokerd"
+say "systemctl daemon-reload: continues to train"
 
 saved=$(newest_step)
 kill -KILL "$main"
@@ -110,6 +130,33 @@ within 30 "the end of stoker-eval" has_state "$eval_unit" inactive
 [[ $(property "$eval_unit" Result) == success ]] || fail "stoker-eval: $(property "$eval_unit" Result)"
 [[ -s $(printf '%s/eval/step-%09d.json' "$run" "$end") ]] || fail "the last checkpoint is not evaluated"
 say "stoker-eval has evaluated step $end and ended"
+
+# Killed five times in a row before it has saved: systemd starts it again each time but the last,
+# which ends with 93 because four starts have saved nothing.
+write_config /etc/stoker/crashing.yaml
+sed -i 's/save_every_steps: 1000/save_every_steps: 100000000/' /etc/stoker/crashing.yaml
+run=/var/lib/stoker/crashing
+has_new_process() { [[ $(property "$crashing" MainPID) != "$1" ]] && { has_state "$crashing" active || has_state "$crashing" failed; }; }
+systemctl start "$crashing" || fail "systemctl start $crashing"
+for ((kills = 1; kills <= 5; kills++)); do
+  killed=$(property "$crashing" MainPID)
+  ((killed > 0)) || break
+  kill -KILL "$killed"
+  within 30 "the start after crash $kills" has_new_process "$killed"
+  if has_state "$crashing" failed; then break; fi
+done
+within 30 "the end after crashes in a row" has_state "$crashing" failed
+[[ $(property "$crashing" ExecMainStatus) == 93 ]] || fail "crashes in a row: exit code $(property "$crashing" ExecMainStatus)"
+((kills == 4)) || fail "$kills crashes in a row, not 4"
+[[ -z $(newest_step) ]] || fail "the run of crashes has a checkpoint"
+# By hand it starts again, and trains.
+systemctl reset-failed "$crashing"
+systemctl start "$crashing" || fail "start after crashes: $(property "$crashing" ExecMainStatus)"
+within 30 "training after the crashes" shows_progress "$crashing"
+systemctl stop "$crashing" || fail "stop after crashes"
+within 10 "a checkpoint after the crashes" has_step_after 0
+say "crashes in a row: exit code 93 after 4, started by hand again"
+run=/var/lib/stoker/demo
 
 # If the unit's filter does not permit seccomp, stokerd fails with one clear error and is not
 # restarted.

@@ -38,23 +38,24 @@ if [[ -e $module/manifest.json ]]; then
 fi
 
 units=$local/lib/systemd/system
-mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@denied.service.d"
+mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@denied.service.d" "$units/stokerd@crashing.service.d"
 cp "$here/service_steps.sh" "$here/steps.sh" "$local/libexec/stoker-test/"
 # With an empty /etc, systemd enables the units of its presets; without a preset file that is every
 # unit.
 mkdir -p "$local/lib/systemd/system-preset"
 echo 'disable *' >"$local/lib/systemd/system-preset/00-stoker-test.preset"
-write_test_units "$units" 120 "/usr/local/libexec/stoker-test/service_steps.sh /results"
+write_test_units "$units" 180 "/usr/local/libexec/stoker-test/service_steps.sh /results"
 # Shorter timeouts; everything else is as installed.
 cat >"$units/stokerd@demo.service.d/test.conf" <<'UNIT'
 [Service]
 WatchdogSec=10
 RestartSec=1
 UNIT
+printf '[Service]\nRestartSec=1\n' >"$units/stokerd@crashing.service.d/test.conf"
 # A unit whose filter does not permit seccomp.
 cat >"$units/stokerd@denied.service.d/test.conf" <<'UNIT'
 [Service]
 SystemCallFilter=~seccomp
 UNIT
 
-boot 150 --directory=/ --volatile=yes --bind-ro="$local:/usr/local" --bind-ro="$(dirname "$libtorch"):/opt/libtorch"
+boot 210 --directory=/ --volatile=yes --bind-ro="$local:/usr/local" --bind-ro="$(dirname "$libtorch"):/opt/libtorch"

@@ -25,11 +25,13 @@ TEST_P(SystemdNotifierTest, SendsAllNotificationTypes) {
   notifier.extend_timeout(microseconds(60'000'000));
   notifier.ready();
   notifier.status("step 12 of 2000, loss 1.25");
+  notifier.reloading(std::chrono::nanoseconds(1'500'999));
   notifier.alive();
   notifier.stopping();
-  EXPECT_THAT(systemd.take(),
-              ElementsAre("EXTEND_TIMEOUT_USEC=60000000", "READY=1",
-                          "STATUS=step 12 of 2000, loss 1.25", "WATCHDOG=1", "STOPPING=1"));
+  EXPECT_THAT(
+      systemd.take(),
+      ElementsAre("EXTEND_TIMEOUT_USEC=60000000", "READY=1", "STATUS=step 12 of 2000, loss 1.25",
+                  "RELOADING=1\nMONOTONIC_USEC=1500", "WATCHDOG=1", "STOPPING=1"));
 }
 
 TEST_P(SystemdNotifierTest, SanitizesStatusToOneLine) {

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/own_cgroup.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker {
@@ -111,42 +112,8 @@ TEST_F(UsableCoresTest, FollowAffinityMask) {
   }).join();
 }
 
-// A group below that of this process, with a quota of one core. Removed when its process has ended.
-class OwnCgroup {
- public:
-  OwnCgroup() {
-    const auto group = find_cgroup("cpu");
-    if (!group) return;
-    directory_ = group->directories.front() + "/stoker-test-" + std::to_string(::getpid());
-    std::error_code error;
-    if (!std::filesystem::create_directory(directory_, error)) return;
-    const bool is_limited =
-        group->is_v2 ? write("cpu.max", "100000 100000")
-                     : write("cpu.cfs_period_us", "100000") && write("cpu.cfs_quota_us", "100000");
-    is_ready_ = is_limited;
-  }
-  OwnCgroup(const OwnCgroup&) = delete;
-  OwnCgroup& operator=(const OwnCgroup&) = delete;
-  ~OwnCgroup() {
-    std::error_code error;
-    if (!directory_.empty()) std::filesystem::remove(directory_, error);
-  }
-
-  bool is_ready() const { return is_ready_; }
-  bool enter() const { return write("cgroup.procs", std::to_string(::getpid())); }
-
- private:
-  bool write(const std::string& file, const std::string& text) const {
-    if (!std::filesystem::exists(directory_ + "/" + file)) return false;
-    return static_cast<bool>(std::ofstream(directory_ + "/" + file) << text << std::flush);
-  }
-
-  std::string directory_;
-  bool is_ready_ = false;
-};
-
 TEST_F(UsableCoresTest, FollowQuotaOfRealCgroup) {
-  const OwnCgroup group;
+  const auto group = test::OwnCgroup::with_one_core();
   if (!group.is_ready()) GTEST_SKIP() << "a control group with a CPU quota cannot be created";
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

@@ -157,6 +157,64 @@ TEST(BinaryClassificationMetricsTest, MatchesManuallyComputedValues) {
   EXPECT_NEAR(report.misclassified[0].confidence, 1 / (1 + std::exp(-3.0)), 1e-6);
 }
 
+TEST(PrCurveCountsTest, CountsSamplesFromEachThresholdOn) {
+  PrCurveCounts counts;
+  counts.add(0, false);
+  counts.add(0.5, true);
+  counts.add(0.505, false);  // between two thresholds
+  counts.add(1, true);
+  counts.add(std::nan(""), true);
+  const PrCurve curve = counts.curve("cat");
+  EXPECT_EQ(curve.name, "cat");
+  ASSERT_EQ(curve.true_positives.size(), kPrThresholds);
+  ASSERT_EQ(curve.false_positives.size(), kPrThresholds);
+  const std::vector<std::array<uint64_t, 3>> expected{
+      {0, 2, 2}, {1, 2, 1}, {50, 2, 1}, {51, 1, 0}, {100, 1, 0}};
+  for (const auto& [threshold, true_positives, false_positives] : expected) {
+    EXPECT_EQ(curve.true_positives[threshold], true_positives) << threshold;
+    EXPECT_EQ(curve.false_positives[threshold], false_positives) << threshold;
+  }
+}
+
+TEST(PrCurveCountsTest, IsOfEachClassAgainstAllOthers) {
+  ClassificationMetrics metrics({.classes = 3});
+  const std::vector<float> losses{1, 1}, confidences{0.5F, 0.75F};
+  const std::vector<int64_t> labels{0, 2}, predictions{0, 1};
+  const std::vector<float> probabilities{0.5F, 0.25F, 0.25F, 0, 0.75F, 0.25F};
+  metrics.add({losses, labels, predictions, confidences, {}, probabilities});
+  const std::vector<PrCurve> curves = metrics.report().pr_curves;
+  ASSERT_EQ(curves.size(), 3u);
+  EXPECT_EQ(curves[2].name, "2");
+  EXPECT_EQ(curves[0].true_positives[50], 1u);
+  EXPECT_EQ(curves[0].false_positives[1], 0u);
+  EXPECT_EQ(curves[1].true_positives[0], 0u);
+  EXPECT_EQ(curves[1].false_positives[25], 2u);
+  EXPECT_EQ(curves[1].false_positives[75], 1u);
+  EXPECT_EQ(curves[2].true_positives[25], 1u);
+  EXPECT_EQ(curves[2].true_positives[26], 0u);
+}
+
+TEST(PrCurveCountsTest, HasAtOneHalfTheCountsOfBinaryPrediction) {
+  BinaryClassificationMetrics binary(0);
+  const std::vector<float> losses(5, 0), logits{-2, 2, 3, -0.5F, 1};
+  const std::vector<int64_t> labels{0, 1, 0, 1, 1};
+  binary.add(losses, logits, labels);
+  const EvalReport report = binary.report();
+  ASSERT_EQ(report.pr_curves.size(), 1u);
+  EXPECT_EQ(report.pr_curves[0].name, "1");
+  EXPECT_EQ(report.pr_curves[0].true_positives[50], report.confusion_matrix[1][1]);
+  EXPECT_EQ(report.pr_curves[0].false_positives[50], report.confusion_matrix[0][1]);
+}
+
+TEST(PrCurveCountsTest, IsOmittedForManyLabels) {
+  for (const size_t labels : {kMaxPrCurves, kMaxPrCurves + 1}) {
+    MultilabelMetrics metrics(labels);
+    const std::vector<float> values(labels, 1);
+    metrics.add(values, values, values);
+    EXPECT_EQ(metrics.report().pr_curves.size(), labels == kMaxPrCurves ? labels : 0);
+  }
+}
+
 double auroc(const std::vector<float>& logits, const std::vector<int64_t>& labels) {
   BinaryClassificationMetrics score(0);
   score.add(std::vector<float>(logits.size()), logits, labels);

@@ -337,6 +337,21 @@ TEST_F(EventFileTest, WritesLayoutReadableByTensorBoard) {
       << output;
 }
 
+TEST_F(EventFileTest, WritesPrCurvesReadableByTensorBoard) {
+  auto file = create();
+  file->add_pr_curve("pr_curves/cat", 7, std::vector<uint64_t>{4, 3, 0},
+                     std::vector<uint64_t>{12, 1, 0});
+  file->add_pr_curve("pr_curves/none", 7, {}, {});  // no curve: no tag
+  ASSERT_TRUE(file->flush().ok());
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
+  EXPECT_NE(
+      output.find(R"("pr_curves": {"pr_curves/cat": [[7, [[4.0, 3.0, 0.0], [12.0, 1.0, 0.0], )"
+                  R"([0.0, 11.0, 12.0], [0.0, 1.0, 4.0], [0.25, 0.75, 0.0], )"
+                  R"([1.0, 0.75, 0.0]]]]})"),
+      std::string::npos)
+      << output;
+}
+
 TEST_F(EventFileTest, ReportsErrorWhenFileCannotBeCreated) {
   EXPECT_FALSE(EventFile::create(files_, clock_, "/proc/none", {}).ok());
 }

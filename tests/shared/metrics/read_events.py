@@ -1,5 +1,6 @@
 """Prints what TensorBoard reads from a directory of event files, as JSON: scalars and texts per tag and, if
-present, images, histograms, the graph, the HParams settings and the layout of the Custom Scalars page."""
+present, images, histograms, precision-recall curves, the graph, the HParams settings and the layout of the Custom
+Scalars page."""
 import json
 import math
 import sys
@@ -33,7 +34,7 @@ def main(directory: str) -> None:
     page.Reload()
     number = lambda x: x if math.isfinite(x) else str(x)
     result = {"scalars": {}, "page_scalars": {}, "texts": {}}
-    images, histograms, hparams = {}, {}, {}
+    images, histograms, hparams, pr_curves = {}, {}, {}, {}
     for tag in read.Tags()["scalars"]:
         result["scalars"][tag] = [[e.step, number(e.value)] for e in read.Scalars(tag)]
     for tag in page.Tags()["tensors"]:
@@ -55,9 +56,11 @@ def main(directory: str) -> None:
             images[tag] = [[step, int(value[0]), int(value[1]), len(value[2])] for step, value in values]
         elif plugin == "histograms":  # rows of (left edge, right edge, count)
             histograms[tag] = [[step, value.tolist()] for step, value in values]
+        elif plugin == "pr_curves":  # rows: counts of true and false positives and negatives, precision, recall
+            pr_curves[tag] = [[step, value.tolist()] for step, value in values]
         else:
             result["texts"][tag] = [[plugin, step, value.tolist()[0].decode()] for step, value in values]
-    for name, found in (("images", images), ("histograms", histograms), ("hparams", hparams)):
+    for name, found in (("images", images), ("histograms", histograms), ("hparams", hparams), ("pr_curves", pr_curves)):
         if found:
             result[name] = found
     if read.Tags()["graph"]:

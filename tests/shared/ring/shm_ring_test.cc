@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -17,6 +19,7 @@
 
 #include "shared/ring/mapped_ring.h"
 #include "tests/shared/ring/ring_fixture.h"
+#include "tests/support/own_cgroup.h"
 
 namespace stoker::ring {
 namespace {
@@ -462,6 +465,29 @@ TEST(ShmRingCreateTest, ReportsRequiredMemoryWhenRingIsTooLarge) {
   EXPECT_THAT(ring.status().message(), HasSubstr("33554433 MiB"));
   const auto absurd = ShmRing::create(small_layout(int64_t{1} << 60, 1 << 20), {.slots = 8});
   EXPECT_EQ(absurd.status().code(), StatusCode::kNoSpace);
+}
+
+// The kernel would kill the process instead of returning an error.
+TEST(ShmRingCreateTest, ReportsLimitOfCgroupBeforeAllocation) {
+  const auto group = test::OwnCgroup::with_memory(uint64_t{256} << 20);
+  if (!group.is_ready()) GTEST_SKIP() << "a control group with a memory limit cannot be created";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!group.enter()) ::_exit(99);
+    const auto large = ShmRing::create(small_layout(1 << 18, 64), {.slots = 8});  // 512 MiB
+    if (large.ok()) ::_exit(1);
+    const std::string& message = large.status().message();
+    if (large.status().code() != StatusCode::kNoSpace ||
+        message.find("memory cgroup ") == std::string::npos ||
+        message.find("lower feed.prefetch_batches") == std::string::npos)
+      ::_exit(2);
+    ::_exit(ShmRing::create(small_layout(), {.slots = 8}).ok() ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(ShmRingCreateTest, ReportsErrorOnFileSizeLimitWithoutSignal) {

@@ -59,6 +59,25 @@ TEST(EvalResultTest, RoundTripsPerClassMetricsAndConfusionMatrix) {
   EXPECT_TRUE(back->datasets[1].classes.empty());
 }
 
+TEST(EvalResultTest, RoundTripsPrCurves) {
+  EvalResult result = two_sets();
+  result.datasets[0].pr_curves = {{"cat", {40, 30, 0}, {24, 2, 0}},
+                                  {"dog", {24, 0, 0}, {40, 1, 1}}};
+  const auto back = parse_eval_result(to_json(result), "step.json");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->datasets[0].pr_curves, result.datasets[0].pr_curves);
+  EXPECT_TRUE(back->datasets[1].pr_curves.empty());
+}
+
+TEST(EvalResultTest, IgnoresFieldsOfLaterReleases) {
+  const auto result = parse_eval_result(
+      R"({"step":1,"manifest_sha256":"ab","datasets":{"val":{"loss":2,"later":[1],"more":{"a":1},)"
+      R"("num_samples":3}},"duration_seconds":1,"created_at":"now"})",
+      "step.json");
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  EXPECT_EQ(result->datasets[0].metrics, (MetricValues{{"loss", 2}}));
+}
+
 TEST(BestCheckpointTest, RoundTripsHistoryAndPerMetricValues) {
   const BestCheckpoint best{"val",
                             "loss",
