@@ -114,7 +114,8 @@ start_evaluator() {
   evaluator=$!
 }
 has_new_checkpoint() { has_ended "$trainer" || [[ $(newest_checkpoint) > $started_at ]]; }
-workers() { cat "/proc/$trainer/task/"*/children 2>/dev/null | tr ' ' '\n' | shuf -n 1 --random-source=<(yes "$RANDOM"); }
+# Threads may end meanwhile.
+workers() { { cat "/proc/$trainer/task/"*/children 2>/dev/null || true; } | tr ' ' '\n' | shuf -n 1 --random-source=<(yes "$RANDOM"); }
 # end_of PID: its exit code, 128 + signal after a signal.
 end_of() {
   local code=0
@@ -240,6 +241,8 @@ done
 
 # ---- Comparison
 
+# A stokerd that is stopped before it has begun does not tell the evaluator that the run has ended.
+wait_for 120 has_new_checkpoint || fail_with_log stokerd "saves no checkpoint"
 stop_trainer
 trainer=''
 last=$(newest_checkpoint)
