@@ -149,6 +149,21 @@ TEST_F(CudaKernelsTest, NormMatchesLibTorch) {
   }
 }
 
+// As in bert: no kernel, whose output would be BF16.
+TEST_F(CudaKernelsTest, KeepsResidualStreamsInF32) {
+  const at::Tensor x = random({50, 768}), delta = random({50, 768}, at::kBFloat16);
+  const at::Tensor weight = random({768}), bias = random({768});
+  const at::Tensor wanted =
+      model::add_norm(x.to(at::kDouble), delta.to(at::kDouble),
+                      {weight.to(at::kDouble), bias.to(at::kDouble), 1e-12, /*is_residual=*/true})
+          .output;
+  const model::Autocast autocast(at::kBFloat16, device_->type());
+  const model::AddedNorm added =
+      model::add_norm(x, delta, {weight, bias, 1e-12, /*is_residual=*/true});
+  EXPECT_EQ(added.output.scalar_type(), at::kFloat);
+  expect_near(added.output, wanted, 1e-5);
+}
+
 TEST_F(CudaKernelsTest, SwigluAndRopeMatchLibTorch) {
   const auto bf16 = [](const at::Tensor& tensor) {
     return tensor.to(at::kBFloat16).requires_grad_();

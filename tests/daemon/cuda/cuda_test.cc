@@ -188,8 +188,6 @@ TEST_F(CudaTest, ReleasesMemoryInPauseAndContinuesBitForBit) {
   const config::DeviceConfig device{.type = config::DeviceConfig::Type::kCuda,
                                     .index = device_->index()};
   const std::string expected = trained(config)->model_sha256();
-  const auto before = release_device_memory(device, *device_);
-  ASSERT_TRUE(before.ok()) << before.status().to_string();
   const std::string root = fresh();
   {
     ModelContext context = on_device();
@@ -204,7 +202,6 @@ TEST_F(CudaTest, ReleasesMemoryInPauseAndContinuesBitForBit) {
   }
   const auto released = release_device_memory(device, *device_);
   ASSERT_TRUE(released.ok()) << released.status().to_string();
-  EXPECT_LE(released->reserved_bytes, before->reserved_bytes);
   EXPECT_LT(released->reserved_bytes, uint64_t{32} << 20);
   Session rest(config, root, kNoPoison, on_device());
   ASSERT_TRUE(rest.train().ok());
@@ -274,7 +271,7 @@ TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
   }
 }
 
-// In F32, and in bf16 with fused kernels, which must leave its residual stream in F32.
+// In F32, and in bf16 without and with fused kernels. On the CPU, bf16 changes the gradients by 0.005.
 TEST_F(CudaTest, MatchesCpuLossAndGradientsOfBert) {
   configure_numerics({}, {});
   const config::ModelConfig bert{.arch = config::BertConfig{.num_layers = 4,
@@ -301,7 +298,7 @@ TEST_F(CudaTest, MatchesCpuLossAndGradientsOfBert) {
   for (const bool is_fused : {false, true}) {
     train.fused_kernels = is_fused;
     select_fused_kernels(train, *device_);
-    expect_close(compute_loss_and_gradients(*device_, bert, task, batch, at::kBFloat16), 0.05);
+    expect_close(compute_loss_and_gradients(*device_, bert, task, batch, at::kBFloat16), 0.03);
   }
   train.fused_kernels = false;
   select_fused_kernels(train, *device_);
