@@ -386,40 +386,54 @@ TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
   expect_lost(ranks, 1, "; rank [02] lost rank [01] in ");
 }
 
-// All groups at the same time: each takes as long as survivors wait for records.
-TEST_F(GroupTest, NamesRankKilledAtAnyOfItsCollectives) {
-  struct Group {
-    std::vector<test::Process*> ranks;
-    size_t killed;
-    int store_port;
-  };
-  std::vector<Group> groups;
-  for (const size_t killed : {0, 2})
+// Rank `lost` of three gets the signal at each of its collectives, in a group for each. All at the same time: each takes
+// as long as survivors wait.
+class GroupOfLostRankTest : public GroupTest {
+ protected:
+  void expect_named(int signal, size_t lost, std::chrono::milliseconds timeout) {
+    struct Group {
+      std::vector<test::Process*> ranks;
+      int store_port = 0;
+    };
+    std::vector<Group> groups;
     for (int at = 1; at <= 7; ++at) {
-      const std::string scenario = "kill " + std::to_string(killed) + " at " + std::to_string(at);
-      Group group{.ranks = {}, .killed = killed, .store_port = 0};
+      const std::string scenario = "signal " + std::to_string(signal) + " to " +
+                                   std::to_string(lost) + " at " + std::to_string(at);
+      Group group;
       for (int rank = 0; rank < 3; ++rank) {
-        group.ranks.push_back(
-            &start(rank, 3, {.scenario = scenario}, scenario + " " + std::to_string(rank)));
+        group.ranks.push_back(&start(rank, 3, {.scenario = scenario, .timeout = timeout},
+                                     scenario + " " + std::to_string(rank)));
         group.store_port = port_;
       }
       groups.push_back(std::move(group));
     }
-  for (const auto& [ranks, killed, store_port] : groups) {
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (rank == killed) continue;
-      SCOPED_TRACE(ranks[rank]->log());
-      EXPECT_EQ(exit_code_of(*ranks[rank]), 73);
-      const std::string pid = std::to_string(ranks[killed]->pid());
-      EXPECT_THAT(
-          output_of(*ranks[rank]),
-          ContainsRegex("error peer lost: rank " + std::to_string(killed) + "( \\([^ ]+, pid " +
-                        pid + "\\))? exited, hangs or cannot be reached"));
-      if (killed == 0) {
-        EXPECT_THAT(output_of(*ranks[rank]), HasSubstr("127.0.0.1:" + std::to_string(store_port)));
+    for (const auto& [ranks, store_port] : groups)
+      for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (rank == lost) continue;
+        SCOPED_TRACE(ranks[rank]->log());
+        EXPECT_EQ(exit_code_of(*ranks[rank]), 73);
+        const std::string name = "rank " + std::to_string(lost) + "( \\([^ ]+, pid " +
+                                 std::to_string(ranks[lost]->pid()) + "\\))?";
+        EXPECT_THAT(output_of(*ranks[rank]), ContainsRegex("error peer lost: " + name +
+                                                           " exited, hangs or cannot be reached"));
+        if (lost == 0) {
+          EXPECT_THAT(output_of(*ranks[rank]),
+                      HasSubstr("127.0.0.1:" + std::to_string(store_port)));
+        }
       }
-    }
   }
+};
+
+TEST_F(GroupOfLostRankTest, IsNamedIfItIsKilledAtAnyCollective) {
+  expect_named(SIGKILL, 2, milliseconds(60'000));
+}
+
+TEST_F(GroupOfLostRankTest, IsNamedIfItIsChiefAndKilledAtAnyCollective) {
+  expect_named(SIGKILL, 0, milliseconds(60'000));
+}
+
+TEST_F(GroupOfLostRankTest, IsNamedIfItIsStoppedAtAnyCollective) {
+  expect_named(SIGSTOP, 2, milliseconds(10'000));
 }
 
 TEST_F(GroupTest, NamesKilledChief) {

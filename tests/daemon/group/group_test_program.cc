@@ -285,8 +285,10 @@ Status run_forever(ProcessGroup& group, int idle_rank, const std::stop_token& st
   }
 }
 
-// One collective of each kind, again and again. Rank `lost_rank` is killed at the start of collective `at`, from 1.
-Status run_until_killed(ProcessGroup& group, int lost_rank, int at, const std::stop_token& stop) {
+// One collective of each kind, again and again. Rank `lost_rank` is killed, or stopped, at the start of collective `at`,
+// from 1.
+Status run_until_lost(ProcessGroup& group, int signal, int lost_rank, int at,
+                      const std::stop_token& stop) {
   const at::Tensor tensor = fill(group.rank(), 1000);
   const auto ends = equal_ends(group.world_size(), 1000);
   const std::vector<std::function<Status()>> kinds{
@@ -297,8 +299,9 @@ Status run_until_killed(ProcessGroup& group, int lost_rank, int at, const std::s
       [&] { return group.finish_sums(stop); },
       [&] { return group.start_reduce_scatter(tensor, ends); },
       [&] { return group.finish_sums(stop); }};
+  STOKER_RETURN_IF_ERROR(kinds[0]());  // then all ranks are connected
   for (int i = 1;; ++i) {
-    if (group.rank() == lost_rank && i == at) ::raise(SIGKILL);
+    if (group.rank() == lost_rank && i == at) ::raise(signal);
     STOKER_RETURN_IF_ERROR(kinds[static_cast<size_t>(i - 1) % kinds.size()]());
   }
 }
@@ -335,8 +338,9 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "traffic") return run_traffic(*group, stop);
   if (scenario == "record") return run_record(*group, stop);
   if (scenario == "half-sum") return run_half_sum(*group, stop);
-  if (int rank = 0, at = 0; std::sscanf(scenario.c_str(), "kill %d at %d", &rank, &at) == 2)
-    return run_until_killed(*group, rank, at, stop);
+  if (int signal = 0, rank = 0, at = 0;
+      std::sscanf(scenario.c_str(), "signal %d to %d at %d", &signal, &rank, &at) == 3)
+    return run_until_lost(*group, signal, rank, at, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
   return ended;
