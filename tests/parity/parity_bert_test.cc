@@ -26,13 +26,6 @@ class BertParityTest : public SavedModelParityTest {
       std::string_view tensor) const override {
     return checkpoint::HuggingFaceNames::find("bert")->from_stoker(tensor);
   }
-  // The softmax does not depend on the biases of the keys, whose gradients are only rounding.
-  std::string scale_of(const std::string& what) const override {
-    std::string scale = what;
-    if (what.starts_with("gradient/") && what.ends_with("key.bias"))
-      scale.replace(scale.size() - 8, 8, "value.bias");
-    return scale;
-  }
 };
 
 TEST_P(BertParityTest, MatchesLogitsGradientsAndTrainingOfTransformers) {
