@@ -236,7 +236,7 @@ Result<std::unique_ptr<ShardedTensors>> VerifiedCheckpoint::open_optimizer() con
   for (const auto& [name, identity] : shards_) {
     const std::string path = join_path(path_, name);
     const auto file_of = std::ranges::find(manifest_.files, name, &WrittenFile::name);
-    const auto open = [path, identity, written = *file_of] {
+    const auto open = [path, identity = identity, written = *file_of] {
       return open_again(path, identity, written);
     };
     STOKER_ASSIGN_OR_RETURN(auto file, SafetensorsFile::open_for_each_read(open, path));

@@ -27,6 +27,7 @@ struct Format {
 std::span<const Format> formats();
 const Format* find_format(std::string_view name);  // nullptr: no such format
 
+const Format& chat_format();
 const Format& cifar_format();
 const Format& csv_format();
 const Format& huggingface_config_format();

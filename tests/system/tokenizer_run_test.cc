@@ -1,5 +1,7 @@
 // Text with a tokenizer, from the file to generated text.
 #include <chrono>
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
@@ -16,6 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class TokenizerRunTest : public RunTest {
  protected:
@@ -55,6 +58,54 @@ TEST_F(TokenizerRunTest, TrainsEvaluatesAndGeneratesText) {
   EXPECT_GT((std::map<std::string, double>(metrics.begin(), metrics.end()).at("loss")), 0);
   const auto generated = evaluator(run_dir(), {"--generate", "20", "--prompt", "to"}).wait(120s);
   ASSERT_TRUE(generated && generated->code == 0) << log_of("stoker-eval");
+}
+
+TEST_F(TokenizerRunTest, GeneratesTextThatItHasLearned) {
+  ASSERT_EQ(train(config(), run_dir(),
+                  {"--set", "train.max_steps=80", "--set", "optimizer.lr=0.03", "--set",
+                   "eval.generate.temperature=0"})
+                .code,
+            0)
+      << log_of("stokerd");
+  const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
+  ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+  EXPECT_THAT(text_of(run_dir() + "/eval/artifacts/step-000000080.val.generated.txt"),
+              StartsWith("to be or not to be\n"));
+}
+
+// Exports next to training and evaluation change neither.
+TEST_F(TokenizerRunTest, IsExportedWhileItTrainsAndIsEvaluated) {
+  const std::string gpt2 = config();
+  const auto settings = [](uint64_t max_steps) {
+    return std::vector<std::string>{"--set", "model.name=gpt2",
+                                    "--set", "scheduler.name=constant",
+                                    "--set", "checkpoint.save_every_steps=100",
+                                    "--set", "train.max_steps=" + std::to_string(max_steps)};
+  };
+  const Progress before = progress_of(run_dir());
+  Process trainer = this->trainer(gpt2, run_dir(), settings(100000000));
+  ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), before));
+  Process evaluator = this->evaluator(run_dir(), {"--follow"});
+  for (const char* const folder : {"first", "second", "third"}) {
+    const auto exported =
+        ctl(run_dir(), {"export", "latest", "--format", "huggingface", "--output", path(folder)},
+            "ctl")
+            .wait(60s);
+    ASSERT_TRUE(exported && exported->code == 0) << log_of("ctl");
+    EXPECT_TRUE(std::filesystem::exists(path(folder) + "/tokenizer.json"));
+  }
+  trainer.signal(SIGTERM);
+  EXPECT_EQ(code_of(trainer), 0) << log_of("stokerd");
+  evaluator.signal(SIGTERM);
+  EXPECT_EQ(code_of(evaluator), 0) << log_of("stoker-eval");
+  const uint64_t last = newest_step(run_dir());
+  ASSERT_EQ(train(gpt2, run_dir("alone"), settings(last)).code, 0) << log_of("stokerd");
+  EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("alone"), last));
+  for (const std::string& run : {run_dir(), run_dir("alone")}) {
+    const auto evaluated = this->evaluator(run, {"--once"}).wait(120s);
+    ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+  }
+  EXPECT_EQ(newest_result(run_dir()).metrics, newest_result(run_dir("alone")).metrics);
 }
 
 TEST_F(TokenizerRunTest, RejectsSmallerVocabularyOfModel) {

@@ -113,6 +113,27 @@ TEST_F(HuggingFaceFolderTest, ReadsASingleFile) {
   EXPECT_NE((*folder)->find("a"), nullptr);
 }
 
+TEST_F(HuggingFaceFolderTest, ReadsAFileOfTorchSave) {
+  write_shard("source", {make_tensor("a", DType::kF32, {2, 3}, 1)});
+  const auto source = SafetensorsFile::open(scratch_ / "source");
+  ASSERT_TRUE(source.ok()) << source.status().to_string();
+  auto out = NewFile::create(default_file_system(), scratch_ / "pytorch_model.bin");
+  ASSERT_TRUE(out.ok()) << out.status().to_string();
+  ASSERT_TRUE(export_torch(std::vector<ExportPart>{{"model", source->get()}}, 1, *out, {}).ok());
+  ASSERT_TRUE(out->commit().ok());
+  const auto folder = open_huggingface_folder(scratch_.path());
+  ASSERT_TRUE(folder.ok()) << folder.status().to_string();
+  std::vector<std::byte> bytes(24);
+  ASSERT_TRUE((*folder)->read("a", bytes).ok());
+  EXPECT_EQ(bytes, make_tensor("a", DType::kF32, {2, 3}, 1).bytes);
+}
+
+TEST_F(HuggingFaceFolderTest, ExecutesNoPickle) {
+  test::write_whole(scratch_ / "pytorch_model.bin", "cposix\nsystem\n(S'touch executed'\ntR.");
+  EXPECT_THAT(error(), HasSubstr("pytorch_model.bin: "));
+  EXPECT_FALSE(std::filesystem::exists("executed"));
+}
+
 TEST_F(HuggingFaceFolderTest, NeedsAFileWithTensors) {
   EXPECT_THAT(error(), HasSubstr("has neither model.safetensors, model.safetensors.index.json nor "
                                  "pytorch_model.bin"));
