@@ -163,6 +163,28 @@ TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
+// One that a sample has ended is replaced, as in one process.
+TEST_F(ClusterRunTest, TrainsSameBytesWhenSandboxedReaderIsKilled) {
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  for (const size_t worker : {2, 3, 2}) {
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+    std::vector<pid_t> readers;
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      readers = children_of(tasks[worker]->pid(), "stoker-feed");
+      return !readers.empty();
+    }));
+    ASSERT_EQ(readers.size(), 1u);
+    ASSERT_EQ(::kill(readers.front(), SIGKILL), 0);
+  }
+  ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
 TEST_F(ClusterRunTest, ContinuesAsOneProcess) {
   configure_endless();
   auto tasks = start_all(run_dir());
@@ -262,7 +284,7 @@ TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
   fs::copy(newest_checkpoint(run_dir()), path("resumed"), fs::copy_options::recursive);
 
   tasks = start_all(run_dir());
-  ASSERT_TRUE(has_trained(run_dir(), resumed + 20));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > resumed; }));
   tasks[2]->signal(SIGTERM);
   expect_codes(tasks, 0);
 
