@@ -25,7 +25,8 @@ class ClusterRunTest : public RunTest {
  protected:
   void SetUp() override {
     RunTest::SetUp();
-    std::string config = small_config("distributed: {reduction: ordered}\n");
+    // The timeout is shorter than kPatience, for a loss that only it shows.
+    std::string config = small_config("distributed: {reduction: ordered, timeout_seconds: 60}\n");
     replace(config, "prefetch_batches: 4}", "prefetch_batches: 4, on_sample_error: fail}");
     replace(config, "train: {max_steps", "train: {max_grad_norm: null, max_steps");
     write_config(config, "cluster.yaml");
