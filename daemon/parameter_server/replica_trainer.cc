@@ -223,6 +223,7 @@ Result<task::Batch> ReplicaTrainer::read_batch(uint64_t ticket) {
   for (size_t i = 0; i < layout.sample().size(); ++i)
     outputs.push_back(layout.rows(slot, i, 0, rows));
   const data::BatchReadResult read = data_.read_batch(samples, outputs);
+  if (read.status.code() == StatusCode::kCancelled) return read.status;
   if (!read.status.ok())
     return Status(StatusCode::kCorrupt, "ticket " + std::to_string(ticket) + ", sample " +
                                             std::to_string(samples[read.good].sample) + ": " +

@@ -25,7 +25,8 @@ class ClusterRunTest : public RunTest {
  protected:
   void SetUp() override {
     RunTest::SetUp();
-    std::string config = small_config("distributed: {reduction: ordered}\n");
+    // The timeout is shorter than kPatience, for a loss that only it shows.
+    std::string config = small_config("distributed: {reduction: ordered, timeout_seconds: 60}\n");
     replace(config, "prefetch_batches: 4}", "prefetch_batches: 4, on_sample_error: fail}");
     replace(config, "train: {max_steps", "train: {max_grad_norm: null, max_steps");
     write_config(config, "cluster.yaml");
@@ -163,6 +164,28 @@ TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
+// One that a sample has ended is replaced, as in one process.
+TEST_F(ClusterRunTest, TrainsSameBytesWhenSandboxedReaderIsKilled) {
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  for (const size_t worker : {2, 3, 2}) {
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+    std::vector<pid_t> readers;
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      readers = children_of(tasks[worker]->pid(), "stoker-feed");
+      return !readers.empty();
+    }));
+    ASSERT_EQ(readers.size(), 1u);
+    ASSERT_EQ(::kill(readers.front(), SIGKILL), 0);
+  }
+  ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
 TEST_F(ClusterRunTest, ContinuesAsOneProcess) {
   configure_endless();
   auto tasks = start_all(run_dir());
@@ -262,7 +285,7 @@ TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
   fs::copy(newest_checkpoint(run_dir()), path("resumed"), fs::copy_options::recursive);
 
   tasks = start_all(run_dir());
-  ASSERT_TRUE(has_trained(run_dir(), resumed + 20));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > resumed; }));
   tasks[2]->signal(SIGTERM);
   expect_codes(tasks, 0);
 

@@ -94,7 +94,9 @@ class ReplayConnectionTest : public ::testing::Test {
       const auto claimed = replay.claim({});
       EXPECT_TRUE(claimed.ok()) << claimed.status().to_string();
       if (!claimed.ok() || claimed->reply == ClaimReply::kEnded) return tickets;
-      if (claimed->reply == ClaimReply::kInitialize) EXPECT_TRUE(replay.initialize(0, {}, {}).ok());
+      if (claimed->reply == ClaimReply::kInitialize) {
+        EXPECT_TRUE(replay.initialize(0, {}, {}).ok());
+      }
       if (claimed->reply != ClaimReply::kGranted) continue;
       EXPECT_TRUE(replay.pull(claimed->step, {}).ok());
       tickets.push_back(claimed->ticket);
