@@ -23,12 +23,12 @@ Result<const cuda::CudaModule*> load_cuda_module() {
   const auto entry =
       reinterpret_cast<const cuda::CudaModule* (*)()>(::dlsym(library, cuda::kModuleEntry));
   if (entry == nullptr)
-    return Status(StatusCode::kMismatch,
-                  std::string(cuda::kModuleFile) + ": is not a module of stoker");
+    return Status(StatusCode::kMismatch, "is not a module of stoker")
+        .with_context(cuda::kModuleFile);
   const cuda::CudaModule* const module = entry();
   if (module->version != cuda::kModuleVersion) {
-    return Status(StatusCode::kMismatch,
-                  std::string(cuda::kModuleFile) + ": belongs to another version of stoker");
+    return Status(StatusCode::kMismatch, "belongs to another version of stoker")
+        .with_context(cuda::kModuleFile);
   }
   return module;
 }
@@ -86,8 +86,7 @@ group::RankDevice find_rank_device(int local_rank, int local_world_size) {
   if (!module.ok()) return {.uuid = "", .reason = module.status().message()};
   if ((*module)->find_collectives() == nullptr)
     return {.uuid = "",
-            .reason = std::string(cuda::kModuleFile) +
-                      " was built without NCCL, or for another version of it"};
+            .reason = "the CUDA module was built without NCCL, or for another version of it"};
   const auto index =
       group::device_index_of_rank(local_rank, local_world_size, (*module)->device_count());
   if (!index.ok()) return {.uuid = "", .reason = index.status().message()};
