@@ -71,7 +71,7 @@ void publish_released(TrainerChannels& channels, control::TrainerStatus last,
     log_warn("device unresponsive", {{"error", usage.status().to_string()}});
   }
   channels.board.publish(std::move(last));
-  log_info("training paused", {{"step", step}});
+  channels.pause_log.pause(step);
   for (const Done& done : std::exchange(channels.release_requests, {}))
     answer(done, usage.ok() ? Result<std::string>(released_reply(step, usage->reserved_bytes))
                             : Result<std::string>(usage.status()));
@@ -87,7 +87,7 @@ bool wait_while_released(TrainerChannels& channels, const std::stop_token& stop)
       stops = answer_while_released(channels, request) || stops;
   }
   if (stops || stop.stop_requested()) return false;
-  log_info("training resumed", {{"step", channels.board.step()}});
+  channels.pause_log.resume(channels.board.step());
   control::TrainerStatus status = *channels.board.read();
   status.state = control::TrainerState::kStarting;
   channels.board.publish(std::move(status));

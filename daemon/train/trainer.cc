@@ -383,8 +383,10 @@ void Trainer::execute(const control::OpenInspection& command, const Done& done) 
 }
 
 Status Trainer::wait_while_paused(std::stop_token stop) {
+  // Resumed while the checkpoint of a pause with release was saved.
+  if (!channels_.is_paused) channels_.pause_log.resume(state_.step);
   if (!channels_.is_paused || !channels_.release_requests.empty()) return {};
-  log_info("training paused", {{"step", state_.step}});
+  channels_.pause_log.pause(state_.step);
   publish(control::TrainerState::kPaused);
   const ScopedActivity paused(kPaused);
   const ScopedPhase unwatched(channels_.board, control::TrainerPhase::kUnwatched);
@@ -397,7 +399,7 @@ Status Trainer::wait_while_paused(std::stop_token stop) {
   }
   interval_.paused += clock_.monotonic() - began;
   if (!channels_.release_requests.empty()) return {};  // still paused
-  log_info("training resumed", {{"step", state_.step}});
+  channels_.pause_log.resume(state_.step);
   instrumentation_.begin_step();
   publish(control::TrainerState::kTraining);
   return {};

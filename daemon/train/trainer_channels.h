@@ -11,6 +11,7 @@
 
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
+#include "daemon/train/pause_log.h"
 #include "daemon/train/status_board.h"
 #include "shared/base/clock.h"
 
@@ -26,6 +27,7 @@ struct TrainerChannels {
   // Set by `pause` and cleared by `resume`; only for the trainer thread. It is here because a
   // rollback during the last step before the pause must not end the pause.
   bool is_paused = false;
+  PauseLog pause_log;
   // `pause --release` commands that are answered when the memory is released; only for the trainer
   // thread.
   std::vector<Done> release_requests;

@@ -3,6 +3,7 @@
 #include "daemon/train/released_pause.h"
 
 #include <cerrno>
+#include <functional>
 
 #include <gmock/gmock.h>
 
@@ -10,12 +11,14 @@
 #include "daemon/fake_device/device_allocator.h"
 #include "daemon/fake_device/fake_streams.h"
 #include "daemon/train/device_engine.h"
+#include "shared/base/log.h"
 #include "tests/daemon/train/trainer_session.h"
 #include "tests/support/faulty_files.h"
 
 namespace stoker::train {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -53,6 +56,19 @@ class ReleasedPauseTest : public TrainerTest {
     std::vector<double> losses;
     for (const metrics::TrainMetrics& row : session.rows_) losses.push_back(row.loss);
     return losses;
+  }
+
+  static std::string log_of(const std::function<void()>& action) {
+    flush_log();  // what was logged before
+    testing::internal::CaptureStderr();
+    action();
+    flush_log();
+    return testing::internal::GetCapturedStderr();
+  }
+  static size_t count_of(const std::string& text, const std::string& part) {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
   }
 
   std::vector<std::string> replies_;
@@ -198,9 +214,28 @@ TEST_F(ReleasedPauseTest, IsPausedEvenIfMemoryCannotBeReleased) {
   TrainerChannels channels(system_clock());
   channels.is_paused = true;
   channels.release_requests.push_back(record_reply());
-  publish_released(channels, {}, Status(StatusCode::kDeviceLost, "the device is lost"));
+  const std::string log = log_of([&] {
+    publish_released(channels, {}, Status(StatusCode::kDeviceLost, "the device is lost"));
+  });
   EXPECT_EQ(channels.board.read()->state, control::TrainerState::kPaused);
   EXPECT_THAT(replies_, ElementsAre(HasSubstr("the device is lost")));
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("device unresponsive error="), HasSubstr("training paused step=0")));
+}
+
+TEST_F(ReleasedPauseTest, LogsOnePauseIfMemoryIsReleasedInIt) {
+  TrainerChannels channels(system_clock());
+  channels.is_paused = true;
+  channels.board.set_step(7);
+  const std::string log = log_of([&] {
+    channels.pause_log.pause(7);
+    publish_released(channels, {}, cuda::DeviceUsage{.reserved_bytes = 100});
+    channels.mailbox.post({control::Resume{}, record_reply()});
+    EXPECT_TRUE(wait_while_released(channels, {}));
+    channels.pause_log.resume(7);
+  });
+  EXPECT_EQ(count_of(log, "training paused step=7"), 1u) << log;
+  EXPECT_EQ(count_of(log, "training resumed step=7"), 1u) << log;
 }
 
 TEST_F(ReleasedPauseTest, StopsWithoutTrainer) {
