@@ -47,16 +47,6 @@ Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Conf
                             stop);
 }
 
-// Of a worker that is not the only one: the servers, and thus the other workers, do not get them.
-Status check_all_trained(const model::Model& model) {
-  for (const auto& parameter : model.named_parameters())
-    if (!parameter.value().requires_grad())
-      return Status(StatusCode::kInvalidArgument,
-                    "with parameter servers and several workers: the parameter " + parameter.key() +
-                        " is not trained, so workers would not get its value");
-  return {};
-}
-
 // Records and checkpoints of the chief.
 class ChiefOutputs {
  public:
@@ -140,6 +130,10 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const Status same =
       compare_data(met, /*is_chief=*/false, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
+  int64_t untrained_bytes = 0;
+  if (cluster.task.index == 0 && cluster.task.cluster.worker.size() > 1)
+    untrained_bytes =
+        parameter_server::packed_bytes(parameter_server::untrained_tensors(start.state->model()));
   STOKER_ASSIGN_OR_RETURN(
       auto variables, parameter_server::make_variable_store(
                           config_, std::move(start.state), static_cast<size_t>(cluster.task.index),
@@ -149,7 +143,8 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
        .updates = update_options(config_, cluster),
        .is_recorded =
            [this](uint64_t step) { return parameter_server::is_recorded(config_, step); },
-       .meeting = met.meeting},
+       .meeting = met.meeting,
+       .untrained_bytes = untrained_bytes},
       std::move(variables));
   on_training();
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
@@ -161,7 +156,7 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const Status served = server.run(ending.get_token());
   if (served.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
   if (!served.ok()) return served;
-  return server.is_preempted() ? run::RunOutcome::kPreempted : run::RunOutcome::kFinished;
+  return server.outcome();
 }
 
 Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
@@ -184,8 +179,6 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), saved, c10::Device(c10::kCPU)));
-  if (cluster.task.cluster.worker.size() > 1)
-    STOKER_RETURN_IF_ERROR(check_all_trained(start.state->model()));
   const Status same = compare_data(met, is_chief, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
   start.config = config_;
@@ -213,8 +206,13 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   }
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
+  if (cluster.task.cluster.worker.size() > 1)
+    parts.front().untrained = parameter_server::untrained_tensors(start.state->model());
+  const bool sums_norms =
+      cluster.replicas == parameter_server::Replicas::kSync &&
+      parameter_server::needs_norm_of_all(config_, cluster.task.cluster.ps.size());
   auto connection = parameter_server::WorkerConnection::open(
-      cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token());
+      cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token(), sums_norms);
   if (!connection.ok()) return preparation_outcome(connection.status());
   channels_.board.set_step(start.state->step);
   on_training();

@@ -24,6 +24,8 @@
 #include "daemon/parameter_server/messages.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "shared/base/status.h"
+#include "shared/control/trainer_status.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::parameter_server {
 
@@ -32,15 +34,18 @@ struct ServerPart {
   std::vector<size_t> variables;  // indexes among all parameters
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> state;  // of the optimizer; only of the chief
+  std::vector<at::Tensor>
+      untrained;  // parameters and buffers; only of server 0, of several workers
 };
 
 class WorkerConnection {
  public:
-  // The parts by server.
+  // The parts by server. `sums_norms`: the servers of a sync run need the norm of all gradients.
   static Result<std::unique_ptr<WorkerConnection>> open(const ClusterTask& task,
                                                         const Meeting& meeting,
                                                         std::vector<ServerPart> parts,
-                                                        const std::stop_token& stop);
+                                                        const std::stop_token& stop,
+                                                        bool sums_norms = false);
 
   struct Claimed {
     ClaimReply reply = ClaimReply::kWait;
@@ -49,12 +54,14 @@ class WorkerConnection {
   };
   // While it waits it is not lost on the other servers.
   Result<Claimed> claim(const std::stop_token& stop);
-  // Overwrites the parameters by those of the servers, after at least `step` steps.
+  // Overwrites the parameters by those of the servers, after at least `step` steps. The first call also
+  // those that are not trained.
   Status pull(uint64_t step, const std::stop_token& stop);
   // Sends the gradients of a ticket: those of all parameters.
   Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
                           const std::vector<at::Tensor>& gradients, const std::stop_token& stop);
 
+  size_t num_servers() const { return servers_.size(); }
   // For a wait: tells the servers from time to time that this worker is not lost.
   Status keep_alive(const std::stop_token& stop);
 
@@ -75,7 +82,9 @@ class WorkerConnection {
   // that is committed, are then deleted.
   Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
                                             const std::stop_token& stop);
-  Status end_run(bool is_preempted, const std::stop_token& stop);
+  // Tasks, and what server 0 counts.
+  Result<control::TrainerStatus::Cluster> read_status(const std::stop_token& stop);
+  Status end_run(run::RunOutcome outcome, const std::stop_token& stop);
 
  private:
   struct Server {
@@ -83,11 +92,16 @@ class WorkerConnection {
     std::unique_ptr<group::PairConnection> connection;
     ServerPart part;
     at::Tensor parameter_bytes, state_bytes;
+    bool has_untrained = false;  // read
   };
 
   Server& first() { return servers_.front(); }
   static Result<Header> ask(Server& server, const Header& request, const std::stop_token& stop);
+  Status read_untrained(const std::stop_token& stop);
+  Result<double> norm_of_step(uint64_t step, const std::stop_token& stop);
 
+  ClusterTask task_;
+  bool sums_norms_ = false;
   std::chrono::milliseconds keep_alive_interval_{0};
   std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;
