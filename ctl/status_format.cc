@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -165,6 +167,39 @@ std::string format_group(const TrainerStatus::Group& group) {
   return text + format_bytes(most->optimizer_bytes) + " per rank";
 }
 
+std::string format_cluster(const TrainerStatus::Cluster& cluster) {
+  uint64_t num_servers = 0;
+  std::string sizes;
+  std::map<std::string, uint64_t> num_workers;
+  std::string absent;
+  for (const TrainerStatus::Cluster::Task& task : cluster.tasks) {
+    if (task.job == "ps") {
+      sizes += (num_servers++ == 0 ? "" : ", ") + format_bytes(task.parameter_bytes);
+      continue;
+    }
+    ++num_workers[task.state];
+    if (task.state == "lost" || task.state == "not_started")
+      absent += (absent.empty() ? "" : ", ") + ("worker " + std::to_string(task.index)) + " at " +
+                printable(task.address);
+  }
+  std::string text = printable(cluster.replicas) + ", " +
+                     pluralize(num_servers, "parameter server") + " (" + sizes + "), workers:";
+  const char* separator = " ";
+  for (const auto& [state, count] : num_workers) {
+    std::string words = printable(state);
+    std::ranges::replace(words, '_', ' ');
+    text += separator + std::to_string(count) + " " + words;
+    separator = ", ";
+  }
+  if (!absent.empty()) text += " (" + absent + ")";
+  if (cluster.stale_gradients + cluster.backup_gradients > 0)
+    text += "; gradients dropped: " + format_count(cluster.stale_gradients) + " stale, " +
+            format_count(cluster.backup_gradients) + " of backups";
+  if (cluster.replicas == "async")
+    text += "; largest staleness " + format_count(cluster.largest_staleness);
+  return text;
+}
+
 std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   std::string out;
   const auto line = [&out](std::string name, const std::string& text, const char* color) {
@@ -176,6 +211,7 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
        style.color ? color_of(status.state) : nullptr);
   if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for), nullptr);
   if (status.group.world_size > 1) line("group", format_group(status.group), nullptr);
+  if (!status.cluster.tasks.empty()) line("cluster", format_cluster(status.cluster), nullptr);
   line("loss", format_loss(status), nullptr);
   line("speed", format_speed(status), nullptr);
   if (status.memory.rss_bytes > 0) line("memory", format_memory(status), nullptr);

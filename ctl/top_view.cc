@@ -127,6 +127,8 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
                   format_number(feed.workers_waiting, 2));
   if (status.group.world_size > 1)
     lines.push_back(paint.label("group") + format_group(status.group));
+  if (!status.cluster.tasks.empty())
+    lines.push_back(paint.label("cluster") + format_cluster(status.cluster));
   std::string memory = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
                        format_bytes(status.memory.peak_rss_bytes) + ")";
   if (status.memory.device_reserved_bytes > 0)

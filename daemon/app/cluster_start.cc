@@ -49,25 +49,54 @@ Status compare_settings(group::TcpStore& store, const char* key, const group::Sh
                                            "; " + hint);
 }
 
+template <typename Enum>
+std::string word_of(const std::optional<Enum>& value) {
+  return value ? std::string(config::to_string(*value)) : std::string();
+}
+
+// What is set; empty: neither. If both are, they must be equal.
+Result<std::string> option_or_setting(const std::string& option, const std::string& value,
+                                      const std::string& key, const std::string& configured) {
+  if (!value.empty() && !configured.empty() && value != configured)
+    return Status(StatusCode::kInvalidArgument, option + " is " + value + ", but " + key + " is " +
+                                                    configured +
+                                                    "; make them equal, or set only one");
+  return value.empty() ? configured : value;
+}
+
 }  // namespace
 
 Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& command,
-                                                         std::string_view tf_config) {
-  STOKER_ASSIGN_OR_RETURN(auto task,
-                          parameter_server::parse_cluster_task(command.cluster, tf_config));
+                                                         std::string_view tf_config,
+                                                         const config::ClusterConfig& configured) {
+  STOKER_ASSIGN_OR_RETURN(
+      auto task, parameter_server::parse_cluster_task(command.cluster, tf_config, configured));
   const bool has_options =
       !command.replicas.empty() || !command.placement.empty() || command.max_staleness.has_value();
   if (!task && has_options)
     return Status(StatusCode::kInvalidArgument,
-                  "--replicas, --placement, --max-staleness: require --ps_hosts, --worker_hosts, "
-                  "--job_name and --task_index, or TF_CONFIG");
+                  "--replicas, --placement, --max-staleness: require the section cluster, "
+                  "--ps_hosts and --worker_hosts, or TF_CONFIG");
   if (!task) return std::optional<ClusterLaunch>();
-  return std::optional(ClusterLaunch{
-      .task = *std::move(task),
-      .replicas = command.replicas == "async" ? Replicas::kAsync : Replicas::kSync,
-      .max_staleness = command.max_staleness,
-      .placement = command.placement == "bytes" ? parameter_server::Placement::kBytes
-                                                : parameter_server::Placement::kRoundRobin});
+  ClusterLaunch launch{.task = *std::move(task)};
+  STOKER_ASSIGN_OR_RETURN(const std::string replicas,
+                          option_or_setting("--replicas", command.replicas, "cluster.replicas",
+                                            word_of(configured.replicas)));
+  STOKER_ASSIGN_OR_RETURN(const std::string placement,
+                          option_or_setting("--placement", command.placement, "cluster.placement",
+                                            word_of(configured.placement)));
+  const auto number = [](const std::optional<uint64_t>& value) {
+    return value ? std::to_string(*value) : std::string();
+  };
+  STOKER_RETURN_IF_ERROR(option_or_setting("--max-staleness", number(command.max_staleness),
+                                           "cluster.max_staleness",
+                                           number(configured.max_staleness))
+                             .status());
+  launch.replicas = replicas == "async" ? Replicas::kAsync : Replicas::kSync;
+  launch.placement = placement == "bytes" ? parameter_server::Placement::kBytes
+                                          : parameter_server::Placement::kRoundRobin;
+  launch.max_staleness = command.max_staleness ? command.max_staleness : configured.max_staleness;
+  return std::optional(std::move(launch));
 }
 
 Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster) {
@@ -77,10 +106,11 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   };
   const bool is_sync = cluster.replicas == Replicas::kSync;
   require(!is_sync || config.distributed.reduction == config::Reduction::kOrdered,
-          "distributed.reduction: must be ordered with --replicas sync");
+          "distributed.reduction: must be ordered with cluster.replicas sync");
   require(is_sync || config.train.gradient_accumulation_steps == 1,
-          "train.gradient_accumulation_steps: must be 1 with --replicas async");
-  require(!is_sync || !cluster.max_staleness, "--max-staleness: requires --replicas async");
+          "train.gradient_accumulation_steps: must be 1 with cluster.replicas async");
+  require(!is_sync || !cluster.max_staleness,
+          "cluster.max_staleness: requires cluster.replicas async");
   require(config.distributed.shard == config::Shard::kNone, "distributed.shard: must be none");
   require(config.distributed.backend != config::GroupBackend::kNccl,
           "distributed.backend: must be auto or gloo");
@@ -88,19 +118,11 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   require(config.train.device.type == config::DeviceConfig::Type::kAuto ||
               config.train.device.type == config::DeviceConfig::Type::kCpu,
           "train.device: must be cpu");
-  require(cluster.task.cluster.ps.size() == 1 || !config.train.max_grad_norm,
-          "train.max_grad_norm: must be null with several parameter servers, because none has all "
-          "gradients");
   require(!config.train.ema_decay, "train.ema_decay: must be null");
   require(!config.train.channels_last, "train.channels_last: must be false");
   require(config.train.precision != config::Precision::kFp16, "train.precision: must not be fp16");
   require(config.train.on_nonfinite == config::OnNonfinite::kFail,
           "train.on_nonfinite: must be fail");
-  const bool has_other_workers = cluster.task.cluster.worker.size() > 1;
-  require(!has_other_workers || config.model.freeze.empty(),
-          "model.freeze: must be empty with several workers, which get only trained parameters");
-  require(!has_other_workers || !config.model.lora,
-          "model.lora: must be null with several workers, which get only trained parameters");
   require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
   require(config.optimizer.name() != config::OptimizerName::kMuon,
           "optimizer.name: muon is not supported");

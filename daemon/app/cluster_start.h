@@ -35,9 +35,11 @@ struct ClusterLaunch {
   parameter_server::Placement placement = parameter_server::Placement::kRoundRobin;
 };
 
-// The task of this process, from the command line or TF_CONFIG; nullopt: none. kInvalidArgument.
-Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& command,
-                                                         std::string_view tf_config);
+// The task of this process, from the command line or TF_CONFIG, of the cluster of these or the
+// configuration; nullopt: none. kInvalidArgument, also if two of them differ.
+Result<std::optional<ClusterLaunch>> make_cluster_launch(
+    const CommandLine& command, std::string_view tf_config,
+    const config::ClusterConfig& configured = {});
 
 // What the configuration has that does not work with parameter servers: all of it, in one line.
 Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster);

@@ -42,7 +42,8 @@ void add_allowances(CLI::App& app, AllowedChanges& allowed, CLI::Option* fresh) 
 }
 
 void add_cluster_options(CLI::App& app, CommandLine& command) {
-  const char* const group = "Parameter servers (docs/distributed.md); TF_CONFIG is an alternative";
+  const char* const group =
+      "Parameter servers (docs/distributed.md); or the section cluster, or TF_CONFIG";
   app.add_option("--ps_hosts", command.cluster.ps_hosts, "Addresses of the parameter servers")
       ->type_name("HOST:PORT,…")
       ->group(group);

@@ -644,7 +644,10 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
     if (!stop_requested_) end.reason = "stop requested by SIGTERM to another rank";
   } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kStopped && !ended_early_) {
     end.outcome = run::RunOutcome::kStopped;
-    if (!stop_requested_) end.reason = "stop requested through the control socket";
+    if (!stop_requested_)
+      end.reason = launch_.maybe_cluster && !is_chief()
+                       ? "the chief has ended the run"
+                       : "stop requested through the control socket";
   }
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
       run_->is_data_exhausted())

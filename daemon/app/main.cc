@@ -49,9 +49,14 @@ int main(int argc, char** argv) {
   // Platforms set it for all kinds of runs.
   const char* tf_config = std::getenv("TF_CONFIG");
   const bool is_replay = !parsed.command->replay.empty();
-  if (tf_config == nullptr || launch->world_size > 1 || is_replay) tf_config = "";
-  auto cluster = app::make_cluster_launch(*parsed.command, tf_config);
-  if (cluster.ok() && *cluster && launch->world_size > 1)
+  if (tf_config == nullptr || launch->world_size > 1) tf_config = "";
+  // A replay has one process, whatever the configuration of the run.
+  Result<std::optional<app::ClusterLaunch>> cluster = std::optional<app::ClusterLaunch>();
+  if (!is_replay)
+    cluster = app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
+  const bool has_cluster =
+      !is_replay && (!config->cluster.ps.empty() || (cluster.ok() && *cluster));
+  if (has_cluster && launch->world_size > 1)
     cluster = Status(StatusCode::kInvalidArgument,
                      "parameter servers: cannot be combined with a launcher of ranks, " +
                          std::string(group::to_string(launch->launcher)));

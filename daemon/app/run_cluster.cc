@@ -62,16 +62,6 @@ parameter_server::UpdateLogIdentity logged_run_of(const config::Config& config,
           .model_digest = start.state->model_digest()};
 }
 
-// Of a worker that is not the only one: the servers, and thus the other workers, do not get them.
-Status check_all_trained(const model::Model& model) {
-  for (const auto& parameter : model.named_parameters())
-    if (!parameter.value().requires_grad())
-      return Status(StatusCode::kInvalidArgument,
-                    "with parameter servers and several workers: the parameter " + parameter.key() +
-                        " is not trained, so workers would not get its value");
-  return {};
-}
-
 void log_training(const config::Config& config, const train::TrainingState& state) {
   log_info("training started", {{"model_digest", state.model_digest().substr(0, 12)},
                                 {"device", state.device().str()},
@@ -220,6 +210,10 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   logged_run.server = static_cast<uint32_t>(cluster.task.index);
   logged_run.num_servers = static_cast<uint32_t>(cluster.task.cluster.ps.size());
   logged_run.placement = cluster.placement;
+  int64_t untrained_bytes = 0;
+  if (cluster.task.index == 0 && cluster.task.cluster.worker.size() > 1)
+    untrained_bytes =
+        parameter_server::packed_bytes(parameter_server::untrained_tensors(start.state->model()));
   STOKER_ASSIGN_OR_RETURN(
       auto variables, parameter_server::make_variable_store(
                           config_, std::move(start.state), static_cast<size_t>(cluster.task.index),
@@ -231,7 +225,8 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
            [this](uint64_t step) { return parameter_server::is_recorded(config_, step); },
        .meeting = met.meeting,
        .updates_dir = layout_.updates_dir(),
-       .logged_run = logged_run},
+       .logged_run = logged_run,
+       .untrained_bytes = untrained_bytes},
       std::move(variables));
   on_training();
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
@@ -243,7 +238,7 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const Status served = server.run(ending.get_token());
   if (served.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
   if (!served.ok()) return served;
-  return server.is_preempted() ? run::RunOutcome::kPreempted : run::RunOutcome::kFinished;
+  return server.outcome();
 }
 
 Result<Run::ResumeCheckpoint> Run::find_checkpoint_of_chief(checkpoint::CheckpointStore& store) {
@@ -280,8 +275,6 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), saved, c10::Device(c10::kCPU)));
-  if (cluster.task.cluster.worker.size() > 1)
-    STOKER_RETURN_IF_ERROR(check_all_trained(start.state->model()));
   const Status same = compare_data(met, is_chief, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
   start.config = config_;
@@ -297,8 +290,13 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
                           open_sandbox(config_, layout_.index_dir(), std::move(start.data), stop));
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
+  if (cluster.task.cluster.worker.size() > 1)
+    parts.front().untrained = parameter_server::untrained_tensors(start.state->model());
+  const bool sums_norms =
+      cluster.replicas == parameter_server::Replicas::kSync &&
+      parameter_server::needs_norm_of_all(config_, cluster.task.cluster.ps.size());
   auto connection = parameter_server::WorkerConnection::open(
-      cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token());
+      cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token(), sums_norms);
   if (!connection.ok()) return preparation_outcome(connection.status());
   channels_.board.set_step(start.state->step);
   on_training();

@@ -1,9 +1,10 @@
 // ClusterSpec: the tasks of a cluster of parameter servers and workers, and which of them this process
-// is, from the flags of TensorFlow's examples or from TF_CONFIG.
+// is, from the flags of TensorFlow's examples, TF_CONFIG and the configuration.
 //
 // Threads:  values; pure functions.
-// Errors:   kInvalidArgument: some flags are missing, an address or the index is wrong, or TF_CONFIG is
-//           not what TensorFlow accepts. The message names them all; nothing is guessed from a part.
+// Errors:   kInvalidArgument: some flags are missing, an address or the index is wrong, TF_CONFIG is not
+//           what TensorFlow accepts, or two sources say different things. The message names them;
+//           nothing is guessed from a part.
 #pragma once
 
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::parameter_server {
 
@@ -44,10 +46,13 @@ struct ClusterFlags {
   std::optional<int> task_index;
 };
 
-// The task of the flags, or without any of them that of the text of TF_CONFIG; nullopt without flags if this
-// is not of a cluster with parameter servers: platforms also set TF_CONFIG for runs of one process.
-// The job `chief` (or `master`) of TF_CONFIG is worker 0, before those of `worker`.
+// The addresses of the cluster are in the flags, in TF_CONFIG or in `configured`, and the task of this
+// process in the flags or TF_CONFIG; nullopt: neither is anywhere. What several have must be equal.
+// TF_CONFIG counts if it has a cluster with parameter servers, or only a task and the addresses are in
+// another source: platforms also set it for runs of one process. Its job `chief` (or `master`) is worker 0,
+// before those of `worker`.
 Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
-                                                      std::string_view tf_config);
+                                                      std::string_view tf_config,
+                                                      const config::ClusterConfig& configured = {});
 
 }  // namespace stoker::parameter_server

@@ -22,14 +22,15 @@ Header make_header(int64_t first, uint64_t second, uint64_t third, const Sums& s
           std::bit_cast<int64_t>(sums.metric),
           std::bit_cast<int64_t>(sums.metric_count),
           sums.steps,
-          0};
+          std::bit_cast<int64_t>(sums.norm)};
 }
 
 Sums sums_of(const Header& header) {
   return {.loss = std::bit_cast<double>(header[3]),
           .metric = std::bit_cast<double>(header[4]),
           .metric_count = std::bit_cast<double>(header[5]),
-          .steps = header[6]};
+          .steps = header[6],
+          .norm = std::bit_cast<double>(header[7])};
 }
 
 int64_t push_bytes(int64_t gradients, size_t num_servers) {

@@ -19,20 +19,27 @@
 namespace stoker::parameter_server {
 
 enum class Operation : int64_t {
-  kInitialize = 1,  // step + Sums; then parameters and optimizer state. Only from the chief
-  kClaim,           // -> ClaimReply, ticket, step. Only server 0
-  kPull,            // step -> step; then parameters
-  kPush,        // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull
-                // returned on each server -> PushResult, step
-  kBeginSave,   // -> 1 if the state is complete, step + Sums. Only server 0, from the chief
-  kReadState,   // step -> step; then parameters and optimizer state
-  kEndSave,     // ->. Only server 0, from the chief
+  kInitialize =
+      1,   // step + Sums; then parameters and optimizer state, to server 0 also those that are
+           // not trained. Only from the chief
+  kClaim,  // -> ClaimReply, ticket, step. Only server 0
+  kPull,   // step + norm -> step; then parameters
+  kPush,   // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull returned
+           // on each server -> PushResult, step
+  kReadUntrained,  // ->; then the parameters that are not trained. Only server 0
+  kReadStepNorms,  // step -> 1 if there are any, then the norms of the own gradients in the update to
+                   // this step, before and after train.max_grad_value. Sync
+  kBeginSave,      // -> 1 if the state is complete, step + Sums. Only server 0, from the chief
+  kReadState,      // step + norm -> step; then parameters and optimizer state
+  kEndSave,        // ->. Only server 0, from the chief
   kTakeRecord,  // saved step, step -> 1 if there is a record after this step, its step + Sums. Only
                 // server 0, from the chief. Those up to the saved step are not needed any more
-  kReadNorm,    // saved step, step -> norm of the gradients of this server in the update to this
-                // step. From the chief; likewise
-  kEndRun,      // 1 for a preemption ->. From the chief
-  kKeepAlive,   // ->. From a worker that waits, so that it is not lost
+  kReadNorms,  // saved step, step + norm -> 1 if they are recorded; then the norms of the own gradients
+               // in the update to this step. From the chief; likewise
+  kReadStatus,  // -> stale gradients, backups, largest staleness, 1 for async; then a WorkerSummary of each
+                // worker. Only server 0, from the chief
+  kEndRun,     // RunOutcome ->. From the chief
+  kKeepAlive,  // ->. From a worker that waits, so that it is not lost
 };
 
 // The answer to kClaim.
@@ -49,7 +56,12 @@ struct Sums {
   double metric = 0;
   double metric_count = 0;
   int64_t steps = 0;
+  // By which an update clips, if several servers have a part of the gradients; negative: none.
+  double norm = -1;
 };
+
+// Of a WorkerSummary in kReadStatus.
+inline constexpr int64_t kNumbersPerWorker = 5;
 
 // operation or result, ticket or step, step, Sums; the doubles by their bits.
 using Header = std::array<int64_t, 8>;

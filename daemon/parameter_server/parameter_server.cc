@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cmath>
 #include <exception>
-#include <thread>
+#include <system_error>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include "daemon/train/sum_tree.h"
 #include "daemon/train/training_error.h"
@@ -25,6 +27,7 @@ constexpr milliseconds kMaxClaimWait{200};
 // After the loss of another server, for the chief that has ended the run there.
 constexpr milliseconds kEndGrace{5'000};
 constexpr milliseconds kWatchInterval{1'000};
+constexpr std::chrono::seconds kDroppedLogInterval{10};
 constexpr size_t kMaxRecords = 10'000;  // of a chief that does not return, the newest ones
 
 at::Tensor make_bytes(int64_t size) { return at::empty({size}, at::kByte); }
@@ -54,6 +57,13 @@ uint64_t parse_life(const std::optional<std::string>& text) {
   return life;
 }
 
+// Of a request of the chief; what no chief sends is a stop.
+run::RunOutcome outcome_of(int64_t number) {
+  for (const auto outcome : {run::RunOutcome::kFinished, run::RunOutcome::kPreempted})
+    if (number == static_cast<int64_t>(outcome)) return outcome;
+  return run::RunOutcome::kStopped;
+}
+
 }  // namespace
 
 std::string ready_key(size_t server) { return "ps/" + std::to_string(server) + "/ready"; }
@@ -79,24 +89,18 @@ Status ParameterServer::run(const std::stop_token& stop) {
       const auto store,
       group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
   STOKER_RETURN_IF_ERROR(store->set(ready_key(static_cast<size_t>(options_.task.index)), "1"));
+  log_info("parameter server started",
+           {{"server", options_.task.index},
+            {"num_variables", variables_.parameters().size()},
+            {"parameter_bytes", parameter_bytes_},
+            {"num_workers", options_.updates.num_workers},
+            {"replicas", options_.updates.replicas == Replicas::kSync ? "sync" : "async"}});
   {
     std::vector<std::jthread> threads;
-    const auto start = [&](auto body, size_t index) {
-      threads.emplace_back([this, body, index] {
-        const std::stop_token token = stop_serving_.get_token();
-        try {
-          const Status served = (this->*body)(index, token);
-          if (!served.ok() && !token.stop_requested()) fail(served);
-        } catch (const std::exception& error) {
-          fail(train::to_status(error));
-        }
-      });
-    };
-    for (size_t worker = 0; worker < options_.updates.num_workers; ++worker)
-      start(&ParameterServer::serve_worker, worker);
-    if (!is_first()) start(&ParameterServer::watch_server, 0);
-    for (size_t other = 1; is_first() && other < options_.task.cluster.ps.size(); ++other)
-      start(&ParameterServer::watch_server, other);
+    if (const Status started = start_threads(threads); !started.ok()) {
+      stop_serving_.request_stop();
+      return started;
+    }
     std::unique_lock lock(mutex_);
     const std::stop_token serving = stop_serving_.get_token();
     changed_.wait(lock, serving, [this] { return is_over() || end_by_; });
@@ -112,8 +116,43 @@ Status ParameterServer::run(const std::stop_token& stop) {
     stop_serving_.request_stop();
   }
   const std::lock_guard lock(mutex_);
-  if (has_ended_) return {};  // whatever was lost since then
-  return failure_.ok() ? Status(StatusCode::kCancelled, "stopped") : failure_;
+  if (has_ended_) {  // whatever was lost since then
+    log_info("cluster ended", {{"state", run::to_string(outcome_)}, {"step", variables_.step()}});
+    return {};
+  }
+  if (!failure_.ok()) return failure_;
+  log_info("cluster ended",
+           {{"state", run::to_string(run::RunOutcome::kStopped)}, {"step", variables_.step()}});
+  return Status(StatusCode::kCancelled, "stopped");
+}
+
+// One for each worker, and for each server that this one watches.
+Status ParameterServer::start_threads(std::vector<std::jthread>& threads) {
+  const auto start = [&](auto body, size_t index) {
+    threads.push_back(options_.start_thread([this, body, index] {
+      const std::stop_token token = stop_serving_.get_token();
+      try {
+        const Status served = (this->*body)(index, token);
+        if (!served.ok() && !token.stop_requested()) fail(served);
+      } catch (const std::exception& error) {
+        fail(train::to_status(error));
+      }
+    }));
+  };
+  try {
+    for (size_t worker = 0; worker < options_.updates.num_workers; ++worker)
+      start(&ParameterServer::serve_worker, worker);
+    if (!is_first()) start(&ParameterServer::watch_server, 0);
+    for (size_t other = 1; is_first() && other < options_.task.cluster.ps.size(); ++other)
+      start(&ParameterServer::watch_server, other);
+  } catch (const std::system_error& error) {
+    return Status(StatusCode::kBusy,
+                  "cannot create thread " + std::to_string(threads.size() + 1) +
+                      " of the parameter server, which needs one for each worker and server: " +
+                      error.code().message() +
+                      "; raise the limit on threads (ulimit -u, or TasksMax= of the service)");
+  }
+  return {};
 }
 
 void ParameterServer::request_end(milliseconds grace) {
@@ -191,6 +230,8 @@ Status ParameterServer::watch_server(size_t other, const std::stop_token& stop) 
   }
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, stop, kEndGrace, [this] { return has_ended_; })) return {};
+  if (!stop.stop_requested())
+    log_error("parameter server lost", {{"server", other}, {"error", lost.message()}});
   return lost;
 }
 
@@ -209,10 +250,18 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
   {
     const std::lock_guard lock(mutex_);
     STOKER_RETURN_IF_ERROR(schedule_.join(life));
+    if (life.life == 1)
+      log_info("cluster worker joined", {{"worker", life.worker}, {"step", variables_.step()}});
+    else
+      log_info("cluster worker returned",
+               {{"worker", life.worker}, {"start", life.life}, {"step", variables_.step()}});
   }
   Status lost = serve_requests(life, *connection, stop);
   const std::lock_guard lock(mutex_);
   schedule_.leave(life);
+  if (!has_ended_ && lost.code() != StatusCode::kCancelled)
+    log_warn("cluster worker lost",
+             {{"worker", life.worker}, {"step", variables_.step()}, {"error", lost.message()}});
   changed_.notify_all();
   return lost;
 }
@@ -240,15 +289,20 @@ Status ParameterServer::check_request(const WorkerLife& worker, const Header& re
     case Operation::kBeginSave:
     case Operation::kEndSave:
     case Operation::kTakeRecord:
+    case Operation::kReadStatus:
       only_chief = only_first = true;
       break;
     case Operation::kReadState:
-    case Operation::kReadNorm:
+    case Operation::kReadNorms:
       only_chief = needs_parameters = true;
       break;
     case Operation::kPull:
     case Operation::kPush:
+    case Operation::kReadStepNorms:
       needs_parameters = true;
+      break;
+    case Operation::kReadUntrained:
+      only_first = needs_parameters = true;
       break;
     case Operation::kClaim:
       only_first = true;
@@ -312,21 +366,24 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
       lock.unlock();
       return send_header(connection, reply, stop);
     }
-    case Operation::kReadNorm: {
+    case Operation::kReadStepNorms:
+      return read_step_norms(step, connection, stop);
+    case Operation::kReadNorms:
+      return read_norms(request, connection, stop);
+    case Operation::kReadStatus:
+      return read_status(connection, stop);
+    case Operation::kReadUntrained: {
       std::unique_lock lock(mutex_);
-      STOKER_RETURN_IF_ERROR(commit(step));
-      variables_.forget_norms(static_cast<uint64_t>(request[1]));
-      const auto norm = variables_.norm(step);
-      const Header reply =
-          make_header(norm ? 1 : 0, 0, step, {.loss = norm.value_or(std::nan(""))});
+      const at::Tensor untrained = untrained_;  // never changed, at most replaced
       lock.unlock();
-      return send_header(connection, reply, stop);
+      STOKER_RETURN_IF_ERROR(send_header(connection, make_header(0), stop));
+      return connection.send(untrained, stop);
     }
     case Operation::kEndRun: {
       STOKER_RETURN_IF_ERROR(send_header(connection, make_header(0), stop));
       const std::lock_guard lock(mutex_);
       has_ended_ = true;
-      is_preempted_ = request[1] != 0;
+      outcome_ = outcome_of(request[1]);
       changed_.notify_all();
       return {};
     }
@@ -337,12 +394,66 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
 }
 
 // The update of a sync step, which a worker knows of from server 0. mutex_ is locked.
-Status ParameterServer::commit(uint64_t step) {
+Status ParameterServer::commit(const Header& request) {
+  const auto step = static_cast<uint64_t>(request[2]);
   if (options_.updates.replicas != Replicas::kSync) return {};
   if (!variables_.can_commit(step))
     return Status(StatusCode::kInvalidArgument,
                   "step " + std::to_string(step) + " is not complete on this server");
-  return variables_.commit(step);
+  return variables_.commit(step, sums_of(request).norm);
+}
+
+Status ParameterServer::read_step_norms(uint64_t step, group::PairConnection& connection,
+                                        const std::stop_token& stop) {
+  std::optional<at::Tensor> norms;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!variables_.can_commit(step))
+      return Status(StatusCode::kInvalidArgument,
+                    "step " + std::to_string(step) + " is not complete on this server");
+    STOKER_ASSIGN_OR_RETURN(norms, variables_.step_norms(step));
+  }
+  STOKER_RETURN_IF_ERROR(send_header(connection, make_header(norms ? 1 : 0), stop));
+  return norms ? connection.send(*norms, stop) : Status();
+}
+
+Status ParameterServer::read_norms(const Header& request, group::PairConnection& connection,
+                                   const std::stop_token& stop) {
+  const auto step = static_cast<uint64_t>(request[2]);
+  std::optional<at::Tensor> norms;
+  {
+    const std::lock_guard lock(mutex_);
+    STOKER_RETURN_IF_ERROR(commit(request));
+    variables_.forget_norms(static_cast<uint64_t>(request[1]));
+    norms = variables_.norms(step);
+  }
+  STOKER_RETURN_IF_ERROR(send_header(connection, make_header(norms ? 1 : 0, 0, step), stop));
+  const std::vector<int64_t> size{std::ssize(variables_.parameters())};
+  return connection.send(norms.value_or(at::full(size, std::nan(""), at::kFloat)), stop);
+}
+
+Status ParameterServer::read_status(group::PairConnection& connection,
+                                    const std::stop_token& stop) {
+  const auto num_workers = static_cast<int64_t>(options_.updates.num_workers);
+  const at::Tensor numbers = at::empty({num_workers, kNumbersPerWorker}, at::kLong);
+  auto* number = numbers.mutable_data_ptr<int64_t>();
+  Header reply{};
+  {
+    const std::lock_guard lock(mutex_);
+    reply = make_header(static_cast<int64_t>(schedule_.num_stale()), schedule_.num_backups(),
+                        schedule_.largest_staleness(),
+                        {.steps = options_.updates.replicas == Replicas::kAsync ? 1 : 0});
+    for (size_t worker = 0; worker < options_.updates.num_workers; ++worker) {
+      const WorkerSummary summary = schedule_.summary(worker);
+      *number++ = static_cast<int64_t>(summary.starts);
+      *number++ = summary.is_present ? 1 : 0;
+      *number++ = summary.has_ticket ? 1 : 0;
+      *number++ = static_cast<int64_t>(summary.applied);
+      *number++ = static_cast<int64_t>(summary.dropped);
+    }
+  }
+  STOKER_RETURN_IF_ERROR(send_header(connection, reply, stop));
+  return connection.send(numbers, stop);
 }
 
 Status ParameterServer::initialize(const Header& request, group::PairConnection& connection,
@@ -350,8 +461,11 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
   const at::Tensor parameters = make_bytes(parameter_bytes_), state = make_bytes(state_bytes_);
   STOKER_RETURN_IF_ERROR(connection.receive(parameters, stop));
   STOKER_RETURN_IF_ERROR(connection.receive(state, stop));
+  const at::Tensor untrained = make_bytes(options_.untrained_bytes);
+  if (is_first()) STOKER_RETURN_IF_ERROR(connection.receive(untrained, stop));
   {
     const std::lock_guard lock(mutex_);
+    untrained_ = untrained;
     const auto step = static_cast<uint64_t>(request[2]);
     unpack(parameters, variables_.parameters());
     unpack(state, variables_.state());
@@ -359,6 +473,7 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
     open_log(step);
     if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
     interval_ = sums_of(request);
+    log_info("cluster initialized", {{"step", step}});
     changed_.notify_all();
   }
   return send_header(connection, make_header(0), stop);
@@ -377,8 +492,8 @@ Status ParameterServer::claim(const WorkerLife& worker, group::PairConnection& c
         break;
       }
       if (has_ended_) {
-        reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), is_preempted_ ? 1 : 0,
-                            schedule_.step());
+        reply = make_header(static_cast<int64_t>(ClaimReply::kEnded),
+                            outcome_ == run::RunOutcome::kPreempted ? 1 : 0, schedule_.step());
         break;
       }
       STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim(worker));
@@ -401,7 +516,7 @@ Status ParameterServer::pull(const Header& request, bool with_state,
   Header reply = make_header(0);
   {
     const std::lock_guard lock(mutex_);
-    STOKER_RETURN_IF_ERROR(commit(static_cast<uint64_t>(request[2])));
+    STOKER_RETURN_IF_ERROR(commit(request));
     pack(variables_.parameters(), parameters);
     // A checkpoint follows.
     if (with_state && log_) keep_log(log_->sync());
@@ -434,7 +549,7 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
   const auto ticket = static_cast<uint64_t>(request[1]);
   const bool is_sync = options_.updates.replicas == Replicas::kSync;
   const auto add = [&]() -> Status {
-    if (!is_sync) return apply(worker, ticket, payload);
+    if (!is_sync) return apply(worker, ticket, payload, sums_of(request).norm);
     variables_.stage(ticket, payload);
     return {};
   };
@@ -442,24 +557,30 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
     STOKER_RETURN_IF_ERROR(add());
     return PushResult::kAccepted;
   }
+  const uint64_t num_stale = schedule_.num_stale();
   STOKER_ASSIGN_OR_RETURN(const PushResult result, schedule_.push(worker, ticket));
-  if (result == PushResult::kDropped) return result;
+  if (result == PushResult::kDropped) {
+    log_dropped(worker, ticket, schedule_.num_stale() > num_stale);
+    return result;
+  }
   of_step_[ticket] = sums_of(request);
   STOKER_RETURN_IF_ERROR(add());
   if (result == PushResult::kStepCompleted) {
-    if (is_sync) STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
+    // Otherwise the next request of a worker has the norm.
+    if (is_sync && !variables_.needs_norm())
+      STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
     complete_step();
   }
   return result;
 }
 
 Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket,
-                              const at::Tensor& payload) {
+                              const at::Tensor& payload, double norm) {
   LoggedUpdate logged{.ticket = ticket,
                       .worker = static_cast<uint32_t>(worker.worker),
                       .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())};
   const uint64_t before = variables_.step();
-  const Status applied = variables_.apply(ticket, payload);
+  const Status applied = variables_.apply(ticket, payload, norm);
   if (variables_.step() > before && log_) keep_log(log_->append(logged));
   return applied;
 }
@@ -484,6 +605,20 @@ void ParameterServer::keep_log(const Status& written) {
   if (written.ok()) return;
   log_.reset();
   log_warn("file write failed", {{"path", options_.updates_dir}, {"error", written.to_string()}});
+}
+
+void ParameterServer::log_dropped(const WorkerLife& worker, uint64_t ticket, bool is_stale) {
+  const auto now = std::chrono::steady_clock::now();
+  if (dropped_logged_at_ && now - *dropped_logged_at_ < kDroppedLogInterval) {
+    ++num_suppressed_;
+    return;
+  }
+  dropped_logged_at_ = now;
+  log_info("gradient dropped", {{"worker", worker.worker},
+                                {"ticket", ticket},
+                                {"step", schedule_.step()},
+                                {"reason", is_stale ? "stale" : "backup"},
+                                {"suppressed", std::exchange(num_suppressed_, 0)}});
 }
 
 // Of server 0: adds the losses of the step, and ends a record.

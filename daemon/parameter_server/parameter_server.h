@@ -4,7 +4,7 @@
 // Threads:   run() on one thread, which starts and joins the others.
 // Blocking:  run() until the chief ends the run, an error, or a stop.
 // Ownership: what the constructor takes by reference must outlive this object.
-// Errors:    run(): kCorrupt: a gradient is not finite. kInternal. kPeerLost: the store or another server is
+// Errors:    run(): kCorrupt: a gradient is not finite. kBusy: a thread cannot be created. kInternal. kPeerLost: the store or another server is
 //            lost.
 //            kCancelled: stopped. A worker that is lost is waited for; so is one whose request is invalid.
 #pragma once
@@ -20,6 +20,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_store.h"
 #include "shared/base/status.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::parameter_server {
 
@@ -42,6 +44,10 @@ struct ServerOptions {
   Meeting meeting;
   std::string updates_dir;       // of the update logs
   UpdateLogIdentity logged_run;  // of the log of this server
+  int64_t untrained_bytes = 0;  // server 0: of the parameters that are not trained, for all workers
+  // Throws std::system_error if the system has no more threads.
+  std::function<std::jthread(std::function<void()> body)> start_thread =
+      [](std::function<void()> body) { return std::jthread(std::move(body)); };
 };
 
 class ParameterServer {
@@ -52,12 +58,13 @@ class ParameterServer {
   // Of another thread: the process is to stop. If the chief is present, it is given time to save and to end
   // the run; run() then returns as if the chief had been stopped alone. Otherwise kCancelled immediately.
   void request_end(std::chrono::milliseconds grace);
-  // After run(): whether the chief has ended the run because of a preemption.
-  bool is_preempted() const { return is_preempted_; }
+  // After run() without an error: as the chief has ended the run.
+  run::RunOutcome outcome() const { return outcome_; }
 
  private:
   bool is_first() const { return options_.task.index == 0; }
   bool is_over() const;  // mutex_ is locked
+  Status start_threads(std::vector<std::jthread>& threads);
   Status serve_worker(size_t worker, const std::stop_token& stop);
   Status watch_server(size_t other, const std::stop_token& stop);
   Status serve_life(const WorkerLife& life, group::TcpStore& store, const std::stop_token& stop);
@@ -66,7 +73,12 @@ class ParameterServer {
   Status serve(const WorkerLife& worker, const Header& request, group::PairConnection& connection,
                const std::stop_token& stop);
   Status check_request(const WorkerLife& worker, const Header& request);
-  Status commit(uint64_t step);
+  Status commit(const Header& request);
+  Status read_step_norms(uint64_t step, group::PairConnection& connection,
+                         const std::stop_token& stop);
+  Status read_norms(const Header& request, group::PairConnection& connection,
+                    const std::stop_token& stop);
+  Status read_status(group::PairConnection& connection, const std::stop_token& stop);
   Status initialize(const Header& request, group::PairConnection& connection,
                     const std::stop_token& stop);
   Status claim(const WorkerLife& worker, group::PairConnection& connection,
@@ -77,10 +89,12 @@ class ParameterServer {
               const std::stop_token& stop);
   Result<PushResult> update(const WorkerLife& worker, const Header& request,
                             const at::Tensor& payload);
-  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload);
+  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
+               double norm);
   void open_log(uint64_t step);
   void keep_log(const Status& written);
   void complete_step();
+  void log_dropped(const WorkerLife& worker, uint64_t ticket, bool is_stale);
   void fail(const Status& failure);
 
   // Constant after construction.
@@ -93,13 +107,16 @@ class ParameterServer {
   // Guarded by mutex_.
   VariableStore variables_;
   std::optional<UpdateLog> log_;      // kAsync; nullopt: it cannot be written
+  at::Tensor untrained_;              // bytes
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket
   Sums interval_;                     // of the steps since the last record
   std::deque<std::pair<uint64_t, Sums>>
       records_;  // with their step; later than the last checkpoint
   bool has_ended_ = false;
-  bool is_preempted_ = false;
+  run::RunOutcome outcome_ = run::RunOutcome::kFinished;
+  std::optional<std::chrono::steady_clock::time_point> dropped_logged_at_;
+  uint64_t num_suppressed_ = 0;                                  // since then
   std::optional<std::chrono::steady_clock::time_point> end_by_;  // after request_end()
   Status failure_;
   std::stop_source stop_serving_;

@@ -6,6 +6,9 @@
 #include <string>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "daemon/train/optimizer.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -88,8 +91,8 @@ Status ReplayConnection::apply_next(size_t index) {
     server.read_later[before] = packed_copy(server.store.parameters());
   const size_t gradient = order_.next_gradient_of(index);
   order_.apply_next(index);
-  STOKER_RETURN_IF_ERROR(
-      server.store.apply(order_.gradient(gradient).ticket, server.gradients.at(gradient)));
+  const auto& [bytes, norm] = server.gradients.at(gradient);
+  STOKER_RETURN_IF_ERROR(server.store.apply(order_.gradient(gradient).ticket, bytes, norm));
   server.gradients.erase(gradient);
   if (index != 0) return {};
   const Sums of_step = sums_.at(gradient);
@@ -128,7 +131,7 @@ Result<PushResult> ReplayConnection::push(uint64_t, uint64_t, const Sums& sums,
     if (!order_.is_applied_by(index, i)) continue;
     std::vector<at::Tensor> own;
     for (const size_t variable : server.part.variables) own.push_back(gradients[variable]);
-    server.gradients[index] = packed_copy(own);
+    server.gradients[index] = {.bytes = packed_copy(own), .norm = sums.norm};
   }
   if (order_.is_applied_by(index, 0)) sums_[index] = sums;
   return PushResult::kAccepted;
@@ -166,15 +169,24 @@ Result<std::optional<ServerConnection::Record>> ReplayConnection::take_record(
   }
   if (records_.empty() || records_.front().step > common) return std::optional<Record>();
   Record record = records_.front();
-  double squares = 0;
-  for (const Server& server : servers_)
-    squares += std::pow(server.store.norm(record.step).value_or(std::nan("")), 2);
-  record.grad_norm = std::sqrt(squares);
+  size_t count = 0;
+  for (const Server& server : servers_) count += server.part.variables.size();
+  const at::Tensor norms = at::full({static_cast<int64_t>(count)}, std::nan(""), at::kFloat);
+  for (const Server& server : servers_) {
+    const auto own = server.store.norms(record.step);
+    for (size_t i = 0; own && i < server.part.variables.size(); ++i)
+      norms[static_cast<int64_t>(server.part.variables[i])].copy_((*own)[static_cast<int64_t>(i)]);
+  }
+  record.grad_norm = train::Optimizer::norm_of(norms).item<double>();
   return std::optional(record);
 }
 
 Status ReplayConnection::keep_alive(const std::stop_token&) { return {}; }
 
-Status ReplayConnection::end_run(bool, const std::stop_token&) { return {}; }
+Result<control::TrainerStatus::Cluster> ReplayConnection::read_status(const std::stop_token&) {
+  return control::TrainerStatus::Cluster();
+}
+
+Status ReplayConnection::end_run(run::RunOutcome, const std::stop_token&) { return {}; }
 
 }  // namespace stoker::parameter_server

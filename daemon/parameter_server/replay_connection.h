@@ -49,16 +49,22 @@ class ReplayConnection final : public ServerConnection {
   Status end_save(const std::stop_token& stop) override;
   Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
                                             const std::stop_token& stop) override;
-  Status end_run(bool is_preempted, const std::stop_token& stop) override;
+  Result<control::TrainerStatus::Cluster> read_status(const std::stop_token& stop) override;
+  Status end_run(run::RunOutcome outcome, const std::stop_token& stop) override;
+  size_t num_servers() const override { return servers_.size(); }
 
   bool has_ended() const { return has_ended_; }  // all updates are repeated
 
  private:
+  struct Gradient {
+    at::Tensor bytes;  // those of this server
+    double norm = -1;  // of all; negative: no server needs it
+  };
   struct Server {
     ServerPart part;
     VariableStore store;
     std::map<uint64_t, at::Tensor> read_later;  // parameters of earlier steps, by step
-    std::map<size_t, at::Tensor> gradients;     // to be applied, by index
+    std::map<size_t, Gradient> gradients;       // to be applied, by index
     at::Tensor last_parameters, last_state;     // of the last complete step
   };
 

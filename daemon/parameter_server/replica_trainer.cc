@@ -21,6 +21,7 @@ constexpr ThreadActivity kWaitForTicket{.operation = "wait for a ticket", .is_wa
 constexpr ThreadActivity kWaitForServers{.operation = "wait for parameter servers",
                                          .is_waiting = true};
 constexpr std::chrono::milliseconds kPollInterval{100};
+constexpr std::chrono::seconds kStatusInterval{1};
 
 std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
   std::vector<uint64_t> bytes;
@@ -48,6 +49,19 @@ std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t nu
   return parts;
 }
 
+std::vector<at::Tensor> untrained_tensors(const model::Model& model) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : model.named_parameters())
+    if (!parameter.value().requires_grad()) tensors.push_back(parameter.value());
+  for (const auto& buffer : model.named_buffers())
+    if (buffer.value().defined()) tensors.push_back(buffer.value());
+  return tensors;
+}
+
+bool needs_norm_of_all(const config::Config& config, size_t num_servers) {
+  return num_servers > 1 && config.train.max_grad_norm.has_value();
+}
+
 Result<VariableStore> make_variable_store(const config::Config& config,
                                           std::unique_ptr<train::TrainingState> state,
                                           size_t server, size_t num_servers, Placement placement) {
@@ -69,7 +83,8 @@ Result<VariableStore> make_variable_store(const config::Config& config,
   return VariableStore(
       std::move(optimizer), static_cast<uint64_t>(config.train.gradient_accumulation_steps),
       [config](uint64_t step) { return learning_rate_at(config, step); },
-      [config](uint64_t step) { return is_recorded(config, step); });
+      [config](uint64_t step) { return is_recorded(config, step); },
+      needs_norm_of_all(config, num_servers));
 }
 
 double learning_rate_at(const config::Config& config, uint64_t step) {
@@ -144,6 +159,7 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
       STOKER_ASSIGN_OR_RETURN(claimed, connection_.claim(stop));
     }
     channels_.board.record_progress();
+    if (chief_) STOKER_RETURN_IF_ERROR(read_cluster_status(stop));
     switch (claimed.reply) {
       case ClaimReply::kWait:
         continue;
@@ -164,11 +180,13 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     if (chief_) STOKER_RETURN_IF_ERROR(take_records(stop));
   }
   const bool is_finished = state_.step >= config_.train.max_steps;
-  STOKER_RETURN_IF_ERROR(connection_.end_run(is_preempted_ && !is_finished, stop));
+  const auto outcome = is_finished     ? run::RunOutcome::kFinished
+                       : is_preempted_ ? run::RunOutcome::kPreempted
+                                       : run::RunOutcome::kStopped;
+  STOKER_RETURN_IF_ERROR(connection_.end_run(outcome, stop));
   STOKER_RETURN_IF_ERROR(check_saved());
   channels_.mailbox.close();
-  if (is_finished) return run::RunOutcome::kFinished;
-  return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
+  return outcome;
 }
 
 void ReplicaTrainer::execute_commands() {
@@ -232,8 +250,13 @@ Result<task::Batch> ReplicaTrainer::read_batch(uint64_t ticket) {
 }
 
 // Those of all micro-batches of a step add up to what one process has.
-Sums ReplicaTrainer::sums_of_micro_batch() const {
+Sums ReplicaTrainer::sums_of_micro_batch() {
   Sums sums{.loss = step_.loss().item<double>(), .steps = 1};
+  // Of an async step, which has one gradient.
+  if (needs_norm_of_all(config_, connection_.num_servers()) &&
+      config_.train.gradient_accumulation_steps == 1)
+    sums.norm = train::Optimizer::norm_of(state_.optimizer().gradient_norms(/*is_clamped=*/true))
+                    .item<double>();
   if (!step_.metric_sum().defined()) return sums;
   sums.metric = step_.metric_sum().item<double>();
   sums.metric_count = step_.maybe_device_count().defined()
@@ -254,6 +277,16 @@ Status ReplicaTrainer::take_records(const std::stop_token& stop) {
     report(*record);
     recorded_step_ = record->step;
   }
+}
+
+// Also while the chief waits for others.
+Status ReplicaTrainer::read_cluster_status(const std::stop_token& stop) {
+  const auto now = clock_.monotonic();
+  if (status_read_at_ && now - *status_read_at_ < kStatusInterval) return {};
+  status_read_at_ = now;
+  STOKER_ASSIGN_OR_RETURN(status_.cluster, connection_.read_status(stop));
+  channels_.board.publish(status_);
+  return {};
 }
 
 void ReplicaTrainer::report(const ServerConnection::Record& record) {

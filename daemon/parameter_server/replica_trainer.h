@@ -41,6 +41,10 @@ namespace stoker::parameter_server {
 // What each server has of the model and, with `has_state`, of the optimizer.
 std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t num_servers,
                                           Placement placement, bool has_state);
+// Parameters that are not trained, and buffers: several workers get those of the chief at their start.
+std::vector<at::Tensor> untrained_tensors(const model::Model& model);
+// Whether the servers have to know the norm of the gradients of all of them.
+bool needs_norm_of_all(const config::Config& config, size_t num_servers);
 // The variables of server `server`, with new optimizer state. Leaves `state` without a model that can be
 // trained. Errors: as train::Optimizer::create().
 Result<VariableStore> make_variable_store(const config::Config& config,
@@ -76,9 +80,10 @@ class ReplicaTrainer {
   void execute_commands();
   Status train_on(uint64_t ticket, uint64_t step, const std::stop_token& stop);
   Result<task::Batch> read_batch(uint64_t ticket);
-  Sums sums_of_micro_batch() const;
+  Sums sums_of_micro_batch();
   // The chief.
   Status take_records(const std::stop_token& stop);
+  Status read_cluster_status(const std::stop_token& stop);
   void report(const ServerConnection::Record& record);
   bool request_due_save(uint64_t step);
   Status save_if_complete(const std::stop_token& stop);
@@ -114,6 +119,7 @@ class ReplicaTrainer {
   std::vector<train::Done> save_requests_;
   std::chrono::nanoseconds reported_at_{0};
   uint64_t reported_step_ = 0;
+  std::optional<std::chrono::nanoseconds> status_read_at_;
 };
 
 }  // namespace stoker::parameter_server

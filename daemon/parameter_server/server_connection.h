@@ -20,6 +20,8 @@
 #include "daemon/parameter_server/messages.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "shared/base/status.h"
+#include "shared/control/trainer_status.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::parameter_server {
 
@@ -28,6 +30,8 @@ struct ServerPart {
   std::vector<size_t> variables;  // indexes among all parameters
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> state;  // of the optimizer; only of the chief
+  std::vector<at::Tensor>
+      untrained;  // parameters and buffers; only of server 0, of several workers
 };
 
 class ServerConnection {
@@ -41,7 +45,8 @@ class ServerConnection {
   };
   // While it waits it is not lost on the other servers.
   virtual Result<Claimed> claim(const std::stop_token& stop) = 0;
-  // Overwrites the parameters by those of the servers, after at least `step` steps.
+  // Overwrites the parameters by those of the servers, after at least `step` steps. The first call also
+  // those that are not trained.
   virtual Status pull(uint64_t step, const std::stop_token& stop) = 0;
   // Sends the gradients of a ticket: those of all parameters.
   virtual Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
@@ -69,7 +74,11 @@ class ServerConnection {
   // that is committed, are then deleted.
   virtual Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
                                                     const std::stop_token& stop) = 0;
-  virtual Status end_run(bool is_preempted, const std::stop_token& stop) = 0;
+  // Tasks, and what server 0 counts. Of a replay: none.
+  virtual Result<control::TrainerStatus::Cluster> read_status(const std::stop_token& stop) = 0;
+  virtual Status end_run(run::RunOutcome outcome, const std::stop_token& stop) = 0;
+
+  virtual size_t num_servers() const = 0;
 };
 
 }  // namespace stoker::parameter_server

@@ -28,7 +28,8 @@ Status UpdateSchedule::join(const WorkerLife& worker) {
     return Status(StatusCode::kBusy, "worker " + std::to_string(worker.worker) +
                                          " has been replaced by a later start");
   release(worker.worker);
-  state = {.life = worker.life, .is_present = true, .held = std::nullopt};
+  state.life = worker.life;
+  state.is_present = true;
   return {};
 }
 
@@ -126,12 +127,17 @@ Result<PushResult> UpdateSchedule::push(const WorkerLife& worker, uint64_t ticke
                                                     " does not have ticket " +
                                                     std::to_string(ticket));
   const Held done = *std::exchange(held, std::nullopt);
-  return options_.replicas == Replicas::kSync ? push_sync(done) : push_async(done);
+  const PushResult result =
+      options_.replicas == Replicas::kSync ? push_sync(done) : push_async(done);
+  Worker& state = workers_[worker.worker];
+  ++(result == PushResult::kDropped ? state.num_dropped : state.num_applied);
+  return result;
 }
 
 PushResult UpdateSchedule::push_sync(const Held& held) {
-  if (held.step < step_ || !received_.insert(held.ticket).second) {
-    ++num_dropped_;
+  const bool is_stale = held.step < step_;
+  if (is_stale || !received_.insert(held.ticket).second) {
+    ++(is_stale ? num_stale_ : num_backups_);
     return PushResult::kDropped;
   }
   if (received_.size() < options_.gradients_per_step) return PushResult::kAccepted;
@@ -144,6 +150,15 @@ PushResult UpdateSchedule::push_async(const Held& held) {
   largest_staleness_ = std::max(largest_staleness_, step_ - held.step);
   ++step_;
   return PushResult::kStepCompleted;
+}
+
+WorkerSummary UpdateSchedule::summary(size_t worker) const {
+  const Worker& state = workers_[worker];
+  return {.starts = state.life,
+          .is_present = state.is_present,
+          .has_ticket = state.held.has_value(),
+          .applied = state.num_applied,
+          .dropped = state.num_dropped};
 }
 
 // ---- saving --------------------------------------------------------------------------------------

@@ -69,6 +69,14 @@ enum class PushResult {
   kDropped,        // not applied
 };
 
+// For the status.
+struct WorkerSummary {
+  uint64_t starts = 0;
+  bool is_present = false;
+  bool has_ticket = false;
+  uint64_t applied = 0, dropped = 0;  // gradients, of all starts
+};
+
 class UpdateSchedule {
  public:
   explicit UpdateSchedule(const UpdateOptions& options);
@@ -97,7 +105,11 @@ class UpdateSchedule {
   bool is_finished() const { return step_ >= options_.max_steps; }
   bool is_saving() const { return is_saving_; }
   bool is_present(size_t worker) const { return workers_[worker].is_present; }
-  uint64_t num_dropped() const { return num_dropped_; }
+  WorkerSummary summary(size_t worker) const;
+  // Gradients that were dropped: their step was complete, or their ticket had one.
+  uint64_t num_stale() const { return num_stale_; }
+  uint64_t num_backups() const { return num_backups_; }
+  uint64_t num_dropped() const { return num_stale_ + num_backups_; }
   // Of the applied gradients: the most updates between the parameters of one and its own update.
   uint64_t largest_staleness() const { return largest_staleness_; }
 
@@ -110,6 +122,7 @@ class UpdateSchedule {
     uint64_t life = 0;  // 0: has never joined
     bool is_present = false;
     std::optional<Held> held;
+    uint64_t num_applied = 0, num_dropped = 0;
   };
 
   Status check_life(const WorkerLife& worker) const;
@@ -128,7 +141,7 @@ class UpdateSchedule {
   bool is_initialized_ = false;
   bool is_saving_ = false;
   uint64_t step_ = 0;
-  uint64_t num_dropped_ = 0;
+  uint64_t num_stale_ = 0, num_backups_ = 0;
   uint64_t largest_staleness_ = 0;
   std::set<uint64_t> received_;  // kSync: the tickets of the current step that have a gradient
   std::set<uint64_t> returned_;  // kAsync: tickets of workers that were lost, to be requeued

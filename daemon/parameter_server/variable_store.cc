@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 
 #include "daemon/train/sum_tree.h"
 
@@ -26,15 +28,18 @@ int64_t packed_bytes(const std::vector<at::Tensor>& tensors) {
 void pack(const std::vector<at::Tensor>& tensors, const at::Tensor& bytes) {
   auto* to = static_cast<std::byte*>(bytes.mutable_data_ptr());
   for (const at::Tensor& tensor : tensors) {
-    std::memcpy(to, tensor.const_data_ptr(), tensor.nbytes());
-    to += tensor.nbytes();
+    const at::Tensor dense = tensor.contiguous();
+    std::memcpy(to, dense.const_data_ptr(), dense.nbytes());
+    to += dense.nbytes();
   }
 }
 
 void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors) {
   const auto* from = static_cast<const std::byte*>(bytes.const_data_ptr());
   for (const at::Tensor& tensor : tensors) {
-    std::memcpy(tensor.mutable_data_ptr(), from, tensor.nbytes());
+    const at::Tensor dense = tensor.contiguous();  // itself, but for some buffers
+    std::memcpy(dense.mutable_data_ptr(), from, tensor.nbytes());
+    if (!dense.is_same(tensor)) tensor.detach().copy_(dense);
     from += tensor.nbytes();
   }
 }
@@ -42,17 +47,20 @@ void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors) {
 VariableStore::VariableStore(std::unique_ptr<train::Optimizer> optimizer,
                              uint64_t gradients_per_step,
                              std::function<double(uint64_t step)> learning_rate,
-                             std::function<bool(uint64_t step)> is_recorded)
+                             std::function<bool(uint64_t step)> is_recorded, bool needs_norm)
     : optimizer_(std::move(optimizer)),
       gradients_per_step_(gradients_per_step),
       learning_rate_(std::move(learning_rate)),
-      is_recorded_(std::move(is_recorded)) {
+      is_recorded_(std::move(is_recorded)),
+      needs_norm_(needs_norm) {
   for (const auto& [name, tensor] : optimizer_->state()) state_.push_back(tensor);
 }
 
 void VariableStore::initialize(uint64_t step) {
   step_ = step;
   staged_.clear();
+  is_summed_ = false;
+  norms_step_ = 0;
   applied_below_ = step;
   applied_.clear();
 }
@@ -65,12 +73,24 @@ bool VariableStore::can_commit(uint64_t step) const {
   return step <= step_ || (step == step_ + 1 && staged_.size() == gradients_per_step_);
 }
 
-Status VariableStore::commit(uint64_t step) {
+Status VariableStore::commit(uint64_t step, double norm) {
   if (step <= step_) return {};
+  STOKER_RETURN_IF_ERROR(sum_staged(step));
+  if (needs_norm_ && norm < 0)
+    return Status(StatusCode::kInvalidArgument,
+                  "the update to step " + std::to_string(step) + " has no norm of the gradients");
+  staged_.clear();
+  is_summed_ = false;
+  return update(norm);
+}
+
+// As distributed.reduction: ordered adds them in one process.
+Status VariableStore::sum_staged(uint64_t step) {
   if (!can_commit(step))
     return Status(StatusCode::kInternal, "step " + std::to_string(step) + " was committed with " +
                                              std::to_string(staged_.size()) +
                                              " gradients of step " + std::to_string(step_));
+  if (std::exchange(is_summed_, true)) return {};
   const std::vector<at::Tensor>& gradients = optimizer_->gradients();
   train::SumTree tree(static_cast<int64_t>(gradients_per_step_));
   int64_t index = 0;
@@ -79,18 +99,32 @@ Status VariableStore::commit(uint64_t step) {
     tree.add(gradients, train::SumTree::level_of(index), index + 1 == std::ssize(staged_));
     ++index;
   }
-  staged_.clear();
-  return update();
+  return {};
 }
 
-Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes) {
+Result<std::optional<at::Tensor>> VariableStore::step_norms(uint64_t step) {
+  if (step > step_ && norms_step_ != step) {
+    STOKER_RETURN_IF_ERROR(sum_staged(step));
+    step_norms_ =
+        at::stack({optimizer_->gradient_norms(), optimizer_->gradient_norms(/*is_clamped=*/true)})
+            .to(at::kFloat);
+    norms_step_ = step;
+  }
+  if (norms_step_ != step) return std::optional<at::Tensor>();
+  return std::optional(step_norms_);
+}
+
+Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes, double norm) {
+  if (needs_norm_ && norm < 0)
+    return Status(StatusCode::kInvalidArgument, "the gradient of ticket " + std::to_string(ticket) +
+                                                    " has no norm of all gradients");
   if (ticket < applied_below_ || !applied_.insert(ticket).second) return {};
   while (applied_.erase(applied_below_) > 0) ++applied_below_;
   unpack(bytes, optimizer_->gradients());
-  return update();
+  return update(norm);
 }
 
-std::optional<double> VariableStore::norm(uint64_t step) const {
+std::optional<at::Tensor> VariableStore::norms(uint64_t step) const {
   const auto found = norms_.find(step);
   if (found == norms_.end()) return std::nullopt;
   return found->second;
@@ -100,15 +134,18 @@ void VariableStore::forget_norms(uint64_t saved_step) {
   norms_.erase(norms_.begin(), norms_.upper_bound(saved_step));
 }
 
-Status VariableStore::update() {
+Status VariableStore::update(double norm) {
   const at::NoGradGuard no_grad;
   optimizer_->set_lr(learning_rate_(step_));
-  const double norm = optimizer_->update().item<double>();
+  // Of a chief that does not return, the newest ones.
+  if (is_recorded_(step_ + 1)) norms_[step_ + 1] = optimizer_->gradient_norms().to(at::kFloat);
+  if (norms_.size() > kMaxNorms) norms_.erase(norms_.begin());
+  if (needs_norm_)
+    optimizer_->update_by_norm(at::scalar_tensor(norm, at::kFloat));
+  else
+    norm = optimizer_->update().item<double>();
   optimizer_->zero_grad();
   ++step_;
-  // Of a chief that does not return, the newest ones.
-  if (is_recorded_(step_)) norms_[step_] = norm;
-  if (norms_.size() > kMaxNorms) norms_.erase(norms_.begin());
   if (std::isfinite(norm)) return {};
   return Status(StatusCode::kCorrupt, "gradient not finite at step " + std::to_string(step_) +
                                           "; try a smaller optimizer.lr");

@@ -4,9 +4,13 @@
 //        distributed.reduction: ordered does in one process, and updates the variables.
 // async: each gradient updates the variables when it arrives, once for each ticket.
 //
+// Of several servers with train.max_grad_norm, none has the norm of all gradients. commit() and apply()
+// then take it, and in a sync run it is that of the step_norms() of all servers.
+//
 // Threads:   none; the owner serializes the calls.
 // Ownership: shares the tensors of the parameters.
-// Errors:    kInternal: the tickets of a step are not complete. kCorrupt: a gradient is not finite; the
+// Errors:    kInternal: the tickets of a step are not complete. kInvalidArgument: there is no norm, but this
+//            server needs it. kCorrupt: a gradient is not finite; the
 //            variables are then not usable any more.
 #pragma once
 
@@ -32,11 +36,11 @@ void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors);
 
 class VariableStore {
  public:
-  // `learning_rate`: of the update from a step to the next one. `is_recorded`: whether the norm of the
-  // gradients in the update to this step is kept.
+  // `learning_rate`: of the update from a step to the next one. `is_recorded`: whether the norms of the
+  // gradients in the update to this step are kept. `needs_norm`: see above.
   VariableStore(std::unique_ptr<train::Optimizer> optimizer, uint64_t gradients_per_step,
                 std::function<double(uint64_t step)> learning_rate,
-                std::function<bool(uint64_t step)> is_recorded);
+                std::function<bool(uint64_t step)> is_recorded, bool needs_norm = false);
 
   const std::vector<at::Tensor>& parameters() const { return optimizer_->parameters(); }
   const std::vector<at::Tensor>& state() const { return state_; }
@@ -46,18 +50,23 @@ class VariableStore {
   void stage(uint64_t ticket, const at::Tensor& bytes);
   // Whether this server has what commit() needs.
   bool can_commit(uint64_t step) const;
-  // Updates to `step`, if that is the one after the current one.
-  Status commit(uint64_t step);
+  // Updates to `step`, if that is the one after the current one. `norm`: see above; negative: none.
+  Status commit(uint64_t step, double norm = -1);
   // The async update.
-  Status apply(uint64_t ticket, const at::Tensor& bytes);
+  Status apply(uint64_t ticket, const at::Tensor& bytes, double norm = -1);
+  // Of the update to `step`, which can be due or the last one: the norm of each own gradient, F32 [2, n],
+  // before and after train.max_grad_value. nullopt: of an earlier one, which all servers have done.
+  Result<std::optional<at::Tensor>> step_norms(uint64_t step);
 
+  bool needs_norm() const { return needs_norm_; }
   uint64_t step() const { return step_; }
-  // The norm of the gradients of this server in the update to `step`; nullopt: it is not recorded.
-  std::optional<double> norm(uint64_t step) const;
+  // The norms of the own gradients in the update to `step`, F32; nullopt: they are not recorded.
+  std::optional<at::Tensor> norms(uint64_t step) const;
   void forget_norms(uint64_t saved_step);  // up to this step
 
  private:
-  Status update();
+  Status sum_staged(uint64_t step);
+  Status update(double norm);
 
   std::unique_ptr<train::Optimizer> optimizer_;
   uint64_t gradients_per_step_;
@@ -65,8 +74,12 @@ class VariableStore {
   std::function<bool(uint64_t step)> is_recorded_;
   std::vector<at::Tensor> state_;
   uint64_t step_ = 0;
-  std::map<uint64_t, double> norms_;       // by recorded step
+  bool needs_norm_;
+  std::map<uint64_t, at::Tensor> norms_;   // by recorded step
   std::map<uint64_t, at::Tensor> staged_;  // of the current step, by ticket
+  bool is_summed_ = false;                 // the gradients of the optimizer are the sum of staged_
+  at::Tensor step_norms_;                  // of the step below
+  uint64_t norms_step_ = 0;                // 0: there are none
   // Async: all tickets below one are applied, and these above it.
   uint64_t applied_below_ = 0;
   std::set<uint64_t> applied_;

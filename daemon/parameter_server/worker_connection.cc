@@ -1,10 +1,11 @@
 #include "daemon/parameter_server/worker_connection.h"
 
-#include <cmath>
 #include <string>
 
 #include <ATen/ops/empty.h>
 
+#include "daemon/parameter_server/variable_store.h"
+#include "daemon/train/optimizer.h"
 #include "shared/base/deadline.h"
 
 namespace stoker::parameter_server {
@@ -24,8 +25,11 @@ Header request_of(Operation operation, uint64_t ticket = 0, uint64_t step = 0,
 Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTask& task,
                                                                  const Meeting& meeting,
                                                                  std::vector<ServerPart> parts,
-                                                                 const std::stop_token& stop) {
+                                                                 const std::stop_token& stop,
+                                                                 bool sums_norms) {
   auto made = std::make_unique<WorkerConnection>();
+  made->task_ = task;
+  made->sums_norms_ = sums_norms;
   made->keep_alive_interval_ = meeting.timeout / 4;
   const auto worker = static_cast<size_t>(task.index);
   STOKER_ASSIGN_OR_RETURN(
@@ -92,15 +96,51 @@ Status WorkerConnection::keep_alive(const std::stop_token& stop) {
 }
 
 Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
+  if (!first().has_untrained) STOKER_RETURN_IF_ERROR(read_untrained(stop));
+  STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(step, stop));
   for (size_t i = 0; i < servers_.size(); ++i) {
     Server& server = servers_[i];
-    STOKER_ASSIGN_OR_RETURN(const Header reply,
-                            ask(server, request_of(Operation::kPull, 0, step), stop));
+    STOKER_ASSIGN_OR_RETURN(
+        const Header reply,
+        ask(server, request_of(Operation::kPull, 0, step, {.norm = norm}), stop));
     read_steps_[i] = static_cast<uint64_t>(reply[2]);
     STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
     unpack(server.parameter_bytes, server.part.parameters);
   }
   return {};
+}
+
+// The chief has its own.
+Status WorkerConnection::read_untrained(const std::stop_token& stop) {
+  Server& server = first();
+  server.has_untrained = true;
+  if (server.part.untrained.empty() || task_.is_chief()) return {};
+  STOKER_RETURN_IF_ERROR(ask(server, request_of(Operation::kReadUntrained), stop).status());
+  const at::Tensor bytes = bytes_for(server.part.untrained);
+  STOKER_RETURN_IF_ERROR(server.connection->receive(bytes, stop));
+  unpack(bytes, server.part.untrained);
+  return {};
+}
+
+// Of the clamped gradients in the update to `step`; negative if no server needs it. All workers compute the
+// same one. A server that has none any more is at a later step, which only follows when all have done this one.
+Result<double> WorkerConnection::norm_of_step(uint64_t step, const std::stop_token& stop) {
+  constexpr double kNone = -1;
+  if (!sums_norms_ || step == 0) return kNone;
+  size_t count = 0;
+  for (const Server& server : servers_) count += server.part.variables.size();
+  const at::Tensor norms = at::empty({static_cast<int64_t>(count)}, at::kFloat);
+  for (Server& server : servers_) {
+    STOKER_ASSIGN_OR_RETURN(const Header reply,
+                            ask(server, request_of(Operation::kReadStepNorms, 0, step), stop));
+    if (reply[0] == 0) return kNone;
+    const at::Tensor own =
+        at::empty({2, static_cast<int64_t>(server.part.variables.size())}, at::kFloat);
+    STOKER_RETURN_IF_ERROR(server.connection->receive(own, stop));
+    for (size_t i = 0; i < server.part.variables.size(); ++i)
+      norms[static_cast<int64_t>(server.part.variables[i])].copy_(own[1][static_cast<int64_t>(i)]);
+  }
+  return train::Optimizer::norm_of(norms).item<double>();
 }
 
 // Server 0 last: it then knows that all have the gradient.
@@ -131,6 +171,11 @@ Status WorkerConnection::initialize(uint64_t step, const Sums& sums, const std::
     STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
     STOKER_RETURN_IF_ERROR(server.connection->send(server.parameter_bytes, stop));
     STOKER_RETURN_IF_ERROR(server.connection->send(server.state_bytes, stop));
+    if (i == 0) {
+      const at::Tensor untrained = bytes_for(server.part.untrained);
+      pack(server.part.untrained, untrained);
+      STOKER_RETURN_IF_ERROR(server.connection->send(untrained, stop));
+    }
     STOKER_RETURN_IF_ERROR(receive_header(*server.connection, stop).status());
   }
   return {};
@@ -146,9 +191,11 @@ Result<std::optional<std::pair<uint64_t, Sums>>> WorkerConnection::begin_save(
 }
 
 Status WorkerConnection::read_state(uint64_t step, const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(step, stop));
   for (Server& server : servers_) {
-    STOKER_ASSIGN_OR_RETURN(const Header reply,
-                            ask(server, request_of(Operation::kReadState, 0, step), stop));
+    STOKER_ASSIGN_OR_RETURN(
+        const Header reply,
+        ask(server, request_of(Operation::kReadState, 0, step, {.norm = norm}), stop));
     STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
     STOKER_RETURN_IF_ERROR(server.connection->receive(server.state_bytes, stop));
     if (static_cast<uint64_t>(reply[2]) != step)
@@ -171,19 +218,59 @@ Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
                           ask(first(), request_of(Operation::kTakeRecord, saved_step, step), stop));
   if (reply[0] == 0) return std::optional<Record>();
   Record record{.step = static_cast<uint64_t>(reply[2]), .sums = sums_of(reply)};
-  double squares = 0;
+  STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(record.step, stop));
+  size_t count = 0;
+  for (const Server& server : servers_) count += server.part.variables.size();
+  const at::Tensor norms = at::empty({static_cast<int64_t>(count)}, at::kFloat);
   for (Server& server : servers_) {
-    STOKER_ASSIGN_OR_RETURN(
-        const Header norm,
-        ask(server, request_of(Operation::kReadNorm, saved_step, record.step), stop));
-    squares += std::pow(sums_of(norm).loss, 2);
+    STOKER_RETURN_IF_ERROR(
+        ask(server, request_of(Operation::kReadNorms, saved_step, record.step, {.norm = norm}),
+            stop)
+            .status());
+    const at::Tensor own =
+        at::empty({static_cast<int64_t>(server.part.variables.size())}, at::kFloat);
+    STOKER_RETURN_IF_ERROR(server.connection->receive(own, stop));
+    for (size_t i = 0; i < server.part.variables.size(); ++i)
+      norms[static_cast<int64_t>(server.part.variables[i])].copy_(own[static_cast<int64_t>(i)]);
   }
-  record.grad_norm = std::sqrt(squares);
+  record.grad_norm = train::Optimizer::norm_of(norms).item<double>();
   return std::optional(record);
 }
 
-Status WorkerConnection::end_run(bool is_preempted, const std::stop_token& stop) {
-  const Header request = request_of(Operation::kEndRun, is_preempted ? 1 : 0);
+Result<control::TrainerStatus::Cluster> WorkerConnection::read_status(const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const Header reply,
+                          ask(first(), request_of(Operation::kReadStatus), stop));
+  const std::vector<std::string>& workers = task_.cluster.worker;
+  const at::Tensor numbers = at::empty({std::ssize(workers), kNumbersPerWorker}, at::kLong);
+  STOKER_RETURN_IF_ERROR(first().connection->receive(numbers, stop));
+  control::TrainerStatus::Cluster status;
+  status.replicas = sums_of(reply).steps != 0 ? "async" : "sync";
+  status.stale_gradients = static_cast<uint64_t>(reply[0]);
+  status.backup_gradients = static_cast<uint64_t>(reply[1]);
+  status.largest_staleness = static_cast<uint64_t>(reply[2]);
+  for (size_t i = 0; i < servers_.size(); ++i)
+    status.tasks.push_back(
+        {.job = "ps",
+         .index = i,
+         .address = task_.cluster.ps[i],
+         .state = "serving",
+         .parameter_bytes = static_cast<uint64_t>(servers_[i].parameter_bytes.nbytes())});
+  const auto* number = numbers.const_data_ptr<int64_t>();
+  for (size_t i = 0; i < workers.size(); ++i, number += kNumbersPerWorker)
+    status.tasks.push_back({.job = "worker",
+                            .index = i,
+                            .address = workers[i],
+                            .state = number[1] != 0   ? number[2] != 0 ? "training" : "waiting"
+                                     : number[0] == 0 ? "not_started"
+                                                      : "lost",
+                            .starts = static_cast<uint64_t>(number[0]),
+                            .applied_gradients = static_cast<uint64_t>(number[3]),
+                            .dropped_gradients = static_cast<uint64_t>(number[4])});
+  return status;
+}
+
+Status WorkerConnection::end_run(run::RunOutcome outcome, const std::stop_token& stop) {
+  const Header request = request_of(Operation::kEndRun, static_cast<uint64_t>(outcome));
   for (size_t i = servers_.size(); i-- > 0;)
     STOKER_RETURN_IF_ERROR(ask(servers_[i], request, stop).status());
   return {};

@@ -25,16 +25,19 @@
 #include "daemon/parameter_server/server_connection.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "shared/base/status.h"
+#include "shared/control/trainer_status.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::parameter_server {
 
 class WorkerConnection final : public ServerConnection {
  public:
-  // The parts by server.
+  // The parts by server. `sums_norms`: the servers of a sync run need the norm of all gradients.
   static Result<std::unique_ptr<WorkerConnection>> open(const ClusterTask& task,
                                                         const Meeting& meeting,
                                                         std::vector<ServerPart> parts,
-                                                        const std::stop_token& stop);
+                                                        const std::stop_token& stop,
+                                                        bool sums_norms = false);
 
   Result<Claimed> claim(const std::stop_token& stop) override;
   Status pull(uint64_t step, const std::stop_token& stop) override;
@@ -48,7 +51,9 @@ class WorkerConnection final : public ServerConnection {
   Status end_save(const std::stop_token& stop) override;
   Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
                                             const std::stop_token& stop) override;
-  Status end_run(bool is_preempted, const std::stop_token& stop) override;
+  Result<control::TrainerStatus::Cluster> read_status(const std::stop_token& stop) override;
+  Status end_run(run::RunOutcome outcome, const std::stop_token& stop) override;
+  size_t num_servers() const override { return servers_.size(); }
 
  private:
   struct Server {
@@ -57,11 +62,16 @@ class WorkerConnection final : public ServerConnection {
     ServerPart part;
     at::Tensor push_bytes;  // gradients, and the steps of pull() of all servers
     at::Tensor parameter_bytes, state_bytes;
+    bool has_untrained = false;  // read
   };
 
   Server& first() { return servers_.front(); }
   static Result<Header> ask(Server& server, const Header& request, const std::stop_token& stop);
+  Status read_untrained(const std::stop_token& stop);
+  Result<double> norm_of_step(uint64_t step, const std::stop_token& stop);
 
+  ClusterTask task_;
+  bool sums_norms_ = false;
   std::chrono::milliseconds keep_alive_interval_{0};
   std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;

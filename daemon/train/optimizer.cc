@@ -345,8 +345,26 @@ at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
   return norm;
 }
 
-at::Tensor Optimizer::gradient_norm() {
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients())));
+at::Tensor Optimizer::gradient_norm() { return norm_of(gradient_norms()); }
+
+at::Tensor Optimizer::gradient_norms(bool is_clamped) {
+  const at::NoGradGuard no_grad;
+  if (!is_clamped || !max_value_) return at::stack(at::_foreach_norm(gradients()));
+  std::vector<at::Tensor> norms;  // of one copy after the other
+  for (const at::Tensor& gradient : gradients())
+    norms.push_back(
+        at::_foreach_norm(at::TensorList(gradient.clamp(-*max_value_, *max_value_)))[0]);
+  return at::stack(norms);
+}
+
+at::Tensor Optimizer::norm_of(const at::Tensor& norms) { return at::linalg_vector_norm(norms); }
+
+void Optimizer::update_by_norm(const at::Tensor& clamped_norm) {
+  const at::NoGradGuard no_grad;
+  found_inf_ = at::Tensor();
+  clamp(gradients());
+  if (max_norm_) scale_gradients(clamped_norm);
+  apply();
 }
 
 void Optimizer::take_gradients() {

@@ -39,6 +39,26 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "group opened", kInfo, "world_size num_threads cores numa_nodes",
      "All ranks have started. `cores` and `numa_nodes` are those that the launcher allows this "
      "rank, and num_threads is train.num_threads."},
+    {LogTopic::kRun, "parameter server started", kInfo,
+     "server num_variables parameter_bytes num_workers replicas",
+     "This process serves its variables of a cluster."},
+    {LogTopic::kRun, "parameter server lost", kError, "server error",
+     "Another parameter server has exited or does not respond: all tasks exit with code 73."},
+    {LogTopic::kRun, "cluster initialized", kInfo, "step",
+     "The chief has sent the parameters, which are those after `step` steps, to this server."},
+    {LogTopic::kRun, "cluster worker joined", kInfo, "worker step",
+     "A worker has connected to this server for the first time; worker 0 is the chief."},
+    {LogTopic::kRun, "cluster worker returned", kInfo, "worker start step",
+     "A worker has connected to this server again; `start` counts its starts."},
+    {LogTopic::kRun, "cluster worker lost", kWarn, "worker step error",
+     "The connection of a worker has ended before the run: the others continue."},
+    {LogTopic::kRun, "gradient dropped", kInfo, "worker ticket step reason suppressed",
+     "Parameter server 0 has not applied a gradient. `reason`: stale: its step was complete "
+     "before; "
+     "backup: another worker has computed the same one first. At most one line in 10 s; "
+     "`suppressed` before it are not shown."},
+    {LogTopic::kRun, "cluster ended", kInfo, "state step",
+     "The chief has ended the run, or this server was stopped without one."},
     {LogTopic::kRun, "group hang detected", kError, "step seconds activity",
      "This rank has exchanged nothing with the others for too long: it exits with code 73. "
      "`activity` is what its trainer does."},

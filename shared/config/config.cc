@@ -13,6 +13,16 @@ std::vector<std::string> components_of_training(const Config& config) {
 
 }  // namespace
 
+bool is_task_address(std::string_view text) {
+  constexpr int kMaxPort = 65535;
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  const char* const last = text.data() + text.size();
+  int port = 0;
+  const auto [end, error] = std::from_chars(text.data() + colon + 1, last, port);
+  return error == std::errc() && end == last && port >= 1 && port <= kMaxPort;
+}
+
 std::vector<std::string> training_datasets(const Config& config) {
   std::vector<std::string> names{"train"};
   for (std::string& name : components_of_training(config)) names.push_back(std::move(name));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shared/config/dataset_config.h"
@@ -35,6 +36,7 @@ struct Config {
   SchedulerConfig scheduler;
   TrainConfig train;
   DistributedConfig distributed;
+  ClusterConfig cluster;
   CheckpointConfig checkpoint;
   EvalConfig eval;
   MetricsConfig metrics;
@@ -45,6 +47,9 @@ struct Config {
 
   bool operator==(const Config&) const = default;
 };
+
+// Whether `text` is "host:port" with a port from 1 to 65535: an address of config.cluster.
+bool is_task_address(std::string_view text);
 
 // Names of the datasets that training uses: train and, for a mixture or concat, its components.
 std::vector<std::string> training_datasets(const Config& config);

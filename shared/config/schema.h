@@ -279,6 +279,7 @@ Section optimizer_section(OptimizerConfig& optimizer);
 Section scheduler_section(SchedulerConfig& scheduler);
 Section train_section(TrainConfig& train);
 Section distributed_section(DistributedConfig& distributed);
+Section cluster_section(ClusterConfig& cluster);
 Section run_section(RunConfig& run);
 Section checkpoint_section(CheckpointConfig& checkpoint);
 Section eval_section(EvalConfig& eval);

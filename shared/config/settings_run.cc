@@ -775,6 +775,7 @@ std::vector<Section> all_sections(Config& config) {
   sections.push_back(scheduler_section(config.scheduler));
   sections.push_back(train_section(config.train));
   sections.push_back(distributed_section(config.distributed));
+  sections.push_back(cluster_section(config.cluster));
   sections.push_back(checkpoint_section(config.checkpoint));
   sections.push_back(eval_section(config.eval));
   sections.push_back(metrics_section(config.metrics));

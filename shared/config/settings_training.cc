@@ -682,4 +682,42 @@ Section distributed_section(DistributedConfig& distributed) {
           .variants = {}};
 }
 
+Section cluster_section(ClusterConfig& cluster) {
+  return {
+      .key = "cluster",
+      .help = "Parameter servers and workers that train one run, as TensorFlow's ClusterSpec",
+      .fields =
+          {{.name = "ps",
+            .target = &cluster.ps,
+            .help = "Addresses of the parameter servers: host:port of each",
+            .details = "Each process then needs its task: --job_name and --task_index, or "
+                       "TF_CONFIG. --ps_hosts and --worker_hosts, or the cluster of TF_CONFIG, "
+                       "are alternatives to ps and worker; where both are given, they must be "
+                       "equal. See docs/distributed.md.",
+            .example = "[ps0.example.com:2222, ps1.example.com:2222]"},
+           {.name = "worker",
+            .target = &cluster.worker,
+            .help = "Addresses of the workers: host:port of each; the first one is the chief",
+            .example = "[worker0.example.com:2222, worker1.example.com:2222]"},
+           {.name = "replicas",
+            .target = choice(cluster.replicas),
+            .help = "Updates by the workers together, or by each on its own; null: sync",
+            .details = "sync: a step adds train.gradient_accumulation_steps gradients of the same "
+                       "parameters. async: each gradient is a step. null: as --replicas, which "
+                       "otherwise must be equal.",
+            .affects_result = true},
+           {.name = "max_staleness",
+            .target = &cluster.max_staleness,
+            .help = "Most updates between the parameters of a gradient and its own (async)",
+            .details = "null: as --max-staleness, or no bound.",
+            .affects_result = true},
+           {.name = "placement",
+            .target = choice(cluster.placement),
+            .help = "Distribution of the variables over the parameter servers; null: round_robin",
+            .details = "round_robin: one variable after the other, in the order of the model. "
+                       "bytes: each on the server that has the fewest bytes so far. null: as "
+                       "--placement, which otherwise must be equal. The results are the same."}},
+      .variants = {}};
+}
+
 }  // namespace stoker::config

@@ -1,4 +1,4 @@
-// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig, DistributedConfig: the training objective
+// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig, DistributedConfig, ClusterConfig: the training objective
 // and the update step.
 //
 // Threads: values.
@@ -301,6 +301,28 @@ struct DistributedConfig {
   std::optional<uint64_t> consistency_check_every_steps = 1000;  // null: never
 
   bool operator==(const DistributedConfig&) const = default;
+};
+
+// ---- cluster -------------------------------------------------------------------------------------
+
+enum class ReplicaMode { kSync, kAsync };
+template <>
+inline constexpr auto kWords<ReplicaMode> = words("sync", "async");
+
+enum class VariablePlacement { kRoundRobin, kBytes };
+template <>
+inline constexpr auto kWords<VariablePlacement> = words("round_robin", "bytes");
+
+// Of parameter servers and workers. Which task a process is comes from its options or TF_CONFIG.
+struct ClusterConfig {
+  std::vector<std::string> ps;      // "host:port" by index; both empty, or none
+  std::vector<std::string> worker;  // the first one is the chief
+  // null: as the options of the command line, or sync and round_robin.
+  std::optional<ReplicaMode> replicas;
+  std::optional<uint64_t> max_staleness;  // kAsync; null: no bound, unless the command line has one
+  std::optional<VariablePlacement> placement;
+
+  bool operator==(const ClusterConfig&) const = default;
 };
 
 }  // namespace stoker::config

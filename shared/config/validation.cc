@@ -30,6 +30,7 @@ class Validator {
     if (config_.http.listen)
       if (const auto listen = parse_http_listen(*config_.http.listen); !listen.ok())
         add_error("http.listen", listen.status().message());
+    validate_cluster();
     validate_data(config_, keys_, errors_);
     validate_feed();
     if (!errors_.has_error_for("model.name")) validate_model();
@@ -60,6 +61,26 @@ class Validator {
   template <typename T>
   const T* model() const {
     return std::get_if<T>(&config_.model.arch);
+  }
+
+  void validate_cluster() {
+    const ClusterConfig& cluster = config_.cluster;
+    std::set<std::string> known;
+    const auto validate_tasks = [&](const std::string& key, const std::vector<std::string>& tasks,
+                                    bool is_required) {
+      if (tasks.empty() && is_required)
+        add_error(key, "must not be empty; a cluster has parameter servers and workers");
+      for (const std::string& address : tasks) {
+        if (!is_task_address(address))
+          add_error(key, "must be host:port with a port from 1 to 65535, got " + quoted(address));
+        else if (!known.insert(address).second)
+          add_error(key, quoted(address) + " is the address of two tasks; give each its own");
+      }
+    };
+    validate_tasks("cluster.ps", cluster.ps, !cluster.worker.empty());
+    validate_tasks("cluster.worker", cluster.worker, !cluster.ps.empty());
+    if (cluster.max_staleness && cluster.replicas == ReplicaMode::kSync)
+      add_error("cluster.max_staleness", "must be null with replicas: sync");
   }
 
   void validate_event_commands() {

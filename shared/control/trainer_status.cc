@@ -75,6 +75,24 @@ json::object group_json(const TrainerStatus::Group& group) {
           {"ranks", std::move(ranks)}};
 }
 
+json::object cluster_json(const TrainerStatus::Cluster& cluster) {
+  json::array tasks;
+  for (const TrainerStatus::Cluster::Task& task : cluster.tasks)
+    tasks.push_back(json::object{{"job", task.job},
+                                 {"index", task.index},
+                                 {"address", valid_utf8(task.address)},
+                                 {"state", task.state},
+                                 {"starts", task.starts},
+                                 {"applied_gradients", task.applied_gradients},
+                                 {"dropped_gradients", task.dropped_gradients},
+                                 {"parameter_bytes", task.parameter_bytes}});
+  return {{"replicas", cluster.replicas},
+          {"stale_gradients", cluster.stale_gradients},
+          {"backup_gradients", cluster.backup_gradients},
+          {"largest_staleness", cluster.largest_staleness},
+          {"tasks", std::move(tasks)}};
+}
+
 json::object control_json(const TrainerStatus::Control& control) {
   return {{"connections", control.connections},
           {"connections_accepted", control.connections_accepted},
@@ -210,6 +228,23 @@ void read_objects(const FieldReader& root, TrainerStatus& status) {
       rank.read("optimizer_bytes", read.optimizer_bytes);
     });
   });
+  root.object("cluster", [&](const FieldReader& fields) {
+    fields.read("replicas", status.cluster.replicas);
+    fields.read("stale_gradients", status.cluster.stale_gradients);
+    fields.read("backup_gradients", status.cluster.backup_gradients);
+    fields.read("largest_staleness", status.cluster.largest_staleness);
+    fields.array("tasks", [&](const FieldReader& task) {
+      auto& read = status.cluster.tasks.emplace_back();
+      task.read("job", read.job);
+      task.read("index", read.index);
+      task.read("address", read.address);
+      task.read("state", read.state);
+      task.read("starts", read.starts);
+      task.read("applied_gradients", read.applied_gradients);
+      task.read("dropped_gradients", read.dropped_gradients);
+      task.read("parameter_bytes", read.parameter_bytes);
+    });
+  });
   root.array("live_settings", [&](const FieldReader& setting) {
     auto& [key, value] = status.live_settings.emplace_back();
     setting.read("key", key);
@@ -274,6 +309,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"checkpoint", checkpoint_json(status.checkpoint)},
                           {"evaluator", evaluator_json(status.evaluator)},
                           {"group", group_json(status.group)},
+                          {"cluster", cluster_json(status.cluster)},
                           {"control", control_json(status.control)},
                           {"run_dir", status.run_dir},
                           {"run_dir_id", status.run_dir_id},

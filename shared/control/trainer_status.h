@@ -91,6 +91,23 @@ struct TrainerStatus {
     uint64_t restart_count = 0;  // by the launcher
     std::vector<Rank> ranks;     // empty if this process trains alone
   } group;
+  struct Cluster {  // of parameter servers and workers, as its chief sees them
+    struct Task {
+      std::string job;  // ps | worker
+      uint64_t index = 0;
+      std::string address;             // host:port
+      std::string state;               // serving | not_started | waiting | training | lost
+      uint64_t starts = 0;             // of a worker
+      uint64_t applied_gradients = 0;  // of a worker, likewise:
+      uint64_t dropped_gradients = 0;
+      uint64_t parameter_bytes = 0;  // of a parameter server
+    };
+    std::string replicas;            // sync | async; empty: no cluster
+    uint64_t stale_gradients = 0;    // dropped, because their step was complete
+    uint64_t backup_gradients = 0;   // dropped, because another worker was faster
+    uint64_t largest_staleness = 0;  // of the applied gradients, in updates
+    std::vector<Task> tasks;         // parameter servers, then workers
+  } cluster;
   struct Control {                      // set by the control server
     uint64_t connections = 0;           // currently open
     uint64_t connections_accepted = 0;  // since the start

@@ -106,6 +106,31 @@ TEST(StatusFormatTest, ShowsSlowestRankOfGroup) {
   EXPECT_THAT(render_status(status, {}), HasSubstr("group       2 ranks\n"));
 }
 
+TEST(StatusFormatTest, ShowsTasksOfCluster) {
+  control::TrainerStatus status = training();
+  EXPECT_THAT(render_status(status, {}), Not(HasSubstr("cluster  ")));
+  status.cluster = {
+      .replicas = "sync",
+      .tasks = {{.job = "ps", .address = "a:1", .state = "serving", .parameter_bytes = 2'000'000},
+                {.job = "worker", .address = "b:1", .state = "training"},
+                {.job = "worker", .index = 1, .address = "c:1", .state = "waiting"},
+                {.job = "worker", .index = 2, .address = "d:1", .state = "training"}}};
+  EXPECT_THAT(
+      render_status(status, {}),
+      ContainsRegex("cluster     sync, 1 parameter server \\([^)]+\\), workers: 2 training, 1 "
+                    "waiting\n"));
+  status.cluster.tasks[2].state = "lost";
+  status.cluster.tasks[3].state = "not_started";
+  status.cluster.backup_gradients = 5;
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("workers: 1 lost, 1 not started, 1 training (worker 1 at c:1, worker 2 at "
+                        "d:1); gradients dropped: 0 stale, 5 of backups\n"));
+  status.cluster.replicas = "async";
+  status.cluster.backup_gradients = 0;
+  status.cluster.largest_staleness = 3;
+  EXPECT_THAT(render_status(status, {}), HasSubstr("; largest staleness 3\n"));
+}
+
 TEST(StatusFormatTest, ShowsWhatStartupWaitsFor) {
   control::TrainerStatus status = training();
   status.waiting_for = "a/SHA256SUMS: locked exclusively by pid 7 (rsync)";

@@ -18,8 +18,12 @@ namespace stoker::test {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
+
+constexpr const char* kFirstLayer = "0.*";
 
 class ClusterRunTest : public RunTest {
  protected:
@@ -47,7 +51,7 @@ class ClusterRunTest : public RunTest {
                    "train.micro_batch_size=4", "--set", "checkpoint.save_every_steps=8", "--set",
                    "metrics.log_every_steps=1", "--set", "metrics.tensorboard=false", "--set",
                    "control.socket=null"},
-                  more);
+                  joined(settings_, more));
   }
   void train_alone(const std::string& run) const {
     Process process(joined({program("stokerd")}, arguments(run)), path("alone.out"));
@@ -64,10 +68,14 @@ class ClusterRunTest : public RunTest {
   }
   std::unique_ptr<Process> start(const std::string& run, const std::string& job, int index,
                                  const std::vector<std::string>& more = {}) const {
-    const std::vector<std::string> task{"--ps_hosts",     hosts(ps_ports_, num_servers_),
-                                        "--worker_hosts", hosts(worker_ports_, num_workers_),
-                                        "--job_name",     job,
-                                        "--task_index",   std::to_string(index)};
+    const std::string servers = hosts(ps_ports_, num_servers_);
+    const std::string workers = hosts(worker_ports_, num_workers_);
+    const std::vector<std::string> cluster =
+        is_configured_ ? std::vector<std::string>{"--set", "cluster.ps=[" + servers + "]", "--set",
+                                                  "cluster.worker=[" + workers + "]"}
+                       : std::vector<std::string>{"--ps_hosts", servers, "--worker_hosts", workers};
+    const std::vector<std::string> task =
+        joined(cluster, {"--job_name", job, "--task_index", std::to_string(index)});
     return std::make_unique<Process>(
         joined(joined({program("stokerd")}, arguments(run, task)), joined(mode_, more)),
         log_path(job, index));
@@ -115,7 +123,9 @@ class ClusterRunTest : public RunTest {
   std::string config_ = "cluster.yaml";
   size_t num_servers_ = 2, num_workers_ = 2;
   std::vector<std::string> mode_{"--replicas", "sync"};
-  int micro_batches_ = 2;  // per step
+  std::vector<std::string> settings_;  // of all processes
+  bool is_configured_ = false;         // the addresses are in the configuration
+  int micro_batches_ = 2;              // per step
   uint64_t max_steps_ = 24;
 
  private:
@@ -134,6 +144,54 @@ TEST_F(ClusterRunTest, TrainsSameBytesAsOneProcess) {
   expect_same_run(run_dir(), run_dir("alone"));
   EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
   EXPECT_TRUE(fs::exists(run_dir() + "/exit_status.json"));
+}
+
+TEST_F(ClusterRunTest, TakesAddressesAndModeOfConfiguration) {
+  is_configured_ = true;
+  mode_ = {"--set", "cluster.replicas=sync", "--set", "cluster.placement=bytes"};
+  expect_codes(start_all(run_dir()), 0);
+  EXPECT_EQ(newest_step(run_dir()), max_steps_);
+  const auto without_task =
+      Process(joined(joined({program("stokerd")}, arguments(run_dir())),
+                     {"--set", "cluster.ps=[a:1]", "--set", "cluster.worker=[b:1]"}),
+              path("alone.out"))
+          .wait(kPatience);
+  ASSERT_TRUE(without_task);
+  EXPECT_EQ(without_task->code, 64);
+  EXPECT_THAT(text_of(path("alone.out")), HasSubstr("--job_name, --task_index: required"));
+}
+
+// The norm of the gradients is that of both servers.
+TEST_F(ClusterRunTest, ClipsAsOneProcess) {
+  settings_ = {"--set", "train.max_grad_norm=0.2", "--set", "train.max_grad_value=0.1"};
+  num_workers_ = 3;
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+  max_steps_ += 8;  // from a checkpoint
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+TEST_F(ClusterRunTest, ClipsAsynchronousUpdates) {
+  settings_ = {"--set", "train.max_grad_norm=0.2"};
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  max_steps_ = 60;
+  expect_codes(start_all(run_dir()), 0);
+  EXPECT_EQ(newest_step(run_dir()), max_steps_);
+}
+
+// Frozen parameters are those of the chief, which are not initial ones.
+TEST_F(ClusterRunTest, TrainsSameBytesWithFrozenParameters) {
+  train_alone(run_dir("pretrained"));
+  settings_ = {"--set",
+               "model.pretrained.path=" + run_dir("pretrained") + "/checkpoints/step-000000024",
+               "--set", "model.freeze=[" + std::string(kFirstLayer) + "]"};
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
 }
 
 // One worker more than gradients per step, and variables distributed by size.
@@ -156,6 +214,9 @@ TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
     worker = start(run_dir(), "worker", 1);
     ASSERT_TRUE(has_connected("worker", 1, i + 2));
   }
+  EXPECT_THAT(text_of(log_path("ps", 0)),
+              AllOf(HasSubstr("cluster worker joined"), HasSubstr("cluster worker lost"),
+                    HasSubstr("cluster worker returned"), HasSubstr("start=3")));
   ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
   tasks[2]->signal(SIGTERM);  // the chief saves, and ends the run
   expect_codes(tasks, 0);
@@ -206,6 +267,27 @@ TEST_F(ClusterRunTest, SavesLastStepWhenAllTasksAreStopped) {
   for (const auto& task : tasks) task->signal(SIGTERM);  // servers first
   expect_codes(tasks, 0);
   EXPECT_EQ(newest_step(run_dir()), newest_record_step(run_dir()));
+  for (const auto& task : tasks)
+    EXPECT_THAT(text_of(task->log()), ContainsRegex("daemon exited +state=stopped"));
+}
+
+TEST_F(ClusterRunTest, ShowsTasksInStatusOfChief) {
+  mode_ = {"--replicas", "sync", "--set", "control.socket=auto"};
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 4));
+  const auto shows = [&](const std::string& text) {
+    return wait_until(kPatience, [&] {
+      const auto ended = ctl(run_dir(), {"status"}, "ctl").wait(kPatience);
+      return ended && ended->code == 0 && text_of(path("ctl.out")).find(text) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(shows("sync, 2 parameter servers")) << text_of(path("ctl.out"));
+  ASSERT_TRUE(tasks.back()->kill());
+  EXPECT_TRUE(shows("1 lost")) << text_of(path("ctl.out"));
+  tasks[2]->signal(SIGTERM);
+  tasks.pop_back();
+  expect_codes(tasks, 0);
 }
 
 TEST_F(ClusterRunTest, ExitsOnLossOfServerAndResumes) {
@@ -355,9 +437,9 @@ TEST_F(ClusterRunTest, CutsLogsWhenOneProcessContinues) {
 }
 
 TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {
-  auto with_clipping = start(run_dir(), "ps", 0, {"--set", "train.max_grad_norm=1"});
-  EXPECT_EQ(code_of(*with_clipping), 78);
-  EXPECT_THAT(text_of(log_path("ps", 0)), HasSubstr("train.max_grad_norm: must be null"));
+  auto with_average = start(run_dir(), "ps", 0, {"--set", "train.ema_decay=0.9"});
+  EXPECT_EQ(code_of(*with_average), 78);
+  EXPECT_THAT(text_of(log_path("ps", 0)), HasSubstr("train.ema_decay: must be null"));
   auto outside = start(run_dir(), "worker", 7);
   EXPECT_EQ(code_of(*outside), 64);
   EXPECT_THAT(text_of(log_path("worker", 7)), HasSubstr("--task_index: must be from 0 to 1"));

@@ -9,15 +9,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ClusterTask task_of(const ClusterFlags& flags, std::string_view tf_config = "") {
-  const auto task = parse_cluster_task(flags, tf_config);
+ClusterTask task_of(const ClusterFlags& flags, std::string_view tf_config = "",
+                    const config::ClusterConfig& configured = {}) {
+  const auto task = parse_cluster_task(flags, tf_config, configured);
   EXPECT_TRUE(task.ok()) << task.status().to_string();
   EXPECT_TRUE(task.ok() && task->has_value());
   return task.ok() && *task ? **task : ClusterTask();
 }
 
-std::string error_of(const ClusterFlags& flags, std::string_view tf_config = "") {
-  const auto task = parse_cluster_task(flags, tf_config);
+std::string error_of(const ClusterFlags& flags, std::string_view tf_config = "",
+                     const config::ClusterConfig& configured = {}) {
+  const auto task = parse_cluster_task(flags, tf_config, configured);
   EXPECT_EQ(task.status().code(), StatusCode::kInvalidArgument);
   return task.status().message();
 }
@@ -52,8 +54,15 @@ TEST(ClusterSpecTest, MakesWorker0ChiefAndNoServer) {
 }
 
 TEST(ClusterSpecTest, NamesAllMissingFlags) {
-  EXPECT_THAT(error_of({.ps_hosts = "a:1", .worker_hosts = "", .job_name = "", .task_index = {}}),
-              HasSubstr("--worker_hosts, --job_name, --task_index: required"));
+  EXPECT_THAT(error_of({.ps_hosts = "a:1", .worker_hosts = "", .job_name = "ps", .task_index = {}}),
+              HasSubstr("--worker_hosts, --task_index: required"));
+  ClusterFlags flags = kFlags;
+  flags.ps_hosts = flags.worker_hosts = "";
+  EXPECT_THAT(error_of(flags), HasSubstr("--ps_hosts, --worker_hosts: required"));
+  flags = kFlags;
+  flags.job_name = "";
+  flags.task_index.reset();
+  EXPECT_THAT(error_of(flags), HasSubstr("--job_name, --task_index: required"));
 }
 
 TEST(ClusterSpecTest, RejectsInvalidFlags) {
@@ -104,9 +113,68 @@ TEST(ClusterSpecTest, TakesFirstWorkerAsChiefWithoutOneInTfConfig) {
   EXPECT_TRUE(worker.is_chief());
 }
 
-TEST(ClusterSpecTest, PrefersFlagsToTfConfig) {
-  EXPECT_EQ(task_of(kFlags, with_task(R"({"type": "ps", "index": 0})")).job, Job::kWorker);
+// ---- several sources -----------------------------------------------------------------------------
+
+const config::ClusterConfig kConfigured{.ps = {"a:1", "b:1"}, .worker = {"c:1", "d:1", "e:1"}};
+
+TEST(ClusterSpecTest, TakesAddressesOfConfigurationAndTaskOfFlags) {
+  const ClusterFlags flags{
+      .ps_hosts = "", .worker_hosts = "", .job_name = "worker", .task_index = 2};
+  const ClusterTask task = task_of(flags, "", kConfigured);
+  EXPECT_EQ(task.name(), "worker 2 (e:1)");
+  EXPECT_THAT(task.cluster.ps, ElementsAre("a:1", "b:1"));
+  ClusterFlags outside = flags;
+  outside.task_index = 3;
+  EXPECT_THAT(error_of(outside, "", kConfigured), HasSubstr("--task_index: must be from 0 to 2"));
 }
+
+TEST(ClusterSpecTest, TakesTaskOfTfConfigWithoutCluster) {
+  const auto tf_config = [](const std::string& task) { return R"({"task": )" + task + "}"; };
+  EXPECT_EQ(task_of({}, tf_config(R"({"type": "worker", "index": 1})"), kConfigured).name(),
+            "worker 1 (d:1)");
+  EXPECT_TRUE(task_of({}, tf_config(R"({"type": "chief", "index": 0})"), kConfigured).is_chief());
+  ClusterFlags hosts = kFlags;
+  hosts.job_name = "";
+  hosts.task_index.reset();
+  EXPECT_EQ(task_of(hosts, tf_config(R"({"type": "ps", "index": 1})")).name(), "ps 1 (b:2222)");
+  EXPECT_THAT(error_of({}, tf_config(R"({"type": "worker", "index": 7})"), kConfigured),
+              HasSubstr("TF_CONFIG: task.index: must be from 0 to 2"));
+}
+
+TEST(ClusterSpecTest, AcceptsEqualSources) {
+  const ClusterFlags flags{
+      .ps_hosts = "a:1,b:1", .worker_hosts = "c:1,d:1,e:1", .job_name = "worker", .task_index = 1};
+  const ClusterTask task =
+      task_of(flags, with_task(R"({"type": "worker", "index": 0})"), kConfigured);
+  EXPECT_EQ(task.name(), "worker 1 (d:1)");
+}
+
+TEST(ClusterSpecTest, NamesSourcesThatDiffer) {
+  EXPECT_THAT(error_of(kFlags, "", kConfigured),
+              HasSubstr("--ps_hosts and --worker_hosts and cluster.ps and cluster.worker of the "
+                        "configuration are different: 'ps a:2222,b:2222, worker c:2222,d:2222' and "
+                        "'ps a:1,b:1, worker c:1,d:1,e:1'"));
+  EXPECT_THAT(error_of(kFlags, with_task(R"({"type": "worker", "index": 0})")),
+              HasSubstr("--worker_hosts and TF_CONFIG (cluster) are different"));
+  const ClusterFlags task{
+      .ps_hosts = "", .worker_hosts = "", .job_name = "worker", .task_index = 1};
+  EXPECT_THAT(error_of(task, with_task(R"({"type": "ps", "index": 0})")),
+              HasSubstr("--job_name and --task_index and TF_CONFIG (task) are different: 'worker "
+                        "1' and 'ps 0'"));
+}
+
+TEST(ClusterSpecTest, RequiresTaskOfConfiguredCluster) {
+  EXPECT_THAT(error_of({}, "", kConfigured),
+              HasSubstr("--job_name, --task_index: required for a task of the cluster of "
+                        "cluster.ps and cluster.worker of the configuration"));
+  // Of another kind.
+  EXPECT_THAT(
+      error_of({}, R"({"cluster": {"worker": ["c:1"]}, "task": {"type": "worker", "index": 0}})",
+               kConfigured),
+      HasSubstr("or TF_CONFIG with a task"));
+}
+
+// ---- TF_CONFIG -----------------------------------------------------------------------------------
 
 TEST(ClusterSpecTest, IgnoresTfConfigWithoutParameterServers) {
   for (const std::string_view text :

@@ -4,12 +4,16 @@
 #include <signal.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,6 +73,7 @@ class ParameterServerTest : public ::testing::Test {
         .logged_run = {.server = static_cast<uint32_t>(server), .num_servers = kNumServers}};
     options.task.job = Job::kPs;
     options.task.index = static_cast<int>(server);
+    if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
     return options;
   }
   static VariableStore make_variables() {
@@ -91,6 +96,8 @@ class ParameterServerTest : public ::testing::Test {
       for (const at::Tensor& tensor : like.state()) part.state.push_back(tensor.clone());
       parts.push_back(std::move(part));
     }
+    parts.front().untrained = {at::full({2}, 7.0 - worker)};
+    untrained_ = parts.front().untrained.front();
     auto connection = WorkerConnection::open(task, meeting_, std::move(parts), {});
     EXPECT_TRUE(connection.ok()) << connection.status().to_string();
     connections_.push_back(*std::move(connection));
@@ -127,6 +134,7 @@ class ParameterServerTest : public ::testing::Test {
   const test::TemporaryDirectory folder_;
   const std::string updates_dir_ = folder_.path() + "/updates";
   ClusterTask task_;
+  at::Tensor untrained_;  // of the last connection
   Meeting meeting_;
   std::unique_ptr<group::TcpStore> store_;
   std::array<std::unique_ptr<ParameterServer>, kNumServers> servers_;
@@ -155,7 +163,7 @@ TEST_F(ParameterServerTest, EndsOnlyConnectionOfInvalidRequest) {
     EXPECT_FALSE(request(connect(1)));
     connections_.pop_back();
   };
-  expect_error([](auto& worker) { return worker.end_run(false, {}).ok(); });
+  expect_error([](auto& worker) { return worker.end_run(run::RunOutcome::kFinished, {}).ok(); });
   expect_error([](auto& worker) { return worker.begin_save({}).ok(); });
   expect_error([](auto& worker) { return worker.take_record(0, 0, {}).ok(); });
   expect_error([](auto& worker) { return worker.initialize(0, {}, {}).ok(); });
@@ -193,13 +201,64 @@ TEST_F(ParameterServerTest, ServesChiefAfterRequestToEnd) {
   ASSERT_TRUE(begun.ok() && *begun);
   EXPECT_EQ((*begun)->first, 1u);
   ASSERT_TRUE(chief.read_state(1, {}).ok());
-  ASSERT_TRUE(chief.end_run(true, {}).ok());
+  ASSERT_TRUE(chief.end_run(run::RunOutcome::kPreempted, {}).ok());
   connections_.clear();
   join();
   for (size_t i = 0; i < kNumServers; ++i) {
     EXPECT_TRUE(outcomes_[i].ok()) << outcomes_[i].to_string();
-    EXPECT_TRUE(servers_[i]->is_preempted());
+    EXPECT_EQ(servers_[i]->outcome(), run::RunOutcome::kPreempted);
   }
+}
+
+TEST_F(ParameterServerTest, SendsUntrainedParametersOfChief) {
+  ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
+  WorkerConnection& worker = connect(1);
+  EXPECT_EQ(untrained_[0].item<double>(), 6);
+  train(worker);
+  EXPECT_TRUE(at::equal(untrained_, at::full({2}, 7.0)));
+}
+
+TEST_F(ParameterServerTest, TellsChiefAboutTasks) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  train(chief);
+  train(chief);
+  auto status = chief.read_status({});
+  ASSERT_TRUE(status.ok()) << status.status().to_string();
+  EXPECT_EQ(status->replicas, "sync");
+  ASSERT_EQ(status->tasks.size(), 4u);
+  EXPECT_EQ(status->tasks[1].job, "ps");
+  EXPECT_EQ(status->tasks[1].address, "b:1");
+  EXPECT_EQ(status->tasks[1].state, "serving");
+  EXPECT_GT(status->tasks[1].parameter_bytes, 0u);
+  EXPECT_EQ(status->tasks[2].state, "waiting");
+  EXPECT_EQ(status->tasks[2].starts, 1u);
+  EXPECT_EQ(status->tasks[2].applied_gradients, 2u);
+  EXPECT_EQ(status->tasks[3].state, "not_started");
+  train(connect(1));
+  connections_.pop_back();
+  // The server notices it by the end of the connection.
+  do {
+    status = chief.read_status({});
+    ASSERT_TRUE(status.ok()) << status.status().to_string();
+  } while (status->tasks[3].state != "lost");
+  EXPECT_EQ(status->tasks[3].applied_gradients, 1u);
+}
+
+TEST_F(ParameterServerTest, ReportsThreadThatCannotBeCreated) {
+  int num_threads = 0;
+  ServerOptions options = options_of(0);
+  options.start_thread = [&num_threads](std::function<void()> body) {
+    if (++num_threads == 2)
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    return std::jthread(std::move(body));
+  };
+  ParameterServer server(std::move(options), make_variables());
+  const Status outcome = server.run({});
+  EXPECT_EQ(outcome.code(), StatusCode::kBusy);
+  EXPECT_NE(outcome.message().find("cannot create thread 2 of the parameter server"),
+            std::string::npos)
+      << outcome.message();
 }
 
 TEST_F(ParameterServerTest, EndsAtOnceWithoutChief) {

@@ -68,6 +68,40 @@ class Cluster {
   std::vector<uint64_t> lives_;
 };
 
+// ---- status --------------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, CountsGradientsOfWorkersOverTheirStarts) {
+  Cluster cluster(sync(2, 1));  // worker 1 is a backup
+  const uint64_t first = cluster.ticket(0);
+  EXPECT_EQ(cluster.ticket(1), first);
+  cluster.push(0, first);
+  EXPECT_EQ(cluster.push(1, first), PushResult::kDropped);
+  EXPECT_EQ(cluster.schedule().num_stale(), 1u);
+  EXPECT_EQ(cluster.schedule().num_backups(), 0u);
+  cluster.kill(1);
+  EXPECT_FALSE(cluster.schedule().summary(1).is_present);
+  cluster.start(1);
+  cluster.push(1, cluster.ticket(1));
+  const WorkerSummary summary = cluster.schedule().summary(1);
+  EXPECT_EQ(summary.starts, 2u);
+  EXPECT_TRUE(summary.is_present);
+  EXPECT_FALSE(summary.has_ticket);
+  EXPECT_EQ(summary.applied, 1u);
+  EXPECT_EQ(summary.dropped, 1u);
+}
+
+TEST(UpdateScheduleTest, TellsBackupFromStaleGradient) {
+  Cluster cluster(sync(3, 2));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  EXPECT_EQ(cluster.ticket(1), 1);
+  EXPECT_EQ(cluster.ticket(2), 0);
+  cluster.push(0, 0);
+  EXPECT_EQ(cluster.push(2, 0), PushResult::kDropped);  // the step is not complete
+  EXPECT_EQ(cluster.schedule().num_backups(), 1u);
+  EXPECT_EQ(cluster.schedule().num_stale(), 0u);
+  EXPECT_EQ(cluster.schedule().num_dropped(), 1u);
+}
+
 // ---- tickets and steps ---------------------------------------------------------------------------
 
 TEST(UpdateScheduleTest, HandsOutLowestFreeTicketOfStep) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -102,12 +103,100 @@ TEST_F(VariableStoreTest, KeepsNormsOfRecordedSteps) {
   VariableStore store = make_store(1);
   for (uint64_t ticket = 0; ticket < 4; ++ticket)
     ASSERT_TRUE(store.apply(ticket, bytes_of(2)).ok());
-  EXPECT_FALSE(store.norm(3));
-  EXPECT_TRUE(store.norm(2));
-  EXPECT_TRUE(store.norm(2));  // again, for a chief that returns
+  EXPECT_FALSE(store.norms(3));
+  EXPECT_TRUE(store.norms(2));
+  EXPECT_TRUE(store.norms(2));  // again, for a chief that returns
   store.forget_norms(2);
-  EXPECT_FALSE(store.norm(2));
-  EXPECT_FLOAT_EQ(static_cast<float>(store.norm(4).value_or(0)), std::sqrt(20.0f));
+  EXPECT_FALSE(store.norms(2));
+  const auto norms = store.norms(4);
+  ASSERT_TRUE(norms);
+  EXPECT_EQ(norms->numel(), 2);
+  EXPECT_FLOAT_EQ(train::Optimizer::norm_of(*norms).item<float>(), std::sqrt(20.0f));
+}
+
+// ---- the norm of all gradients -------------------------------------------------------------------
+
+// Two servers with a variable each, and one process with both.
+class ClippingTest : public ::testing::Test {
+ protected:
+  static std::unique_ptr<train::Optimizer> make_optimizer(const train::NamedTensors& variables) {
+    config::TrainConfig train;
+    train.max_grad_norm = 0.5;
+    train.max_grad_value = 1.5;
+    config::OptimizerConfig sgd;
+    sgd.method = config::SgdConfig();
+    auto optimizer = train::Optimizer::create(sgd, train, variables);
+    EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+    return *std::move(optimizer);
+  }
+  static VariableStore make_store(int64_t size) {
+    return VariableStore(
+        make_optimizer({{"v", at::full({size}, 1.0).set_requires_grad(true)}}), 2,
+        [](uint64_t) { return 0.1; }, [](uint64_t) { return true; }, /*needs_norm=*/true);
+  }
+  static at::Tensor bytes_of(int64_t size, double value) {
+    const std::vector<at::Tensor> gradients{at::full({size}, value)};
+    const at::Tensor bytes = at::empty({packed_bytes(gradients)}, at::kByte);
+    pack(gradients, bytes);
+    return bytes;
+  }
+  // After one step with gradients whose sums are `first` and `second`.
+  static std::vector<at::Tensor> parameters_of_one_process(double first, double second) {
+    const std::vector<at::Tensor> parameters{at::full({3}, 1.0).set_requires_grad(true),
+                                             at::full({2}, 1.0).set_requires_grad(true)};
+    const auto optimizer = make_optimizer({{"v", parameters[0]}, {"w", parameters[1]}});
+    optimizer->gradients()[0].fill_(first);
+    optimizer->gradients()[1].fill_(second);
+    (void)optimizer->step(0.1);
+    return parameters;
+  }
+};
+
+TEST_F(ClippingTest, UpdatesPartsAsOneProcessByNormOfAll) {
+  std::vector<VariableStore> stores;
+  stores.push_back(make_store(3));
+  stores.push_back(make_store(2));
+  for (uint64_t ticket = 0; ticket < 2; ++ticket) {
+    stores[0].stage(ticket, bytes_of(3, 1));
+    stores[1].stage(ticket, bytes_of(2, -0.25));
+  }
+  std::vector<at::Tensor> clamped;
+  for (VariableStore& store : stores) {
+    const auto norms = store.step_norms(1);
+    ASSERT_TRUE(norms.ok() && *norms) << norms.status().to_string();
+    clamped.push_back((**norms)[1]);
+  }
+  const double norm = train::Optimizer::norm_of(at::cat(clamped)).item<double>();
+  for (VariableStore& store : stores) ASSERT_TRUE(store.commit(1, norm).ok());
+  const auto expected = parameters_of_one_process(2, -0.5);
+  EXPECT_TRUE(at::equal(stores[0].parameters()[0], expected[0]));
+  EXPECT_TRUE(at::equal(stores[1].parameters()[0], expected[1]));
+}
+
+TEST_F(ClippingTest, HasNormsOfStepUntilNextOne) {
+  VariableStore store = make_store(3);
+  EXPECT_EQ(store.step_norms(1).status().code(), StatusCode::kInternal);
+  for (uint64_t ticket = 0; ticket < 2; ++ticket) store.stage(ticket, bytes_of(3, 1));
+  const auto due = store.step_norms(1);
+  ASSERT_TRUE(due.ok() && *due);
+  ASSERT_TRUE(store.commit(1, 5).ok());
+  const auto done = store.step_norms(1);  // for a worker that is slower
+  ASSERT_TRUE(done.ok() && *done);
+  EXPECT_TRUE(at::equal(**done, **due));
+  for (uint64_t ticket = 2; ticket < 4; ++ticket) store.stage(ticket, bytes_of(3, 1));
+  ASSERT_TRUE(store.step_norms(2).ok());
+  const auto earlier = store.step_norms(1);
+  ASSERT_TRUE(earlier.ok());
+  EXPECT_FALSE(*earlier);
+}
+
+TEST_F(ClippingTest, RejectsUpdateWithoutNorm) {
+  VariableStore store = make_store(3);
+  for (uint64_t ticket = 0; ticket < 2; ++ticket) store.stage(ticket, bytes_of(3, 1));
+  EXPECT_EQ(store.commit(1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store.apply(0, bytes_of(3, 1)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store.step(), 0u);
+  ASSERT_TRUE(store.commit(1, 5).ok());
 }
 
 TEST_F(VariableStoreTest, ReportsGradientThatIsNotFinite) {

@@ -114,7 +114,9 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "train.fused_kernels=true",
                                  "train.ema_decay=0.5",
                                  "train.gradient_accumulation_steps=3",
-                                 "distributed.reduction=ordered"}) {
+                                 "distributed.reduction=ordered",
+                                 "cluster.replicas=async",
+                                 "cluster.max_staleness=3"}) {
     Flags flags{flag};
     // Keys of text datasets only.
     if (std::string_view(flag) == "data.train.format=tokens") flags.push_back("data.val=");

@@ -560,6 +560,18 @@ void fix_training(Config& config, Filler& filler) {
     sgd->nesterov = sgd->nesterov && sgd->momentum > 0;
 }
 
+void fix_cluster(ClusterConfig& cluster, Filler& filler) {
+  cluster.ps.clear();
+  cluster.worker.clear();
+  if (filler.coin()) {
+    for (uint64_t i = 0; i < 1 + filler.below(2); ++i)
+      cluster.ps.push_back("ps" + std::to_string(i) + ":1");
+    for (uint64_t i = 0; i < 1 + filler.below(3); ++i)
+      cluster.worker.push_back("[::1]:" + std::to_string(2222 + i));
+  }
+  if (cluster.replicas == ReplicaMode::kSync) cluster.max_staleness.reset();
+}
+
 void fix_own_loss(Config& config) {
   if (!config.model.has_loss()) return;
   config.train.channels_last = false;
@@ -590,13 +602,14 @@ void fill_field(const Field& field, std::mt19937_64& random) { Filler(random).fi
 Config random_config(std::mt19937_64& random) {
   Filler filler(random);
   Config config;
-  for (const char* const section : {"run", "feed", "optimizer", "scheduler", "train", "checkpoint",
-                                    "eval", "metrics", "control", "log"})
+  for (const char* const section : {"run", "feed", "optimizer", "scheduler", "train", "cluster",
+                                    "checkpoint", "eval", "metrics", "control", "log"})
     fill_section(config, section, filler);
   fill_model(config, filler);
   fill_data(config, filler);
   fix_feed(config, filler);
   fix_training(config, filler);
+  fix_cluster(config.cluster, filler);
   fix_own_loss(config);
   fix_eval(config, filler);
   for (EventCommand& item : config.run.on_event_command) {

@@ -41,6 +41,8 @@ TEST(SettingsTest, ReadsEverySection) {
       "train: {max_steps: 9, micro_batch_size: 2, device: \"cuda:1\", precision: bf16,\n"
       "        gradient_accumulation_steps: 4, max_grad_norm: null, num_threads: 6}\n"
       "distributed: {reduction: ordered}\n"
+      "cluster: {ps: [a:2222, \"[::1]:2222\"], worker: [c:2222], replicas: async,\n"
+      "          max_staleness: 3, placement: bytes}\n"
       "checkpoint: {save_every_steps: null, save_every_seconds: 1.5, keep_last: 2,\n"
       "             keep_every_steps: 5, save_top_k: 0, on_write_error: fail,\n"
       "             save_at_start: true}\n"
@@ -78,6 +80,11 @@ TEST(SettingsTest, ReadsEverySection) {
   EXPECT_EQ(config.train.precision, Precision::kBf16);
   EXPECT_EQ(config.train.max_grad_norm, std::nullopt);
   EXPECT_EQ(config.distributed.reduction, Reduction::kOrdered);
+  EXPECT_EQ(config.cluster, (ClusterConfig{.ps = {"a:2222", "[::1]:2222"},
+                                           .worker = {"c:2222"},
+                                           .replicas = ReplicaMode::kAsync,
+                                           .max_staleness = 3,
+                                           .placement = VariablePlacement::kBytes}));
   EXPECT_EQ(config.checkpoint.save_every_steps, std::nullopt);
   EXPECT_EQ(config.checkpoint.save_every_seconds, 1.5);
   EXPECT_EQ(config.checkpoint.keep_every_steps, 5u);

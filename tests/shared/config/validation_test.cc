@@ -226,6 +226,26 @@ TEST(ValidationTest, RejectsKeysOfOtherShuffleModes) {
                           "'true'"));
 }
 
+TEST(ValidationTest, ChecksAddressesOfCluster) {
+  const auto errors = [](const std::string& cluster) {
+    return errors_of(kTextData + "cluster: {" + cluster + "}\n");
+  };
+  EXPECT_THAT(errors("ps: [a:1], worker: [b:65535, \"[::1]:2\"]"), IsEmpty());
+  EXPECT_THAT(errors("replicas: async, max_staleness: 2"), IsEmpty());
+  EXPECT_THAT(errors("ps: [a:1]"),
+              ElementsAre(HasSubstr("cluster.worker: must not be empty; a cluster has")));
+  EXPECT_THAT(errors("worker: [a:1]"), ElementsAre(HasSubstr("cluster.ps: must not be empty")));
+  for (const char* const address : {"b", "b:0", "b:65536", "b:1x", ":1"})
+    EXPECT_THAT(errors("ps: [a:1], worker: ['" + std::string(address) + "']"),
+                ElementsAre(HasSubstr("cluster.worker: must be host:port with a port from 1 to "
+                                      "65535, got '" +
+                                      std::string(address) + "'")));
+  EXPECT_THAT(errors("ps: [a:1], worker: [b:1, a:1]"),
+              ElementsAre(HasSubstr("cluster.worker: 'a:1' is the address of two tasks")));
+  EXPECT_THAT(errors("replicas: sync, max_staleness: 2"),
+              ElementsAre(HasSubstr("cluster.max_staleness: must be null with replicas: sync")));
+}
+
 TEST(ValidationTest, RequiresMomentumForNesterov) {
   EXPECT_THAT(errors_of(kTextData + "optimizer: {name: sgd, nesterov: true}\n"),
               ElementsAre(HasSubstr("optimizer.nesterov: requires optimizer.momentum above 0")));

@@ -52,6 +52,22 @@ TrainerStatus full() {
       .state = "running", .last_evaluated_step = 800, .best_value = 1.5, .best_step = 600};
   status.group = {
       .world_size = 2, .restart_count = 3, .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000}}};
+  status.cluster = {.replicas = "async",
+                    .stale_gradients = 3,
+                    .backup_gradients = 4,
+                    .largest_staleness = 2,
+                    .tasks = {{.job = "ps",
+                               .index = 0,
+                               .address = "a:2222",
+                               .state = "serving",
+                               .parameter_bytes = 4096},
+                              {.job = "worker",
+                               .index = 0,
+                               .address = "b:2222",
+                               .state = "lost",
+                               .starts = 2,
+                               .applied_gradients = 10,
+                               .dropped_gradients = 1}}};
   status.control = {.connections = 1,
                     .connections_accepted = 9,
                     .connections_rejected = 2,
@@ -84,6 +100,9 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   EXPECT_EQ(read->group.ranks[1].compute_ms, 30.5);
   EXPECT_EQ(read->group.ranks[1].optimizer_bytes, 1'000'000u);
   EXPECT_EQ(read->group.restart_count, 3u);
+  ASSERT_EQ(read->cluster.tasks.size(), 2u);
+  EXPECT_EQ(read->cluster.tasks[1].applied_gradients, 10u);
+  EXPECT_EQ(read->cluster.largest_staleness, 2u);
 }
 
 TEST(TrainerStatusTest, WritesNonfiniteNumbersAsNull) {
