@@ -44,7 +44,7 @@ class PeftParityTest : public SavedModelParityTest {
   }
 
   // Gradients: the largest of the adapter. Those of queries and keys are small differences of large
-  // numbers: PEFT's in single precision differ by up to 2e-5 of their own from those in double.
+  // numbers: PEFT computes them in single precision with errors of up to 2e-5 of their largest element.
   std::string scale_of(const std::string& what) const override {
     if (!what.starts_with("gradient/")) return what;
     std::string largest = what;
