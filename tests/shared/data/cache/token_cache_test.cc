@@ -225,7 +225,8 @@ std::vector<std::string> difficult_texts() {
   while (digits.size() < kWindow - 5000) digits += "to be ";
   digits += 'x' + std::string(10007, '7');
   while (digits.size() < kWindow + 60000) digits += " be<|endoftext|>to";
-  letters = std::string(kWindow - 1000, '.') + std::string(9000, 'x') + " to be";
+  while (letters.size() < kWindow - 1000) letters += std::string(60, 'z') + ' ';
+  letters += std::string(9000, 'x') + " to be";
   while (invalid.size() < kWindow + 500) invalid += "\xe2\x82\xac\xff \xf0\x9f\x98";
   return {digits, letters, "to", std::string(kWindow + 10, 'y') + " be", "", invalid, "to be to"};
 }
@@ -277,8 +278,7 @@ TEST_F(DocumentEncoderTest, HasSameTokensWithAnyNumberOfThreads) {
   }
   constexpr uint64_t kOnePart = uint64_t{1} << 30;
   EXPECT_TRUE(encoded(1, kOnePart) == expected) << "one thread";
-  EXPECT_TRUE(encoded(2, 1) == expected) << "two threads, many parts";
-  EXPECT_TRUE(encoded(5, kOnePart) == expected) << "five threads";
+  EXPECT_TRUE(encoded(3, 1) == expected) << "three threads, many parts";
 }
 
 TEST_F(DocumentEncoderTest, EncodesOnSeveralThreads) {
