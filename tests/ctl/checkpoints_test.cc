@@ -763,6 +763,13 @@ TEST_F(HuggingFaceExportTest, WritesAveragedWeights) {
   EXPECT_THAT(*read_file(path("averaged/README.md"), 1 << 20), HasSubstr("weights: averaged"));
 }
 
+TEST_F(HuggingFaceExportTest, WritesTheBestCheckpoint) {
+  write_best(200, 1, sha256_hex(*read_file(file(200, "manifest.json"), 1 << 20)));
+  write_checkpoint(300);
+  ASSERT_EQ(ctl({"export", "best", "--format", "huggingface", "--output", path("best")}).code, 0);
+  EXPECT_THAT(*read_file(path("best/README.md"), 1 << 20), HasSubstr("200"));
+}
+
 TEST_F(HuggingFaceExportTest, LeavesNothingBehindOnError) {
   const auto num_entries = [&] {
     return std::ranges::distance(std::filesystem::directory_iterator(root_));
