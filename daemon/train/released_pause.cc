@@ -68,7 +68,7 @@ void publish_released(TrainerChannels& channels, control::TrainerStatus last,
     last.memory.device_allocated_bytes = usage->allocated_bytes;
     last.memory.device_reserved_bytes = usage->reserved_bytes;
   } else {
-    log_warn("device unresponsive", {{"error", usage.status().to_string()}});
+    log_warn("device memory not released", {{"error", usage.status().to_string()}});
   }
   channels.board.publish(std::move(last));
   channels.pause_log.pause(step);

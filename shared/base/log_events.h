@@ -334,6 +334,8 @@ inline constexpr LogEventInfo kAll[] = {
      "train.device: auto uses the CPU."},
     {LogTopic::kTraining, "device unresponsive", kWarn, "error",
      "The device reports an error while its work is awaited at the end."},
+    {LogTopic::kTraining, "device memory not released", kWarn, "error",
+     "`stokerctl pause --release`: the device reports an error. Training is paused."},
     {LogTopic::kTraining, "denormal flushing unsupported", kWarn, "reason",
      "This processor cannot treat denormal numbers as zero: steps can be slower."},
     {LogTopic::kTraining, "cudnn attention disabled", kWarn, "reason",

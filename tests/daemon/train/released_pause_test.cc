@@ -220,7 +220,7 @@ TEST_F(ReleasedPauseTest, IsPausedEvenIfMemoryCannotBeReleased) {
   EXPECT_EQ(channels.board.read()->state, control::TrainerState::kPaused);
   EXPECT_THAT(replies_, ElementsAre(HasSubstr("the device is lost")));
   EXPECT_THAT(log,
-              AllOf(HasSubstr("device unresponsive error="), HasSubstr("training paused step=0")));
+              AllOf(HasSubstr("device memory not released error="), HasSubstr("training paused step=0")));
 }
 
 TEST_F(ReleasedPauseTest, LogsOnePauseIfMemoryIsReleasedInIt) {
