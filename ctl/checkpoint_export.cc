@@ -424,7 +424,8 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
   };
   if (auto* const vit = std::get_if<config::VitConfig>(&arch)) {
     const ImageShape shape = image_shape(file);
-    const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(shape.positions - 1)));
+    const auto patches = static_cast<double>(std::max<int64_t>(shape.positions - 1, 0));
+    const auto side = static_cast<int64_t>(std::sqrt(patches));
     vit->image_size = side * vit->patch_size;
     return check_shapes(parameter_shapes(*vit, shape.channels, side * side + 1, shape.outputs));
   }

@@ -1,0 +1,64 @@
+// Files of image models: whose names they have, and what they lack without their folder.
+#include "shared/pretrained/pretrained_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/checkpoint/image_model_names.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::pretrained {
+namespace {
+
+using checkpoint::find_image_names;
+using checkpoint::ImageLibrary;
+using testing::HasSubstr;
+
+class PretrainedFileTest : public testing::Test {
+ protected:
+  void write(const std::vector<std::string>& names) {
+    std::vector<checkpoint::OwnedTensor> tensors;
+    for (const std::string& name : names)
+      tensors.push_back(checkpoint::make_tensor(name, DType::kF32, {2, 2}));
+    ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), kFile,
+                                              checkpoint::views_of(tensors), {})
+                    .ok());
+  }
+  PretrainedTensors open(const std::string& path, const std::string& model) {
+    auto opened = open_pretrained(path, model);
+    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    return opened.ok() ? *std::move(opened) : PretrainedTensors();
+  }
+
+  static constexpr char kFile[] = "model.safetensors";
+  const std::string attention_ = "vit.encoder.layer.0.attention.attention.";
+  test::TemporaryDirectory scratch_;
+};
+
+TEST_F(PretrainedFileTest, HasTheNamesOfTimmOrTorchvision) {
+  write({"cls_token", "head.weight"});
+  EXPECT_EQ(open(scratch_ / kFile, "vit_b_16").maybe_names,
+            find_image_names("vit_b_16", ImageLibrary::kTimm));
+  EXPECT_EQ(open(scratch_ / kFile, "mlp").maybe_names, nullptr);
+  EXPECT_EQ(open(scratch_ / kFile, "resnet50").maybe_names, nullptr) << "the same as torchvision's";
+}
+
+TEST_F(PretrainedFileTest, IsAFolderForTransformers) {
+  write({"vit.embeddings.cls_token", attention_ + "query.weight", attention_ + "key.weight",
+         attention_ + "value.weight"});
+  const auto alone = open_pretrained(scratch_ / kFile, "vit");
+  EXPECT_EQ(alone.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(alone.status().message(),
+              HasSubstr("has the names of transformers, whose settings are in config.json; set "
+                        "model.pretrained.path to the folder with both"));
+  test::write_whole(scratch_ / "config.json", "{}");
+  const PretrainedTensors folder = open(scratch_.path(), "vit");
+  EXPECT_EQ(folder.maybe_names, find_image_names("vit", ImageLibrary::kTransformers));
+  const TensorSpec* const fused = folder.file->find(attention_ + "{query,key,value}.weight");
+  ASSERT_NE(fused, nullptr);
+  EXPECT_EQ(fused->shape, (std::vector<int64_t>{6, 2}));
+}
+
+}  // namespace
+}  // namespace stoker::pretrained
