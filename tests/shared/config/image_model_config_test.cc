@@ -32,12 +32,12 @@ std::string timm_json(const std::string& architecture, const std::string& more =
   return R"({"architecture": ")" + architecture + "\"" + (more.empty() ? "" : ", " + more) + "}";
 }
 
-ModelVariant arch_of(const std::string& json) {
+ModelVariant image_arch_of(const std::string& json) {
   const auto config = parse_huggingface_config(json, "config.json");
   EXPECT_TRUE(config.ok()) << config.status().to_string();
   return config.ok() ? config->arch : ModelVariant();
 }
-std::string error_of(const std::string& json) {
+std::string image_error_of(const std::string& json) {
   return parse_huggingface_config(json, "config.json").status().message();
 }
 
@@ -55,38 +55,40 @@ VitConfig small_vit() {
 TEST(ImageModelConfigTest, ReadsVitOfTransformers) {
   VitConfig expected = small_vit();
   expected.layer_norm_eps = 1e-12;
-  EXPECT_TRUE(arch_of(vit_json()) == ModelVariant(expected)) << "with the eps of transformers";
+  EXPECT_TRUE(image_arch_of(vit_json()) == ModelVariant(expected))
+      << "with the eps of transformers";
   expected.layer_norm_eps = 1e-6;
   expected.dropout = 0.1;
-  EXPECT_TRUE(arch_of(vit_json(R"("layer_norm_eps": 1e-6, "hidden_dropout_prob": 0.1)")) ==
+  EXPECT_TRUE(image_arch_of(vit_json(R"("layer_norm_eps": 1e-6, "hidden_dropout_prob": 0.1)")) ==
               ModelVariant(expected));
 }
 
 TEST(ImageModelConfigTest, ReadsResnetOfTransformers) {
-  EXPECT_TRUE(arch_of(resnet_json()) == ModelVariant(ResnetConfig{.depth = 50}));
-  EXPECT_TRUE(arch_of(resnet_json(R"("depths": [3, 4, 23, 3])")) ==
+  EXPECT_TRUE(image_arch_of(resnet_json()) == ModelVariant(ResnetConfig{.depth = 50}));
+  EXPECT_TRUE(image_arch_of(resnet_json(R"("depths": [3, 4, 23, 3])")) ==
               ModelVariant(ResnetConfig{.depth = 101}));
-  EXPECT_TRUE(arch_of(resnet_json(R"("layer_type": "basic", "depths": [2, 2, 2, 2],
+  EXPECT_TRUE(image_arch_of(resnet_json(R"("layer_type": "basic", "depths": [2, 2, 2, 2],
                                      "hidden_sizes": [64, 128, 256, 512])")) ==
               ModelVariant(ResnetConfig{.depth = 18}));
 }
 
 TEST(ImageModelConfigTest, ReadsTimm) {
-  EXPECT_TRUE(arch_of(timm_json("resnet50", R"("global_pool": "avg")")) ==
+  EXPECT_TRUE(image_arch_of(timm_json("resnet50", R"("global_pool": "avg")")) ==
               ModelVariant(ResnetConfig{.depth = 50}));
-  EXPECT_TRUE(arch_of(timm_json("inception_v3", R"("model_args": {"aux_logits": true})")) ==
+  EXPECT_TRUE(image_arch_of(timm_json("inception_v3", R"("model_args": {"aux_logits": true})")) ==
               ModelVariant(InceptionV3Config{}));
   VitConfig vit;
   vit.image_size = 384;
   vit.num_heads = 6;
   vit.hidden_dim = 384;
   vit.mlp_dim = 1536;
-  EXPECT_TRUE(arch_of(timm_json("vit_small_patch16_384")) == ModelVariant(vit));
+  EXPECT_TRUE(image_arch_of(timm_json("vit_small_patch16_384")) == ModelVariant(vit));
   vit.image_size = 48;
-  EXPECT_TRUE(arch_of(timm_json("vit_small_patch16_384",
-                                R"("pretrained_cfg": {"input_size": [3, 48, 48]})")) ==
+  EXPECT_TRUE(image_arch_of(timm_json("vit_small_patch16_384",
+                                      R"("pretrained_cfg": {"input_size": [3, 48, 48]})")) ==
               ModelVariant(vit));
-  EXPECT_TRUE(arch_of(timm_json("vit_base_patch16_224", R"("model_args": {"img_size": [32, 32],
+  EXPECT_TRUE(
+      image_arch_of(timm_json("vit_base_patch16_224", R"("model_args": {"img_size": [32, 32],
       "patch_size": 8, "depth": 2, "num_heads": 3, "embed_dim": 12, "mlp_ratio": 1.67,
       "global_pool": "token", "num_classes": 5, "in_chans": 1})")) == ModelVariant(small_vit()));
 }
@@ -124,7 +126,7 @@ TEST(ImageModelConfigTest, RejectsWhatChangesTheResult) {
            {timm_json("vit_base_patch16_224", R"("model_args": {"mlp_ratio": 1e300})"),
             "'mlp_ratio' must be a number"},
            {timm_json("resnet50", R"("model_args": {"output_stride": 8})"), "'output_stride'"}}) {
-    EXPECT_THAT(error_of(json), HasSubstr(message)) << json;
+    EXPECT_THAT(image_error_of(json), HasSubstr(message)) << json;
   }
 }
 
@@ -134,10 +136,10 @@ TEST(ImageModelConfigTest, WritesWhatItReads) {
         ModelVariant(small_vit())}) {
     const auto transformers = format_huggingface_config(arch, {.num_labels = 3, .num_channels = 1});
     ASSERT_TRUE(transformers.ok()) << transformers.status().to_string();
-    EXPECT_TRUE(arch_of(*transformers) == arch) << *transformers;
+    EXPECT_TRUE(image_arch_of(*transformers) == arch) << *transformers;
     const auto timm = format_timm_config(arch, {.num_classes = 3, .image_size = 32});
     ASSERT_TRUE(timm.ok()) << timm.status().to_string();
-    EXPECT_TRUE(arch_of(*timm) == arch) << *timm;
+    EXPECT_TRUE(image_arch_of(*timm) == arch) << *timm;
   }
   EXPECT_THAT(format_huggingface_config(ResnetConfig{.depth = 20}).status().message(),
               HasSubstr("model resnet20 has no Hugging Face format"));
