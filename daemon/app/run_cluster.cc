@@ -236,6 +236,7 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const std::stop_callback end(preparation_stop_.get_token(),
                                [&] { server.request_end(grace_of_server(config_.distributed)); });
   const Status served = server.run(ending.get_token());
+  channels_.board.set_step(server.step());
   if (served.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
   if (!served.ok()) return served;
   return server.outcome();

@@ -259,7 +259,10 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
   Status lost = serve_requests(life, *connection, stop);
   const std::lock_guard lock(mutex_);
   schedule_.leave(life);
-  if (!has_ended_ && lost.code() != StatusCode::kCancelled)
+  // After the last step the other workers leave before the chief has saved.
+  const bool has_all_steps =
+      schedule_.is_finished() || variables_.can_commit(options_.updates.max_steps);
+  if (!has_ended_ && !has_all_steps && lost.code() != StatusCode::kCancelled)
     log_warn("cluster worker lost",
              {{"worker", life.worker}, {"step", variables_.step()}, {"error", lost.message()}});
   changed_.notify_all();

@@ -60,6 +60,7 @@ class ParameterServer {
   void request_end(std::chrono::milliseconds grace);
   // After run() without an error: as the chief has ended the run.
   run::RunOutcome outcome() const { return outcome_; }
+  uint64_t step() const { return variables_.step(); }  // after run()
 
  private:
   bool is_first() const { return options_.task.index == 0; }

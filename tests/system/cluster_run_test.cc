@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 namespace fs = std::filesystem;
 
 constexpr const char* kFirstLayer = "0.*";
@@ -143,6 +144,7 @@ TEST_F(ClusterRunTest, TrainsSameBytesAsOneProcess) {
   expect_codes(start_all(run_dir()), 0);
   expect_same_run(run_dir(), run_dir("alone"));
   EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
+  EXPECT_THAT(text_of(log_path("ps", 0)), Not(HasSubstr("cluster worker lost")));
   EXPECT_TRUE(fs::exists(run_dir() + "/exit_status.json"));
 }
 
@@ -268,7 +270,7 @@ TEST_F(ClusterRunTest, SavesLastStepWhenAllTasksAreStopped) {
   expect_codes(tasks, 0);
   EXPECT_EQ(newest_step(run_dir()), newest_record_step(run_dir()));
   for (const auto& task : tasks)
-    EXPECT_THAT(text_of(task->log()), ContainsRegex("daemon exited +state=stopped"));
+    EXPECT_THAT(text_of(task->log()), ContainsRegex("daemon exited +state=stopped step=[1-9]"));
 }
 
 TEST_F(ClusterRunTest, ShowsTasksInStatusOfChief) {
