@@ -52,8 +52,7 @@ int main(int argc, char** argv) {
   if (tf_config == nullptr || launch->world_size > 1) tf_config = "";
   // A replay has one process, whatever the configuration of the run.
   Result<std::optional<app::ClusterLaunch>> cluster = std::optional<app::ClusterLaunch>();
-  if (!is_replay)
-    cluster = app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
+  if (!is_replay) cluster = app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
   const bool has_cluster =
       !is_replay && (!config->cluster.ps.empty() || (cluster.ok() && *cluster));
   if (has_cluster && launch->world_size > 1)

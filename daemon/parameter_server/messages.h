@@ -24,8 +24,8 @@ enum class Operation : int64_t {
            // not trained. Only from the chief
   kClaim,  // -> ClaimReply, ticket, step. Only server 0
   kPull,   // step + norm -> step; then parameters
-  kPush,   // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull returned
-           // on each server -> PushResult, step
+  kPush,  // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull returned
+          // on each server -> PushResult, step
   kReadUntrained,  // ->; then the parameters that are not trained. Only server 0
   kReadStepNorms,  // step -> 1 if there are any, then the norms of the own gradients in the update to
                    // this step, before and after train.max_grad_value. Sync

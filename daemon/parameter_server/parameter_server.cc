@@ -577,8 +577,8 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
   return result;
 }
 
-Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket,
-                              const at::Tensor& payload, double norm) {
+Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
+                              double norm) {
   LoggedUpdate logged{.ticket = ticket,
                       .worker = static_cast<uint32_t>(worker.worker),
                       .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())};

@@ -90,8 +90,7 @@ class ParameterServer {
               const std::stop_token& stop);
   Result<PushResult> update(const WorkerLife& worker, const Header& request,
                             const at::Tensor& payload);
-  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
-               double norm);
+  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload, double norm);
   void open_log(uint64_t step);
   void keep_log(const Status& written);
   void complete_step();

@@ -219,8 +219,8 @@ TEST_F(ReleasedPauseTest, IsPausedEvenIfMemoryCannotBeReleased) {
   });
   EXPECT_EQ(channels.board.read()->state, control::TrainerState::kPaused);
   EXPECT_THAT(replies_, ElementsAre(HasSubstr("the device is lost")));
-  EXPECT_THAT(log,
-              AllOf(HasSubstr("device memory not released error="), HasSubstr("training paused step=0")));
+  EXPECT_THAT(log, AllOf(HasSubstr("device memory not released error="),
+                         HasSubstr("training paused step=0")));
 }
 
 TEST_F(ReleasedPauseTest, LogsOnePauseIfMemoryIsReleasedInIt) {
