@@ -47,7 +47,7 @@ set(ALLOW_daemon/cuda/kernels "shared/model")
 set(ALLOW_daemon/fake_device "daemon/cuda")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/parameter_server "shared/base shared/config shared/metrics shared/checkpoint shared/data \
-shared/data/order shared/run shared/feed daemon/group daemon/train daemon/writer")
+shared/data/order shared/run shared/feed shared/control daemon/group daemon/train daemon/writer")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/config shared/control shared/run")
 set(ALLOW_daemon/stacks "")
