@@ -54,9 +54,11 @@ Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Conf
                             stop);
 }
 
-// Without the server.
-parameter_server::UpdateLogIdentity logged_run_of(const config::Config& config,
+// Without the server. The section `cluster` is left out, since options can replace it, and a log can go on
+// with another max_staleness.
+parameter_server::UpdateLogIdentity logged_run_of(config::Config config,
                                                   const SegmentStart& start) {
+  config.cluster = {};
   return {.config_digest = config::digest(config),
           .data_fingerprint = start.data->fingerprint(),
           .model_digest = start.state->model_digest()};
@@ -284,6 +286,10 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
     STOKER_RETURN_IF_ERROR(start_as_chief(start, saved));
+    // No log leads to the state of another run, or of steps that the run has since repeated.
+    if (!start.is_saved)
+      STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(default_file_system(),
+                                                               layout_.updates_dir(), /*step=*/0));
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
   }
@@ -315,6 +321,10 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
 Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
                                     const std::function<void()>& on_training) {
   const run::RunLayout replayed(command_.replay);
+  std::error_code error;
+  if (std::filesystem::equivalent(replayed.root(), layout_.root(), error))
+    return Status(StatusCode::kInvalidArgument,
+                  "--replay: " + command_.replay + " is this run itself; use another --run-dir");
   auto logs = read_update_logs(replayed.updates_dir());
   if (!logs.ok()) return logs.status().with_context("--replay");
   const parameter_server::UpdateLogIdentity& logged = logs->front().identity;
@@ -335,6 +345,11 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   STOKER_RETURN_IF_ERROR(
       check_logged_run(logged, logged_run_of(config_, start)).with_context("--replay"));
   const uint64_t step = *saved ? (*saved)->manifest().step : 0;
+  if (*saved && is_checkpoint_of(*store, **saved))
+    STOKER_RETURN_IF_ERROR(parameter_server::compare_replayed_logs(replayed.updates_dir(),
+                                                                   layout_.updates_dir(),
+                                                                   logged.num_servers, step)
+                               .with_context("--replay"));
   auto order = parameter_server::ReplayOrder::create(*logs, step);
   if (!order.ok()) return order.status().with_context("--replay");
   logs->clear();
@@ -343,6 +358,9 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   STOKER_RETURN_IF_ERROR(start_as_chief(start, *saved));
   STOKER_RETURN_IF_ERROR(
       parameter_server::cut_update_logs(default_file_system(), layout_.updates_dir(), step));
+  STOKER_RETURN_IF_ERROR(
+      parameter_server::copy_replayed_logs(default_file_system(), replayed.updates_dir(),
+                                           layout_.updates_dir(), logged_servers));
   ChiefOutputs outputs(config_, layout_, clock_);
   STOKER_ASSIGN_OR_RETURN(auto duties, outputs.open(start));
 
