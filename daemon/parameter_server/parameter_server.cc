@@ -57,6 +57,13 @@ uint64_t parse_life(const std::optional<std::string>& text) {
   return life;
 }
 
+// Of server 0 and the server `pair`, which watch each other.
+std::string watch_prefix(size_t pair) { return "watch/" + std::to_string(pair) + "/"; }
+
+std::string watch_key(size_t pair, size_t server) {
+  return watch_prefix(pair) + std::to_string(server);
+}
+
 // Of a request of the chief; what no chief sends is a stop.
 run::RunOutcome outcome_of(int64_t number) {
   for (const auto outcome : {run::RunOutcome::kFinished, run::RunOutcome::kPreempted})
@@ -88,7 +95,12 @@ Status ParameterServer::run(const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(
       const auto store,
       group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
-  STOKER_RETURN_IF_ERROR(store->set(ready_key(static_cast<size_t>(options_.task.index)), "1"));
+  // Before a worker can begin: a server that ends from here on is missed by the others.
+  const auto own = static_cast<size_t>(options_.task.index);
+  const size_t num_servers = options_.task.cluster.ps.size();
+  for (size_t pair = std::max<size_t>(own, 1); pair < (is_first() ? num_servers : own + 1); ++pair)
+    STOKER_RETURN_IF_ERROR(store->set(watch_key(pair, own), "1"));
+  STOKER_RETURN_IF_ERROR(store->set(ready_key(own), "1"));
   log_info("parameter server started",
            {{"server", options_.task.index},
             {"num_variables", variables_.parameters().size()},
@@ -202,30 +214,27 @@ Status ParameterServer::watch_server(size_t other, const std::stop_token& stop) 
   STOKER_ASSIGN_OR_RETURN(
       const auto store,
       group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
-  const std::string pair = std::to_string(std::max<size_t>(other, options_.task.index));
-  const auto key_of = [&](size_t server) { return "watch/" + pair + "/" + std::to_string(server); };
-  STOKER_RETURN_IF_ERROR(store->set(key_of(static_cast<size_t>(options_.task.index)), "1"));
-  STOKER_RETURN_IF_ERROR(store->wait(key_of(other), kNoDeadline, stop));
-  STOKER_ASSIGN_OR_RETURN(
-      const auto connection,
-      group::PairConnection::open(*store, {.prefix = "watch/" + pair + "/connection/",
-                                           .side = is_first() ? 0 : 1,
-                                           .address = meeting.address,
-                                           .peer = "ps " + std::to_string(other) + " (" +
-                                                   options_.task.cluster.ps[other] + ")",
-                                           .timeout = meeting.timeout}));
+  const auto pair = std::max(other, static_cast<size_t>(options_.task.index));
+  STOKER_RETURN_IF_ERROR(store->wait(watch_key(pair, other), kNoDeadline, stop));
+  const auto opened = group::PairConnection::open(
+      *store, {.prefix = watch_prefix(pair) + "connection/",
+               .side = is_first() ? 0 : 1,
+               .address = meeting.address,
+               .peer = "ps " + std::to_string(other) + " (" + options_.task.cluster.ps[other] + ")",
+               .timeout = meeting.timeout});
   // One byte back and forth, so that a host that is lost is noticed, too.
   const at::Tensor byte = make_bytes(1).zero_();
   const milliseconds interval = std::min(meeting.timeout / 4, kWatchInterval);
-  Status lost;
+  Status lost = opened.status();
   while (lost.ok() && !stop.stop_requested()) {
+    group::PairConnection& connection = **opened;
     if (is_first()) {
-      lost = connection->send(byte, stop);
-      if (lost.ok()) lost = connection->receive(byte, stop);
+      lost = connection.send(byte, stop);
+      if (lost.ok()) lost = connection.receive(byte, stop);
       if (lost.ok()) sleep_until(stop, std::chrono::steady_clock::now() + interval);
     } else {
-      lost = connection->receive(byte, stop);
-      if (lost.ok()) lost = connection->send(byte, stop);
+      lost = connection.receive(byte, stop);
+      if (lost.ok()) lost = connection.send(byte, stop);
     }
   }
   std::unique_lock lock(mutex_);
@@ -239,16 +248,18 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
                                    const std::stop_token& stop) {
   const std::string name = "worker " + std::to_string(life.worker) + " (" +
                            options_.task.cluster.worker[life.worker] + ")";
-  STOKER_ASSIGN_OR_RETURN(
-      const auto connection,
-      group::PairConnection::open(
-          store, {.prefix = connection_prefix(static_cast<size_t>(options_.task.index), life),
-                  .side = 0,
-                  .address = options_.meeting.address,
-                  .peer = name,
-                  .timeout = options_.meeting.timeout}));
+  const auto connection = group::PairConnection::open(
+      store, {.prefix = connection_prefix(static_cast<size_t>(options_.task.index), life),
+              .side = 0,
+              .address = options_.meeting.address,
+              .peer = name,
+              .timeout = options_.meeting.timeout});
   {
     const std::lock_guard lock(mutex_);
+    if (!connection.ok()) {  // also if there are no threads for it
+      if (!stop.stop_requested()) log_lost(life, connection.status());
+      return connection.status();
+    }
     STOKER_RETURN_IF_ERROR(schedule_.join(life));
     if (life.life == 1)
       log_info("cluster worker joined", {{"worker", life.worker}, {"step", variables_.step()}});
@@ -256,17 +267,22 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
       log_info("cluster worker returned",
                {{"worker", life.worker}, {"start", life.life}, {"step", variables_.step()}});
   }
-  Status lost = serve_requests(life, *connection, stop);
+  Status lost = serve_requests(life, **connection, stop);
   const std::lock_guard lock(mutex_);
   schedule_.leave(life);
-  // After the last step the other workers leave before the chief has saved.
-  const bool has_all_steps =
-      schedule_.is_finished() || variables_.can_commit(options_.updates.max_steps);
-  if (!has_ended_ && !has_all_steps && lost.code() != StatusCode::kCancelled)
-    log_warn("cluster worker lost",
-             {{"worker", life.worker}, {"step", variables_.step()}, {"error", lost.message()}});
+  log_lost(life, lost);
   changed_.notify_all();
   return lost;
+}
+
+// Not of the end of a run: after the last step, or when all tasks are stopped, the other workers leave before
+// the chief has saved. mutex_ is locked.
+void ParameterServer::log_lost(const WorkerLife& life, const Status& lost) {
+  const bool has_all_steps =
+      schedule_.is_finished() || variables_.can_commit(options_.updates.max_steps);
+  if (has_ended_ || has_all_steps || end_by_ || lost.code() == StatusCode::kCancelled) return;
+  log_warn("cluster worker lost",
+           {{"worker", life.worker}, {"step", variables_.step()}, {"error", lost.message()}});
 }
 
 // Until the worker is lost.
@@ -449,7 +465,9 @@ Status ParameterServer::read_status(group::PairConnection& connection,
     for (size_t worker = 0; worker < options_.updates.num_workers; ++worker) {
       const WorkerSummary summary = schedule_.summary(worker);
       *number++ = static_cast<int64_t>(summary.starts);
-      *number++ = summary.is_present ? 1 : 0;
+      // Has left because there are no more tickets.
+      const bool has_finished = summary.starts > 0 && schedule_.is_finished();
+      *number++ = summary.is_present || has_finished ? 1 : 0;
       *number++ = summary.has_ticket ? 1 : 0;
       *number++ = static_cast<int64_t>(summary.applied);
       *number++ = static_cast<int64_t>(summary.dropped);
@@ -551,8 +569,12 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
                                            const at::Tensor& payload) {
   const auto ticket = static_cast<uint64_t>(request[1]);
   const bool is_sync = options_.updates.replicas == Replicas::kSync;
+  const Sums sums = sums_of(request);
+  if (!is_sync && variables_.needs_norm() && sums.norm < 0)
+    return Status(StatusCode::kInvalidArgument, "the gradient of ticket " + std::to_string(ticket) +
+                                                    " has no norm of all gradients");
   const auto add = [&]() -> Status {
-    if (!is_sync) return apply(worker, ticket, payload, sums_of(request).norm);
+    if (!is_sync) return apply(worker, ticket, payload, sums.norm);
     variables_.stage(ticket, payload);
     return {};
   };
@@ -566,7 +588,7 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
     log_dropped(worker, ticket, schedule_.num_stale() > num_stale);
     return result;
   }
-  of_step_[ticket] = sums_of(request);
+  of_step_[ticket] = sums;
   STOKER_RETURN_IF_ERROR(add());
   if (result == PushResult::kStepCompleted) {
     // Otherwise the next request of a worker has the norm.

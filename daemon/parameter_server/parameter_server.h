@@ -4,9 +4,9 @@
 // Threads:   run() on one thread, which starts and joins the others.
 // Blocking:  run() until the chief ends the run, an error, or a stop.
 // Ownership: what the constructor takes by reference must outlive this object.
-// Errors:    run(): kCorrupt: a gradient is not finite. kBusy: a thread cannot be created. kInternal. kPeerLost: the store or another server is
-//            lost.
-//            kCancelled: stopped. A worker that is lost is waited for; so is one whose request is invalid.
+// Errors:    run(): kCorrupt: a gradient is not finite. kBusy: a thread cannot be created. kInternal.
+//            kPeerLost: the store or another server is lost. kCancelled: stopped. A worker that is lost is
+//            waited for; so is one whose request is invalid.
 #pragma once
 
 #include <chrono>
@@ -94,6 +94,7 @@ class ParameterServer {
   void open_log(uint64_t step);
   void keep_log(const Status& written);
   void complete_step();
+  void log_lost(const WorkerLife& life, const Status& lost);
   void log_dropped(const WorkerLife& worker, uint64_t ticket, bool is_stale);
   void fail(const Status& failure);
 

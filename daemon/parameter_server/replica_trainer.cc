@@ -255,8 +255,8 @@ Sums ReplicaTrainer::sums_of_micro_batch() {
   // Of an async step, which has one gradient.
   if (needs_norm_of_all(config_, connection_.num_servers()) &&
       config_.train.gradient_accumulation_steps == 1)
-    sums.norm = train::Optimizer::norm_of(state_.optimizer().gradient_norms(/*is_clamped=*/true))
-                    .item<double>();
+    sums.norm = norm_to_clip_by(state_.optimizer().gradient_norms(),
+                                state_.optimizer().gradient_norms(/*is_clamped=*/true));
   if (!step_.metric_sum().defined()) return sums;
   sums.metric = step_.metric_sum().item<double>();
   sums.metric_count = step_.maybe_device_count().defined()

@@ -44,6 +44,11 @@ void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors) {
   }
 }
 
+double norm_to_clip_by(const at::Tensor& norms, const at::Tensor& clamped_norms) {
+  const auto before = train::Optimizer::norm_of(norms).item<double>();
+  return std::isfinite(before) ? train::Optimizer::norm_of(clamped_norms).item<double>() : before;
+}
+
 VariableStore::VariableStore(std::unique_ptr<train::Optimizer> optimizer,
                              uint64_t gradients_per_step,
                              std::function<double(uint64_t step)> learning_rate,
@@ -60,7 +65,7 @@ void VariableStore::initialize(uint64_t step) {
   step_ = step;
   staged_.clear();
   is_summed_ = false;
-  norms_step_ = 0;
+  norms_step_.reset();
   applied_below_ = step;
   applied_.clear();
 }
@@ -138,7 +143,9 @@ Status VariableStore::update(double norm) {
   const at::NoGradGuard no_grad;
   optimizer_->set_lr(learning_rate_(step_));
   // Of a chief that does not return, the newest ones.
-  if (is_recorded_(step_ + 1)) norms_[step_ + 1] = optimizer_->gradient_norms().to(at::kFloat);
+  if (is_recorded_(step_ + 1))
+    norms_[step_ + 1] =
+        norms_step_ == step_ + 1 ? step_norms_[0] : optimizer_->gradient_norms().to(at::kFloat);
   if (norms_.size() > kMaxNorms) norms_.erase(norms_.begin());
   if (needs_norm_)
     optimizer_->update_by_norm(at::scalar_tensor(norm, at::kFloat));

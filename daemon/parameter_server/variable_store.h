@@ -10,8 +10,7 @@
 // Threads:   none; the owner serializes the calls.
 // Ownership: shares the tensors of the parameters.
 // Errors:    kInternal: the tickets of a step are not complete. kInvalidArgument: there is no norm, but this
-//            server needs it. kCorrupt: a gradient is not finite; the
-//            variables are then not usable any more.
+//            server needs it. kCorrupt: a gradient is not finite; the variables are then not usable any more.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +32,10 @@ namespace stoker::parameter_server {
 int64_t packed_bytes(const std::vector<at::Tensor>& tensors);
 void pack(const std::vector<at::Tensor>& tensors, const at::Tensor& bytes);
 void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors);
+
+// By which all updates clip: the norm of the clamped gradients, unless that before train.max_grad_value is not
+// finite, so that all servers report it. Both by parameter, F32.
+double norm_to_clip_by(const at::Tensor& norms, const at::Tensor& clamped_norms);
 
 class VariableStore {
  public:
@@ -79,7 +82,7 @@ class VariableStore {
   std::map<uint64_t, at::Tensor> staged_;  // of the current step, by ticket
   bool is_summed_ = false;                 // the gradients of the optimizer are the sum of staged_
   at::Tensor step_norms_;                  // of the step below
-  uint64_t norms_step_ = 0;                // 0: there are none
+  std::optional<uint64_t> norms_step_;     // nullopt: there are none
   // Async: all tickets below one are applied, and these above it.
   uint64_t applied_below_ = 0;
   std::set<uint64_t> applied_;

@@ -1,5 +1,6 @@
 #include "daemon/parameter_server/worker_connection.h"
 
+#include <algorithm>
 #include <string>
 
 #include <ATen/ops/empty.h>
@@ -13,6 +14,13 @@ namespace {
 
 at::Tensor bytes_for(const std::vector<at::Tensor>& tensors) {
   return at::empty({packed_bytes(tensors)}, at::kByte);
+}
+
+// The norms of the own gradients of a server, where they are among all.
+void put_norms(const ServerPart& part, const at::Tensor& own, const at::Tensor& norms) {
+  const auto* const from = own.const_data_ptr<float>();
+  auto* const to = norms.mutable_data_ptr<float>();
+  for (size_t i = 0; i < part.variables.size(); ++i) to[part.variables[i]] = from[i];
 }
 
 Header request_of(Operation operation, uint64_t ticket = 0, uint64_t step = 0,
@@ -96,7 +104,7 @@ Status WorkerConnection::keep_alive(const std::stop_token& stop) {
 }
 
 Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
-  if (!first().has_untrained) STOKER_RETURN_IF_ERROR(read_untrained(stop));
+  if (!has_untrained_) STOKER_RETURN_IF_ERROR(read_untrained(stop));
   STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(step, stop));
   for (size_t i = 0; i < servers_.size(); ++i) {
     Server& server = servers_[i];
@@ -107,13 +115,14 @@ Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
     STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
     unpack(server.parameter_bytes, server.part.parameters);
   }
+  updated_step_ = std::max(updated_step_, step);
   return {};
 }
 
 // The chief has its own.
 Status WorkerConnection::read_untrained(const std::stop_token& stop) {
   Server& server = first();
-  server.has_untrained = true;
+  has_untrained_ = true;
   if (server.part.untrained.empty() || task_.is_chief()) return {};
   STOKER_RETURN_IF_ERROR(ask(server, request_of(Operation::kReadUntrained), stop).status());
   const at::Tensor bytes = bytes_for(server.part.untrained);
@@ -122,14 +131,18 @@ Status WorkerConnection::read_untrained(const std::stop_token& stop) {
   return {};
 }
 
-// Of the clamped gradients in the update to `step`; negative if no server needs it. All workers compute the
-// same one. A server that has none any more is at a later step, which only follows when all have done this one.
-Result<double> WorkerConnection::norm_of_step(uint64_t step, const std::stop_token& stop) {
-  constexpr double kNone = -1;
-  if (!sums_norms_ || step == 0) return kNone;
+int64_t WorkerConnection::num_variables() const {
   size_t count = 0;
   for (const Server& server : servers_) count += server.part.variables.size();
-  const at::Tensor norms = at::empty({static_cast<int64_t>(count)}, at::kFloat);
+  return static_cast<int64_t>(count);
+}
+
+// By which the servers clip in the update to `step`; negative if none needs it. All workers compute the same
+// one. A server that has none any more is at a later step, which only follows when all have done this one.
+Result<double> WorkerConnection::norm_of_step(uint64_t step, const std::stop_token& stop) {
+  constexpr double kNone = -1;
+  if (!sums_norms_ || step <= updated_step_) return kNone;
+  const at::Tensor norms = at::empty({2, num_variables()}, at::kFloat);
   for (Server& server : servers_) {
     STOKER_ASSIGN_OR_RETURN(const Header reply,
                             ask(server, request_of(Operation::kReadStepNorms, 0, step), stop));
@@ -137,10 +150,9 @@ Result<double> WorkerConnection::norm_of_step(uint64_t step, const std::stop_tok
     const at::Tensor own =
         at::empty({2, static_cast<int64_t>(server.part.variables.size())}, at::kFloat);
     STOKER_RETURN_IF_ERROR(server.connection->receive(own, stop));
-    for (size_t i = 0; i < server.part.variables.size(); ++i)
-      norms[static_cast<int64_t>(server.part.variables[i])].copy_(own[1][static_cast<int64_t>(i)]);
+    for (const int64_t row : {0, 1}) put_norms(server.part, own[row], norms[row]);
   }
-  return train::Optimizer::norm_of(norms).item<double>();
+  return norm_to_clip_by(norms[0], norms[1]);
 }
 
 // Server 0 last: it then knows that all have the gradient.
@@ -205,6 +217,7 @@ Status WorkerConnection::read_state(uint64_t step, const std::stop_token& stop) 
     unpack(server.parameter_bytes, server.part.parameters);
     unpack(server.state_bytes, server.part.state);
   }
+  updated_step_ = std::max(updated_step_, step);
   return {};
 }
 
@@ -219,9 +232,7 @@ Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
   if (reply[0] == 0) return std::optional<Record>();
   Record record{.step = static_cast<uint64_t>(reply[2]), .sums = sums_of(reply)};
   STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(record.step, stop));
-  size_t count = 0;
-  for (const Server& server : servers_) count += server.part.variables.size();
-  const at::Tensor norms = at::empty({static_cast<int64_t>(count)}, at::kFloat);
+  const at::Tensor norms = at::empty({num_variables()}, at::kFloat);
   for (Server& server : servers_) {
     STOKER_RETURN_IF_ERROR(
         ask(server, request_of(Operation::kReadNorms, saved_step, record.step, {.norm = norm}),
@@ -230,8 +241,7 @@ Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
     const at::Tensor own =
         at::empty({static_cast<int64_t>(server.part.variables.size())}, at::kFloat);
     STOKER_RETURN_IF_ERROR(server.connection->receive(own, stop));
-    for (size_t i = 0; i < server.part.variables.size(); ++i)
-      norms[static_cast<int64_t>(server.part.variables[i])].copy_(own[static_cast<int64_t>(i)]);
+    put_norms(server.part, own, norms);
   }
   record.grad_norm = train::Optimizer::norm_of(norms).item<double>();
   return std::optional(record);

@@ -62,20 +62,22 @@ class WorkerConnection final : public ServerConnection {
     ServerPart part;
     at::Tensor push_bytes;  // gradients, and the steps of pull() of all servers
     at::Tensor parameter_bytes, state_bytes;
-    bool has_untrained = false;  // read
   };
 
   Server& first() { return servers_.front(); }
   static Result<Header> ask(Server& server, const Header& request, const std::stop_token& stop);
   Status read_untrained(const std::stop_token& stop);
   Result<double> norm_of_step(uint64_t step, const std::stop_token& stop);
+  int64_t num_variables() const;
 
   ClusterTask task_;
   bool sums_norms_ = false;
   std::chrono::milliseconds keep_alive_interval_{0};
   std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;
+  bool has_untrained_ = false;        // read
   std::vector<uint64_t> read_steps_;  // of the last pull(), by server
+  uint64_t updated_step_ = 0;         // sync: that all servers have done
 };
 
 }  // namespace stoker::parameter_server
