@@ -404,9 +404,10 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   if (is_chief()) {
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
-    // What follows is not in the logs of a cluster that has trained before.
+    // What follows is not in the logs of a cluster that has trained before; of the state of another run, or of
+    // steps that the run has since repeated, nothing is.
     STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
-        default_file_system(), layout_.updates_dir(), start.state->step));
+        default_file_system(), layout_.updates_dir(), start.is_saved ? start.state->step : 0));
   }
   if (group_)
     STOKER_RETURN_IF_ERROR(group_->text_of_chief("prepared", preparation_stop()).status());

@@ -1,8 +1,10 @@
 // The parts of Run that train with parameter servers, and replay such a run.
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -327,7 +329,7 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
                   "--replay: " + command_.replay + " is this run itself; use another --run-dir");
   auto logs = read_update_logs(replayed.updates_dir());
   if (!logs.ok()) return logs.status().with_context("--replay");
-  const parameter_server::UpdateLogIdentity& logged = logs->front().identity;
+  const parameter_server::UpdateLogIdentity logged = logs->front().identity;
   ClusterLaunch cluster{.replicas = parameter_server::Replicas::kAsync,
                         .placement = logged.placement};
   cluster.task.cluster = {.ps = std::vector<std::string>(logged.num_servers), .worker = {""}};
@@ -358,9 +360,8 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   STOKER_RETURN_IF_ERROR(start_as_chief(start, *saved));
   STOKER_RETURN_IF_ERROR(
       parameter_server::cut_update_logs(default_file_system(), layout_.updates_dir(), step));
-  STOKER_RETURN_IF_ERROR(
-      parameter_server::copy_replayed_logs(default_file_system(), replayed.updates_dir(),
-                                           layout_.updates_dir(), logged_servers));
+  STOKER_RETURN_IF_ERROR(parameter_server::copy_replayed_logs(
+      default_file_system(), replayed.updates_dir(), layout_.updates_dir(), logged.num_servers));
   ChiefOutputs outputs(config_, layout_, clock_);
   STOKER_ASSIGN_OR_RETURN(auto duties, outputs.open(start));
 

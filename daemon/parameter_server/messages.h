@@ -20,8 +20,8 @@ namespace stoker::parameter_server {
 
 enum class Operation : int64_t {
   kInitialize =
-      1,   // step + Sums; then parameters and optimizer state, to server 0 also those that are
-           // not trained. Only from the chief
+      1,  // start_id of the update logs, step + Sums; then parameters and optimizer state, to server 0 also those that are
+          // not trained. Only from the chief
   kClaim,  // -> ClaimReply, ticket, step. Only server 0
   kPull,   // step + norm -> step; then parameters
   kPush,  // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull returned

@@ -484,6 +484,7 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
   STOKER_RETURN_IF_ERROR(connection.receive(state, stop));
   const at::Tensor untrained = make_bytes(options_.untrained_bytes);
   if (is_first()) STOKER_RETURN_IF_ERROR(connection.receive(untrained, stop));
+  Status opened;
   {
     const std::lock_guard lock(mutex_);
     untrained_ = untrained;
@@ -491,11 +492,17 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
     unpack(parameters, variables_.parameters());
     unpack(state, variables_.state());
     variables_.initialize(step);
-    open_log(step);
-    if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
-    interval_ = sums_of(request);
-    log_info("cluster initialized", {{"step", step}});
+    opened = open_log(step, static_cast<uint64_t>(request[1]));
+    if (opened.ok()) {
+      if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
+      interval_ = sums_of(request);
+      log_info("cluster initialized", {{"step", step}});
+    }
     changed_.notify_all();
+  }
+  if (!opened.ok()) {  // not of this worker alone
+    fail(opened);
+    return opened;
   }
   return send_header(connection, make_header(0), stop);
 }
@@ -610,19 +617,23 @@ Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const a
   return applied;
 }
 
-// Of a sync run there is none: it has the bytes of one process.
-void ParameterServer::open_log(uint64_t step) {
+// Of a sync run there is none: it has the bytes of one process. Without a log, none of before may stay: the
+// updates after `step` in it are no longer those of the run.
+Status ParameterServer::open_log(uint64_t step, uint64_t start_id) {
   log_.reset();
   FileSystem& files = default_file_system();
-  if (options_.updates.replicas == Replicas::kSync) {
-    if (is_first()) keep_log(cut_update_logs(files, options_.updates_dir, step));
-    return;
+  if (options_.updates.replicas == Replicas::kSync)
+    return is_first() ? cut_update_logs(files, options_.updates_dir, step) : Status();
+  UpdateLogIdentity identity = options_.logged_run;
+  identity.start_id = start_id;
+  const std::string path = update_log_path(options_.updates_dir, identity.server);
+  auto log = UpdateLog::open(files, path, identity, step);
+  if (log.ok()) {
+    log_.emplace(*std::move(log));
+    return {};
   }
-  auto log =
-      UpdateLog::open(files, update_log_path(options_.updates_dir, options_.logged_run.server),
-                      options_.logged_run, step);
-  if (log.ok()) log_.emplace(*std::move(log));
   keep_log(log.status());
+  return remove_update_log(files, path);
 }
 
 // Training continues without the log, which then ends at the last update that it has.

@@ -91,7 +91,7 @@ class ParameterServer {
   Result<PushResult> update(const WorkerLife& worker, const Header& request,
                             const at::Tensor& payload);
   Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload, double norm);
-  void open_log(uint64_t step);
+  Status open_log(uint64_t step, uint64_t start_id);
   void keep_log(const Status& written);
   void complete_step();
   void log_lost(const WorkerLife& life, const Status& lost);

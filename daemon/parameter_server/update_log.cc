@@ -39,11 +39,12 @@ struct LogHeader {
   uint32_t placement;  // 0: round_robin, 1: bytes
   uint64_t first_step;
   std::array<char, kDigestBytes> config_digest, data_fingerprint, model_digest;  // padded with 0
-  uint32_t reserved;                                                             // 0
-  uint32_t crc32c;  // of the bytes before
+  uint64_t start_id;
+  uint32_t reserved;  // 0
+  uint32_t crc32c;    // of the bytes before
 };
 static_assert(std::is_trivially_copyable_v<LogHeader>);
-static_assert(sizeof(LogHeader) == 232 && offsetof(LogHeader, crc32c) == 228);
+static_assert(sizeof(LogHeader) == 240 && offsetof(LogHeader, crc32c) == 236);
 
 // A record: ticket (u64), the read steps of all servers (u64 each), worker (u32), and the CRC-32C of the
 // step of the record (u64) and these.
@@ -92,6 +93,7 @@ LogHeader make_header(const UpdateLogIdentity& identity, uint64_t first_step) {
                    .config_digest = padded(identity.config_digest),
                    .data_fingerprint = padded(identity.data_fingerprint),
                    .model_digest = padded(identity.model_digest),
+                   .start_id = identity.start_id,
                    .reserved = 0,
                    .crc32c = 0};
   header.crc32c = checksum(header);
@@ -99,7 +101,8 @@ LogHeader make_header(const UpdateLogIdentity& identity, uint64_t first_step) {
 }
 
 UpdateLogIdentity identity_of(const LogHeader& header) {
-  return {.server = header.server,
+  return {.start_id = header.start_id,
+          .server = header.server,
           .num_servers = header.num_servers,
           .placement = header.placement == 1 ? Placement::kBytes : Placement::kRoundRobin,
           .config_digest = unpadded(header.config_digest),
@@ -107,12 +110,11 @@ UpdateLogIdentity identity_of(const LogHeader& header) {
           .model_digest = unpadded(header.model_digest)};
 }
 
-Result<LogHeader> read_header(int fd, const std::string& path) {
-  LogHeader header;
-  const auto bytes = std::as_writable_bytes(std::span(&header, 1));
-  STOKER_ASSIGN_OR_RETURN(const size_t size, default_file_system().read_at(fd, 0, bytes, path));
-  if (size < sizeof(header) || header.magic != kMagic)
-    return Status(StatusCode::kCorrupt, path + ": is not an update log");
+// Of the bytes at the start of the file.
+Result<LogHeader> parse_header(std::span<const std::byte> bytes, const std::string& path) {
+  LogHeader header{};
+  if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != kMagic) return Status(StatusCode::kCorrupt, path + ": is not an update log");
   if (header.format != kFormat)
     return Status(StatusCode::kCorrupt, path + ": has format " + std::to_string(header.format) +
                                             "; this version reads format " +
@@ -121,6 +123,34 @@ Result<LogHeader> read_header(int fd, const std::string& path) {
                         header.num_servers <= kMaxServers && header.placement <= 1;
   if (!is_valid) return Status(StatusCode::kCorrupt, path + ": the header is corrupt");
   return header;
+}
+
+Result<LogHeader> read_header(int fd, const std::string& path) {
+  std::array<std::byte, sizeof(LogHeader)> bytes{};
+  STOKER_ASSIGN_OR_RETURN(const size_t size, default_file_system().read_at(fd, 0, bytes, path));
+  return parse_header(std::span(bytes).first(size), path);
+}
+
+std::string_view bytes_of(const LogHeader& header) {
+  return {reinterpret_cast<const char*>(&header), sizeof(header)};
+}
+
+bool is_same_run(UpdateLogIdentity one, const UpdateLogIdentity& other) {
+  one.start_id = other.start_id;
+  return one == other;
+}
+
+std::string replayed_log_path(const std::string& directory, uint32_t server) {
+  return join_path(directory, "replayed-" + std::to_string(server) + ".log");
+}
+
+Status remove_logs_from(FileSystem& files, const std::string& directory, uint32_t first,
+                        std::string (*path_of)(const std::string&, uint32_t)) {
+  for (uint32_t i = first;; ++i) {
+    const Status removed = files.remove_file(path_of(directory, i));
+    if (removed.code() == StatusCode::kNotFound) return {};
+    STOKER_RETURN_IF_ERROR(removed);
+  }
 }
 
 Result<uint64_t> size_of(int fd, const std::string& path) {
@@ -162,6 +192,18 @@ Status cut(int fd, const std::string& path, const LogHeader& header, uint64_t st
   return {};
 }
 
+// Ends the log at `step`. Removes one that begins there or later.
+Status cut_log(FileSystem& files, const std::string& path, uint64_t step) {
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK));
+  const auto header = read_header(fd.get(), path);
+  if (!header.ok()) return {};
+  if (header->first_step >= step) return files.remove_file(path);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd.get(), path));
+  if (bytes <= offset_of(*header, step)) return {};
+  STOKER_RETURN_IF_ERROR(cut(fd.get(), path, *header, step));
+  return files.sync(fd.get(), path);
+}
+
 }  // namespace
 
 std::string update_log_path(const std::string& directory, uint32_t server) {
@@ -170,28 +212,43 @@ std::string update_log_path(const std::string& directory, uint32_t server) {
 
 Result<UpdateLog> UpdateLog::open(FileSystem& files, const std::string& path,
                                   const UpdateLogIdentity& identity, uint64_t step) {
+  auto log = open_at(files, path, identity, step);
+  // Its updates after `step` are no longer those of the run.
+  if (!log.ok()) (void)remove_update_log(files, path);
+  return log;
+}
+
+Result<UpdateLog> UpdateLog::open_at(FileSystem& files, const std::string& path,
+                                     const UpdateLogIdentity& identity, uint64_t step) {
   const std::string directory = std::filesystem::path(path).parent_path().string();
-  if (identity.server == 0)
-    for (uint32_t i = identity.num_servers; files.remove_file(update_log_path(directory, i)).ok();)
-      ++i;
-  auto fd = files.open(path, O_RDWR | O_APPEND | O_NOFOLLOW);
+  STOKER_RETURN_IF_ERROR(make_directories(files, directory));
+  if (identity.server == 0) {
+    STOKER_RETURN_IF_ERROR(
+        remove_logs_from(files, directory, identity.num_servers, update_log_path));
+    STOKER_RETURN_IF_ERROR(remove_logs_from(files, directory, 0, replayed_log_path));
+  }
+  const auto fd = files.open(path, O_RDWR | O_NOFOLLOW);
   if (fd.ok()) {
     STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd->get(), path));
     const auto header = read_header(fd->get(), path);
-    if (header.ok() && identity_of(*header) == identity &&
+    if (header.ok() && is_same_run(identity_of(*header), identity) &&
         can_continue(fd->get(), path, *header, bytes, step)) {
       STOKER_RETURN_IF_ERROR(cut(fd->get(), path, *header, step));
-      return UpdateLog(files, path, *std::move(fd), step);
+      const LogHeader next = make_header(identity, header->first_step);
+      STOKER_RETURN_IF_ERROR(files.write(fd->get(), std::as_bytes(std::span(&next, 1)), path));
+      return open_to_append(files, path, step);
     }
   } else if (fd.status().code() != StatusCode::kNotFound) {
     return fd.status();
   }
-  STOKER_RETURN_IF_ERROR(make_directories(files, directory));
-  const LogHeader header = make_header(identity, step);
-  const std::string_view text(reinterpret_cast<const char*>(&header), sizeof(header));
-  STOKER_RETURN_IF_ERROR(write_file_atomically(files, path, text));
-  STOKER_ASSIGN_OR_RETURN(UniqueFd made, files.open(path, O_WRONLY | O_APPEND | O_NOFOLLOW));
-  return UpdateLog(files, path, std::move(made), step);
+  STOKER_RETURN_IF_ERROR(write_file_atomically(files, path, bytes_of(make_header(identity, step))));
+  return open_to_append(files, path, step);
+}
+
+Result<UpdateLog> UpdateLog::open_to_append(FileSystem& files, const std::string& path,
+                                            uint64_t step) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_WRONLY | O_APPEND | O_NOFOLLOW));
+  return UpdateLog(files, path, std::move(fd), step);
 }
 
 Status UpdateLog::append(const LoggedUpdate& update) {
@@ -205,37 +262,34 @@ Status UpdateLog::append(const LoggedUpdate& update) {
 
 Status UpdateLog::sync() { return files_->sync(fd_.get(), path_); }
 
+Status remove_update_log(FileSystem& files, const std::string& path) {
+  const Status removed = files.remove_file(path);
+  if (removed.code() == StatusCode::kNotFound) return {};
+  STOKER_RETURN_IF_ERROR(removed);
+  return files.sync_directory(std::filesystem::path(path).parent_path().string());
+}
+
 Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step) {
   const auto names = list_directory(directory);
   if (names.status().code() == StatusCode::kNotFound) return {};
   if (!names.ok()) return names.status();
+  STOKER_RETURN_IF_ERROR(remove_logs_from(files, directory, 0, replayed_log_path));
   for (const std::string& name : *names) {
     if (!name.starts_with("ps-") || !name.ends_with(".log")) continue;
     const std::string path = join_path(directory, name);
-    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(path, O_RDWR | O_NOFOLLOW));
-    const auto header = read_header(fd.get(), path);
-    if (!header.ok()) continue;
-    if (header->first_step >= step) {
-      STOKER_RETURN_IF_ERROR(files.remove_file(path));
-      continue;
-    }
-    STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd.get(), path));
-    if (bytes > offset_of(*header, step)) {
-      STOKER_RETURN_IF_ERROR(cut(fd.get(), path, *header, step));
-      STOKER_RETURN_IF_ERROR(files.sync(fd.get(), path));
-    }
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) continue;
+    if (!cut_log(files, path, step).ok()) STOKER_RETURN_IF_ERROR(remove_update_log(files, path));
   }
   return files.sync_directory(directory);
 }
 
 Result<ReadUpdateLog> read_update_log(const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                          default_file_system().open(path, O_RDONLY | O_NOFOLLOW));
-  STOKER_ASSIGN_OR_RETURN(const LogHeader header, read_header(fd.get(), path));
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  const auto bytes = std::as_bytes(std::span(text));
+  STOKER_ASSIGN_OR_RETURN(const LogHeader header, parse_header(bytes, path));
   ReadUpdateLog log{
       .identity = identity_of(header), .first_step = header.first_step, .updates = {}};
-  auto rest = std::as_bytes(std::span(text)).subspan(sizeof(header));
+  auto rest = bytes.subspan(sizeof(header));
   const size_t size = record_bytes(header.num_servers);
   log.updates.reserve(rest.size() / size);
   for (uint64_t step = header.first_step + 1; rest.size() >= size; ++step) {
@@ -251,6 +305,48 @@ Result<ReadUpdateLog> read_update_log(const std::string& path) {
     rest = rest.subspan(size);
   }
   return log;
+}
+
+Status copy_replayed_logs(FileSystem& files, const std::string& replayed,
+                          const std::string& directory, uint32_t num_servers) {
+  STOKER_RETURN_IF_ERROR(make_directories(files, directory));
+  for (uint32_t i = 0; i < num_servers; ++i) {
+    STOKER_ASSIGN_OR_RETURN(const std::string text,
+                            read_file(update_log_path(replayed, i), kMaxBytes));
+    STOKER_RETURN_IF_ERROR(write_file_atomically(files, replayed_log_path(directory, i), text));
+  }
+  return {};
+}
+
+Status compare_replayed_logs(const std::string& replayed, const std::string& directory,
+                             uint32_t num_servers, uint64_t step) {
+  for (uint32_t i = 0; i < num_servers; ++i) {
+    const std::string path = update_log_path(replayed, i);
+    const std::string copy_path = replayed_log_path(directory, i);
+    STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+    const auto copy = read_file(copy_path, kMaxBytes);
+    if (!copy.ok() && copy.status().code() != StatusCode::kNotFound) return copy.status();
+    const auto same = [&]() -> Result<bool> {
+      if (!copy.ok()) return false;
+      STOKER_ASSIGN_OR_RETURN(const LogHeader header,
+                              parse_header(std::as_bytes(std::span(text)), path));
+      STOKER_ASSIGN_OR_RETURN(const LogHeader copied,
+                              parse_header(std::as_bytes(std::span(*copy)), copy_path));
+      const uint64_t end = step < header.first_step ? 0 : offset_of(header, step);
+      return is_same_run(identity_of(header), identity_of(copied)) &&
+             header.first_step == copied.first_step && text.size() >= end && copy->size() >= end &&
+             (end == 0 || std::equal(text.begin() + sizeof(header),
+                                     text.begin() + static_cast<std::ptrdiff_t>(end),
+                                     copy->begin() + sizeof(header)));
+    }();
+    STOKER_RETURN_IF_ERROR(same.status());
+    if (!*same)
+      return Status(StatusCode::kMismatch,
+                    path + ": the checkpoint of step " + std::to_string(step) +
+                        " in this run directory is not of a replay of these updates; use "
+                        "another --run-dir, or --fresh");
+  }
+  return {};
 }
 
 }  // namespace stoker::parameter_server

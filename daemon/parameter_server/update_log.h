@@ -7,7 +7,8 @@
 //
 // Threads:  one at a time.
 // Blocking: for the disk; append() does not wait for it.
-// Errors:   kCorrupt: a log is corrupt. kIoError, kNoSpace, kNotFound, kPermission.
+// Errors:   kCorrupt: a log is corrupt. kIoError, kNoSpace, kNotFound, kPermission. kMismatch:
+//           compare_replayed_logs().
 // Crash:    sync() before each checkpoint, so a log has the updates of all checkpoints. What was appended
 //           later can be lost or incomplete after a power failure; it is cut when the run resumes.
 #pragma once
@@ -33,6 +34,8 @@ struct LoggedUpdate {
 
 // Of what run, and of which server, a log is.
 struct UpdateLogIdentity {
+  uint64_t start_id =
+      0;  // random, of the last start of the servers: the logs of a run have the same one
   uint32_t server = 0;
   uint32_t num_servers = 1;
   Placement placement = Placement::kRoundRobin;
@@ -45,9 +48,10 @@ std::string update_log_path(const std::string& directory, uint32_t server);
 
 class UpdateLog {
  public:
-  // For the updates after `step`. Continues the log at `path` if it is of the same run and server, and
-  // has the updates before; cuts those after. Otherwise replaces it by one that begins at `step`. That of
-  // server 0 also removes those of servers that the run has no longer.
+  // For the updates after `step`. Continues the log at `path` if it is of the same run (start_id apart) and
+  // server, and has the updates before; cuts those after. Otherwise replaces it by one that begins at `step`.
+  // That of server 0 also removes those of servers that the run has no longer, and of a replay.
+  // After an error, there is no log at `path`, unless remove_update_log() fails, too.
   static Result<UpdateLog> open(FileSystem& files, const std::string& path,
                                 const UpdateLogIdentity& identity, uint64_t step);
 
@@ -56,6 +60,10 @@ class UpdateLog {
   Status sync();
 
  private:
+  static Result<UpdateLog> open_at(FileSystem& files, const std::string& path,
+                                   const UpdateLogIdentity& identity, uint64_t step);
+  static Result<UpdateLog> open_to_append(FileSystem& files, const std::string& path,
+                                          uint64_t step);
   UpdateLog(FileSystem& files, std::string path, UniqueFd fd, uint64_t step)
       : files_(&files), path_(std::move(path)), fd_(std::move(fd)), step_(step) {}
 
@@ -65,8 +73,12 @@ class UpdateLog {
   uint64_t step_;  // of the last record
 };
 
+// Ok if there is none.
+Status remove_update_log(FileSystem& files, const std::string& path);
+
 // For a run that continues from `step` without these servers: cuts the logs of all servers in the directory
-// there, if there is one. Leaves what is no log.
+// there, if there is one, and removes those that it cannot cut, and of a replay. With 0, removes all. Leaves
+// what is no log.
 Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step);
 
 struct ReadUpdateLog {
@@ -76,5 +88,13 @@ struct ReadUpdateLog {
 };
 // An incomplete last record is ignored. kCorrupt: the message has the step and the offset.
 Result<ReadUpdateLog> read_update_log(const std::string& path);
+
+// The directory of a replay has copies of the logs that it repeats, so that the next start knows whether its
+// checkpoints are states of the same run.
+Status copy_replayed_logs(FileSystem& files, const std::string& replayed,
+                          const std::string& directory, uint32_t num_servers);
+// kMismatch: other updates led to the state of `step` in `directory` than are in the logs in `replayed`.
+Status compare_replayed_logs(const std::string& replayed, const std::string& directory,
+                             uint32_t num_servers, uint64_t step);
 
 }  // namespace stoker::parameter_server

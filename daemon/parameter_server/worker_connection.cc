@@ -1,6 +1,7 @@
 #include "daemon/parameter_server/worker_connection.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 
 #include <ATen/ops/empty.h>
@@ -175,7 +176,9 @@ Result<PushResult> WorkerConnection::push(uint64_t ticket, uint64_t step, const 
 }
 
 Status WorkerConnection::initialize(uint64_t step, const Sums& sums, const std::stop_token& stop) {
-  const Header request = request_of(Operation::kInitialize, 0, step, sums);
+  std::random_device random;
+  const uint64_t start_id = uint64_t{random()} << 32 | random();
+  const Header request = request_of(Operation::kInitialize, start_id, step, sums);
   for (size_t i = servers_.size(); i-- > 0;) {
     Server& server = servers_[i];
     pack(server.part.parameters, server.parameter_bytes);

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -288,11 +289,23 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
     const auto log = read_update_log(update_log_path(updates_dir_, server));
     ASSERT_TRUE(log.ok()) << log.status().to_string();
     EXPECT_EQ(log->first_step, 4u);
+    EXPECT_NE(log->identity.start_id, 0u);
+    EXPECT_EQ(log->identity.start_id,
+              read_update_log(update_log_path(updates_dir_, 0))->identity.start_id);
     EXPECT_THAT(log->updates,
                 testing::ElementsAre(LoggedUpdate{.ticket = 5, .worker = 1, .read_steps = {4, 4}},
                                      LoggedUpdate{.ticket = 4, .worker = 0, .read_steps = {4, 4}},
                                      LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {6, 6}}));
   }
+}
+
+// A log that can neither be opened nor removed has updates of another state.
+TEST_F(AsyncServerTest, EndsIfFormerLogStays) {
+  std::filesystem::create_directories(update_log_path(updates_dir_, 1));
+  WorkerConnection& chief = connect(0);
+  EXPECT_FALSE(chief.initialize(0, {}, {}).ok());
+  threads_[1].join();
+  EXPECT_NE(outcomes_[1].message().find("ps-1.log"), std::string::npos) << outcomes_[1].to_string();
 }
 
 TEST_F(AsyncServerTest, TrainsWithoutLogThatCannotBeWritten) {

@@ -57,7 +57,7 @@ class UpdateLogTest : public ::testing::Test {
   const test::TemporaryDirectory folder_;
 };
 
-constexpr uint64_t kHeaderBytes = 232, kRecordBytes = 32;
+constexpr uint64_t kHeaderBytes = 240, kRecordBytes = 32;
 
 TEST_F(UpdateLogTest, ReadsWhatWasWritten) {
   write(5, 9);
@@ -105,6 +105,25 @@ TEST_F(UpdateLogTest, BeginsAgainIfRecordBeforeIsCorrupt) {
   expect_log(6, 7);
 }
 
+TEST_F(UpdateLogTest, HasIdOfLastStart) {
+  write(0, 9);
+  auto next = identity_of(0);
+  next.start_id = 5;
+  ASSERT_TRUE(UpdateLog::open(default_file_system(), path(), next, 6).ok());
+  expect_log(0, 6);
+  EXPECT_EQ(read_update_log(path())->identity, next);
+}
+
+// Its records after the step are not those that follow.
+TEST_F(UpdateLogTest, IsRemovedIfItCannotBeOpened) {
+  write(0, 9);
+  fs::rename(path(), folder_.path() + "/elsewhere");
+  fs::create_symlink(folder_.path() + "/elsewhere", path());
+  EXPECT_FALSE(UpdateLog::open(default_file_system(), path(), identity_of(0), 6).ok());
+  EXPECT_FALSE(fs::exists(fs::symlink_status(path())));
+  EXPECT_TRUE(fs::exists(folder_.path() + "/elsewhere"));
+}
+
 TEST_F(UpdateLogTest, RemovesLogsOfFormerServers) {
   for (const uint32_t server : {0, 1, 2}) write(0, 2, server, 3);
   write(2, 2, 0, 2);
@@ -126,7 +145,7 @@ TEST_F(UpdateLogTest, ReportsCorruptRecordWithStepAndOffset) {
     change_byte(kHeaderBytes + 3 * kRecordBytes + byte);
     const auto log = read_update_log(path());
     EXPECT_EQ(log.status().code(), StatusCode::kCorrupt);
-    EXPECT_THAT(log.status().message(), HasSubstr("step 4, at offset 328"));
+    EXPECT_THAT(log.status().message(), HasSubstr("step 4, at offset 336"));
     fs::remove(path());
   }
 }
@@ -161,12 +180,41 @@ TEST_F(UpdateLogTest, IsCutWhereRunContinuesWithoutServers) {
   write(2, 9);
   write(4, 9, 1);
   std::ofstream(directory() + "/ps-2.log") << "text";
+  fs::create_directory(path(3));
+  fs::create_symlink(path(2), path(4));
   ASSERT_TRUE(cut_update_logs(default_file_system(), directory(), 20).ok());
   expect_log(2, 9);
   ASSERT_TRUE(cut_update_logs(default_file_system(), directory(), 4).ok());
   expect_log(2, 4);
   EXPECT_FALSE(fs::exists(path(1)));
   EXPECT_TRUE(fs::exists(path(2)));
+  EXPECT_TRUE(fs::exists(path(3)));
+  ASSERT_TRUE(cut_update_logs(default_file_system(), directory(), 0).ok());
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(UpdateLogTest, ComparesUpdatesOfReplayUpToItsCheckpoint) {
+  const std::string replay = folder_.path() + "/replay";
+  const auto compare = [&](uint64_t step) {
+    return compare_replayed_logs(directory(), replay, 2, step);
+  };
+  write(2, 6);
+  write(2, 6, 1);
+  EXPECT_EQ(compare(4).code(), StatusCode::kMismatch);  // no replay
+  ASSERT_TRUE(copy_replayed_logs(default_file_system(), directory(), replay, 2).ok());
+  write(6, 9);  // the run continues
+  write(6, 9, 1);
+  for (uint64_t step = 2; step <= 6; ++step) EXPECT_TRUE(compare(step).ok()) << step;
+  EXPECT_EQ(compare(7).code(), StatusCode::kMismatch);
+  auto log = UpdateLog::open(default_file_system(), path(1), identity_of(1), 4);
+  ASSERT_TRUE(log.ok());  // it has resumed from an earlier checkpoint
+  for (uint64_t step = 5; step <= 9; ++step) ASSERT_TRUE(log->append(update_to(step + 1)).ok());
+  EXPECT_TRUE(compare(4).ok());
+  EXPECT_EQ(compare(5).code(), StatusCode::kMismatch);
+  EXPECT_EQ(compare(6).code(), StatusCode::kMismatch);
+  // One process continues the run in the directory of the replay.
+  ASSERT_TRUE(cut_update_logs(default_file_system(), replay, 4).ok());
+  EXPECT_EQ(compare(4).code(), StatusCode::kMismatch);
 }
 
 }  // namespace
