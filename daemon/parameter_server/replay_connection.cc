@@ -49,12 +49,13 @@ Status ReplayConnection::initialize(uint64_t step, const Sums& sums, const std::
 
 // ---- updates -------------------------------------------------------------------------------------
 
-// Applies what can be applied. kWait at each complete step, so that the chief can save it.
+// Applies what can be applied. kWait at each step that the chief can save: those where a replay can begin,
+// and the last one.
 Result<ServerConnection::Claimed> ReplayConnection::claim(const std::stop_token&) {
   if (!is_initialized_) return Claimed{.reply = ClaimReply::kInitialize};
   while (true) {
     const uint64_t step = order_.step(0);
-    if (order_.is_complete() && offered_step_ != step) {
+    if (can_save() && offered_step_ != step) {
       offered_step_ = step;
       if (step == order_.last_complete_step()) keep_last_state();
       return Claimed{};
@@ -68,11 +69,17 @@ Result<ServerConnection::Claimed> ReplayConnection::claim(const std::stop_token&
     return Claimed{.reply = ClaimReply::kGranted,
                    .ticket = order_.gradient(*current_).ticket,
                    .step = order_.step(0)};
-  if (order_.step(0) < order_.last_complete_step())
-    return Status(StatusCode::kCorrupt, "the update logs contradict each other after step " +
-                                            std::to_string(order_.step(0)));
+  for (size_t i = 0; i < servers_.size(); ++i)
+    if (order_.step(i) < order_.last_complete_step())
+      return Status(StatusCode::kCorrupt, "the update logs contradict each other after step " +
+                                              std::to_string(order_.step(i)));
   has_ended_ = true;
   return Claimed{.reply = ClaimReply::kEnded, .step = order_.last_complete_step()};
+}
+
+bool ReplayConnection::can_save() const {
+  return order_.can_begin() ||
+         (order_.is_complete() && order_.step(0) == order_.last_complete_step());
 }
 
 // Nothing else needs them: then the chief saves at the end without them.
@@ -143,7 +150,7 @@ Result<std::optional<std::pair<uint64_t, Sums>>> ReplayConnection::begin_save(
     const std::stop_token&) {
   using Begun = std::optional<std::pair<uint64_t, Sums>>;
   if (has_ended_) return Begun({order_.last_complete_step(), last_interval_});
-  if (!is_initialized_ || !order_.is_complete()) return Begun();
+  if (!is_initialized_ || !can_save()) return Begun();
   return Begun({order_.step(0), interval_});
 }
 

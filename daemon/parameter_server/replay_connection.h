@@ -52,6 +52,7 @@ class ReplayConnection final : public ServerConnection {
   Result<control::TrainerStatus::Cluster> read_status(const std::stop_token& stop) override;
   Status end_run(run::RunOutcome outcome, const std::stop_token& stop) override;
   size_t num_servers() const override { return servers_.size(); }
+  bool can_save_soon() const override { return has_ended_ || can_save(); }
 
   bool has_ended() const { return has_ended_; }  // all updates are repeated
 
@@ -68,6 +69,7 @@ class ReplayConnection final : public ServerConnection {
     at::Tensor last_parameters, last_state;     // of the last complete step
   };
 
+  bool can_save() const;
   void keep_last_state();
   Status apply_next(size_t server);
 
@@ -76,7 +78,7 @@ class ReplayConnection final : public ServerConnection {
   std::function<bool(uint64_t step)> is_recorded_;
   bool is_initialized_ = false;
   bool has_ended_ = false;
-  std::optional<uint64_t> offered_step_;  // the last complete one at which the chief could save
+  std::optional<uint64_t> offered_step_;  // the last one at which the chief could save
   std::optional<size_t> current_;         // the gradient that the chief computes
   std::map<size_t, Sums> sums_;           // of gradients that server 0 will apply, by index
   Sums interval_;                         // of the steps since the last record

@@ -55,22 +55,40 @@ Status check_start(size_t server, const ReadUpdateLog& log, uint64_t step) {
       name_of(server) + ": the run has no complete state at step " + std::to_string(step));
 }
 
+// Whether updates after `step` are of gradients that were computed from variables before, which are in the logs.
+bool reads_before(const std::vector<ReadUpdateLog>& logs, uint64_t step) {
+  uint64_t first = 0, read = step;
+  for (const ReadUpdateLog& log : logs) {
+    first = std::max(first, log.first_step);
+    for (size_t i = step - log.first_step; i < log.updates.size(); ++i)
+      read = std::min(read, std::ranges::min(log.updates[i].read_steps));
+  }
+  return read < step && read >= first;
+}
+
 }  // namespace
 
 Result<ReplayOrder> ReplayOrder::create(const std::vector<ReadUpdateLog>& logs, uint64_t step) {
   assert(!logs.empty());
   STOKER_RETURN_IF_ERROR(check_same_run(logs));
+  for (size_t i = 0; i < logs.size(); ++i) STOKER_RETURN_IF_ERROR(check_start(i, logs[i], step));
   ReplayOrder order;
   order.servers_.resize(logs.size());
-  for (size_t i = 0; i < logs.size(); ++i) {
-    STOKER_RETURN_IF_ERROR(check_start(i, logs[i], step));
-    STOKER_RETURN_IF_ERROR(order.add(i, logs[i], step));
+  order.find_complete_steps(logs, step);
+  if (reads_before(logs, step)) {
+    if (order.last_complete_step() != step)
+      return Status(StatusCode::kMismatch,
+                    "later gradients of the run were computed from the parameters before step " +
+                        std::to_string(step) +
+                        "; use --resume with a checkpoint of the run, or --fresh");
+    for (Server& server : order.servers_) server.start = server.step = step;
+    return order;
   }
+  for (size_t i = 0; i < logs.size(); ++i) STOKER_RETURN_IF_ERROR(order.add(i, logs[i], step));
   order.of_ticket_.clear();
   for (const Gradient& gradient : order.gradients_)
     for (size_t i = 0; i < logs.size(); ++i)
       ++order.servers_[i].readers[gradient.logged.read_steps[i]];
-  order.find_complete_steps(step);
   return order;
 }
 
@@ -102,22 +120,42 @@ Status ReplayOrder::add(size_t server, const ReadUpdateLog& log, uint64_t step) 
   return {};
 }
 
-void ReplayOrder::find_complete_steps(uint64_t step) {
-  size_t count = std::numeric_limits<size_t>::max();
-  for (const Server& server : servers_) count = std::min(count, server.gradients.size());
+void ReplayOrder::find_complete_steps(const std::vector<ReadUpdateLog>& logs, uint64_t step) {
+  const auto update_to = [&](const ReadUpdateLog& log, uint64_t updated) -> const LoggedUpdate& {
+    return log.updates[updated - log.first_step - 1];
+  };
+  uint64_t end = std::numeric_limits<uint64_t>::max(), longest = step;
+  for (const ReadUpdateLog& log : logs) {
+    end = std::min(end, log.first_step + log.updates.size());
+    longest = std::max(longest, log.first_step + log.updates.size());
+  }
   complete_steps_.push_back(step);
   uint64_t earliest = step;
-  for (size_t i = 0; i < count; ++i) {
-    for (const Server& server : servers_)
-      earliest = std::max(earliest, earliest_complete_step(gradients_[server.gradients[i]].logged));
-    if (earliest == step + i + 1) complete_steps_.push_back(earliest);
+  for (uint64_t updated = step + 1; updated <= end; ++updated) {
+    for (const ReadUpdateLog& log : logs)
+      earliest = std::max(earliest, earliest_complete_step(update_to(log, updated)));
+    if (earliest == updated) complete_steps_.push_back(updated);
   }
+  // From the end: the earliest variables that later gradients were computed from.
+  uint64_t read = std::numeric_limits<uint64_t>::max(), after = longest;
+  for (auto complete = complete_steps_.rbegin(); complete != complete_steps_.rend(); ++complete) {
+    for (; after > *complete; --after)
+      for (const ReadUpdateLog& log : logs)
+        if (after <= log.first_step + log.updates.size())
+          read = std::min(read, std::ranges::min(update_to(log, after).read_steps));
+    if (read >= *complete) beginnings_.push_back(*complete);
+  }
+  std::ranges::reverse(beginnings_);
 }
 
 bool ReplayOrder::is_complete() const {
   const uint64_t first = servers_.front().step;
   return std::ranges::all_of(servers_, [&](const Server& each) { return each.step == first; }) &&
          std::ranges::binary_search(complete_steps_, first);
+}
+
+bool ReplayOrder::can_begin() const {
+  return is_complete() && std::ranges::binary_search(beginnings_, servers_.front().step);
 }
 
 // Not beyond a complete step that another server has not reached.

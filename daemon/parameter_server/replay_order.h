@@ -5,8 +5,9 @@
 // it was computed from are there; those of servers that are ahead must be kept until then.
 //
 // A step is complete if all servers have applied the gradients of the same tickets, the lowest ones, by then
-// and no gradient before it was computed from later variables. Each state that was saved is of a
-// complete step. No server passes one before all have reached it.
+// and no gradient before it was computed from later variables. No server passes one before all have reached
+// it. A replay can begin at a complete step if no later gradient was computed from earlier variables; each
+// state that the run has saved is such a one.
 //
 // Threads: none; the owner serializes the calls.
 // Errors:  kMismatch: the logs are not of the same run, or the state at the start is not one of them.
@@ -26,13 +27,16 @@ namespace stoker::parameter_server {
 
 class ReplayOrder {
  public:
-  // By server: all logs of a run. Replays what follows the state after `step` steps.
+  // By server: all logs of a run. Replays what follows the state after `step` steps; nothing, if that is the
+  // last complete one at which a replay cannot begin.
   static Result<ReplayOrder> create(const std::vector<ReadUpdateLog>& logs, uint64_t step);
 
   size_t num_servers() const { return servers_.size(); }
   uint64_t step(size_t server) const { return servers_[server].step; }
   // Whether all servers are at the same complete step.
   bool is_complete() const;
+  // Whether a replay of these logs can begin at this state: that of a complete step.
+  bool can_begin() const;
   uint64_t last_complete_step() const { return complete_steps_.back(); }
 
   // The server that can apply its next gradient, which is computed; nullopt: none.
@@ -68,7 +72,7 @@ class ReplayOrder {
 
   ReplayOrder() = default;
   Status add(size_t server, const ReadUpdateLog& log, uint64_t step);
-  void find_complete_steps(uint64_t step);
+  void find_complete_steps(const std::vector<ReadUpdateLog>& logs, uint64_t step);
   bool may_pass(size_t server) const;
   bool is_ready(const Gradient& gradient) const;
 
@@ -76,6 +80,7 @@ class ReplayOrder {
   std::map<uint64_t, std::vector<size_t>> of_ticket_;
   std::vector<Server> servers_;
   std::vector<uint64_t> complete_steps_;  // ascending, from the start
+  std::vector<uint64_t> beginnings_;      // of these, those where a replay can begin
 };
 
 }  // namespace stoker::parameter_server

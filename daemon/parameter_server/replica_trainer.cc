@@ -149,6 +149,13 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     const auto stopped = is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
     if (stop_requested_ && !chief_) return stopped;
     if (chief_) {
+      if (stop_requested_ &&
+          !connection_.can_save_soon()) {  // the next start repeats the steps since
+        STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
+        STOKER_RETURN_IF_ERROR(check_saved());
+        reject_saving(Status(StatusCode::kCancelled, "stopped where nothing can be saved"));
+        return stopped;
+      }
       if (stop_requested_) is_save_due_ = is_last_save_ = true;
       if (is_save_due_) STOKER_RETURN_IF_ERROR(save_if_complete(stop));
       if (has_saved_last_) break;
@@ -242,10 +249,11 @@ Result<task::Batch> ReplicaTrainer::read_batch(uint64_t ticket) {
     outputs.push_back(layout.rows(slot, i, 0, rows));
   const data::BatchReadResult read = data_.read_batch(samples, outputs);
   if (read.status.code() == StatusCode::kCancelled) return read.status;
-  if (!read.status.ok())
-    return Status(StatusCode::kCorrupt, "ticket " + std::to_string(ticket) + ", sample " +
-                                            std::to_string(samples[read.good].sample) + ": " +
-                                            read.status.message());
+  if (read.status.code() == StatusCode::kCorrupt)
+    return read.status.with_context("ticket " + std::to_string(ticket) + ", sample " +
+                                    std::to_string(samples[read.good].sample));
+  // Of the process that reads, which another start may not have.
+  if (!read.status.ok()) return read.status.with_context("ticket " + std::to_string(ticket));
   return train::batch_view(layout, slot.data(), c10::Device(c10::kCPU));
 }
 

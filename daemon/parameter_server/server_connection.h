@@ -63,6 +63,8 @@ class ServerConnection {
   // then nullopt makes the servers wait for this, too.
   virtual Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(
       const std::stop_token& stop) = 0;
+  // Whether begin_save() succeeds without many updates before.
+  virtual bool can_save_soon() const { return true; }
   virtual Status read_state(uint64_t step, const std::stop_token& stop) = 0;
   virtual Status end_save(const std::stop_token& stop) = 0;
   struct Record {

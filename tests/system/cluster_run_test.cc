@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/store.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/system/run_fixture.h"
@@ -379,6 +380,54 @@ TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
 
   replay(run_dir("second"), {"--resume", path("resumed")});
   expect_same_run(run_dir(), run_dir("second"));
+  replay(run_dir("replay"));  // again, from the last step
+  expect_same_run(run_dir(), run_dir("replay"));
+}
+
+TEST_F(ClusterRunTest, ContinuesReplayThatWasStopped) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  max_steps_ = 400;
+  expect_codes(start_all(run_dir()), 0);
+  const std::string replayed = run_dir("replay");
+  Process process(joined({program("stokerd")}, arguments(replayed, {"--replay", run_dir()})),
+                  path("replay.out"));
+  ASSERT_TRUE(has_trained(replayed, 4));
+  process.signal(SIGTERM);
+  EXPECT_EQ(code_of(process), 0) << text_of(process.log());
+  replay(replayed);
+  expect_same_run(run_dir(), replayed);
+  replay(run_dir(), {}, 78);
+  EXPECT_THAT(text_of(path("replay.out")), HasSubstr("is this run itself"));
+}
+
+// Two asynchronous runs of one configuration have other updates.
+TEST_F(ClusterRunTest, RejectsReplayInDirectoryOfOtherRun) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  max_steps_ = 40;
+  expect_codes(start_all(run_dir()), 0);
+  train_alone(run_dir("alone"));
+  replay(run_dir("alone"), {}, 78);
+  EXPECT_THAT(text_of(path("replay.out")), HasSubstr("is not of a replay of these updates"));
+  replay(run_dir("alone"), {"--fresh"});
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+// Its logs may be of updates that led elsewhere.
+TEST_F(ClusterRunTest, BeginsNewLogsAtCheckpointThatIsNotInRun) {
+  mode_ = {"--replicas", "async"};
+  micro_batches_ = 1;
+  max_steps_ = 48;
+  expect_codes(start_all(run_dir()), 0);
+  const std::string name = checkpoints(run_dir()).front();
+  const uint64_t step = checkpoint::CheckpointStore::parse_checkpoint_name(name).value();
+  ASSERT_LT(step, max_steps_);
+  fs::copy(run_dir() + "/checkpoints/" + name, path("copy"), fs::copy_options::recursive);
+  settings_ = {"--resume", path("copy")};
+  expect_codes(start_all(run_dir()), 0);
+  for (const char* const log : {"/updates/ps-0.log", "/updates/ps-1.log"})
+    EXPECT_EQ(fs::file_size(run_dir() + log), 240 + (max_steps_ - step) * 32);
 }
 
 TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {
@@ -395,9 +444,9 @@ TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {
   };
   expect_error("another configuration; use the config.yaml", 78, {"--set", "optimizer.lr=0.5"});
   std::string corrupt = content;
-  corrupt[232 + 3 * 32] ^= 1;
+  corrupt[240 + 3 * 32] ^= 1;
   write_whole(log, corrupt);
-  expect_error("ps-1.log: the record of step 4, at offset 328, is corrupt");
+  expect_error("ps-1.log: the record of step 4, at offset 336, is corrupt");
   write_whole(log, text_of(run_dir() + "/updates/ps-0.log"));
   expect_error("update log of ps 1: is of another run, or of another server", 78);
   fs::remove(log);
@@ -434,8 +483,8 @@ TEST_F(ClusterRunTest, CutsLogsWhenOneProcessContinues) {
   max_steps_ = saved + 1;
   Process process(joined({program("stokerd")}, arguments(run_dir())), path("alone.out"));
   EXPECT_EQ(code_of(process), 0);
-  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-0.log"), 232 + saved * 32);
-  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-1.log"), 232 + saved * 32);
+  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-0.log"), 240 + saved * 32);
+  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-1.log"), 240 + saved * 32);
 }
 
 TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {

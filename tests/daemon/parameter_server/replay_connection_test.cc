@@ -145,6 +145,36 @@ TEST_F(ReplayConnectionTest, RepeatsVariablesOptimizerStateAndLosses) {
   EXPECT_FALSE(replayed.take_record(3, 0, {})->has_value());
 }
 
+// Not where a replay could not begin: the second gradient was computed from the variables before.
+TEST_F(ReplayConnectionTest, SavesOnlyWhereReplayCanBegin) {
+  const Computed first = compute(0), second = compute(1);
+  for (const size_t server : {0, 1}) apply(server, first);
+  for (const size_t server : {0, 1}) apply(server, second);
+  const Computed third = compute(2);
+  for (const size_t server : {0, 1}) apply(server, third);
+  ReplayConnection replayed = replay();
+  std::vector<uint64_t> saved;
+  const auto try_save = [&] {
+    const auto begun = replayed.begin_save({});
+    ASSERT_TRUE(begun.ok());
+    EXPECT_EQ(replayed.can_save_soon(), begun->has_value());
+    if (*begun && (saved.empty() || saved.back() != (*begun)->first))
+      saved.push_back((*begun)->first);
+  };
+  ASSERT_TRUE(replayed.initialize(0, {}, {}).ok());
+  while (!replayed.has_ended()) {
+    try_save();
+    const auto claimed = replayed.claim({});
+    ASSERT_TRUE(claimed.ok());
+    if (claimed->reply != ClaimReply::kGranted) continue;
+    ASSERT_TRUE(replayed.pull(claimed->step, {}).ok());
+    const auto gradients =
+        gradients_of(claimed->ticket, {start_[0].parameters[0], start_[1].parameters[0]});
+    ASSERT_TRUE(replayed.push(claimed->ticket, claimed->step, {.steps = 1}, gradients, {}).ok());
+  }
+  EXPECT_EQ(saved, (std::vector<uint64_t>{0, 2, 3}));
+}
+
 // What only one server has applied when the run ended is repeated, but not saved.
 TEST_F(ReplayConnectionTest, SavesLastStepThatAllServersHave) {
   apply(0, compute(0));

@@ -37,10 +37,12 @@ LoggedUpdate update(uint64_t ticket, std::vector<uint64_t> read_steps, uint32_t 
 // gradients that it has applied.
 class Replayed {
  public:
-  explicit Replayed(ReplayOrder order) : order_(std::move(order)) {
+  // `start`: the state of each server, which it begins with.
+  explicit Replayed(ReplayOrder order, const std::vector<std::string>& start = {})
+      : order_(std::move(order)) {
     states_.resize(order_.num_servers());
     for (size_t i = 0; i < states_.size(); ++i) {
-      states_[i].push_back("");
+      states_[i].push_back(start.empty() ? "" : start[i]);
       start_ = order_.step(i);
     }
   }
@@ -49,6 +51,8 @@ class Replayed {
     while (true) {
       if (order_.is_complete() && (complete.empty() || complete.back() != order_.step(0)))
         complete.push_back(order_.step(0));
+      if (order_.can_begin() && (beginnings.empty() || beginnings.back() != order_.step(0)))
+        beginnings.push_back(order_.step(0));
       if (const auto server = order_.next_server()) {
         const uint64_t before = order_.step(*server);
         if (order_.is_read(*server, before)) kept_.insert({*server, before});
@@ -65,7 +69,7 @@ class Replayed {
   const std::string& state(size_t server) const { return states_[server].back(); }
   uint64_t step(size_t server) const { return order_.step(server); }
 
-  std::vector<uint64_t> complete;
+  std::vector<uint64_t> complete, beginnings;
 
  private:
   void compute(size_t index) {
@@ -222,6 +226,54 @@ TEST(ReplayOrder, BeginsAtStateThatWasSaved) {
   }
 }
 
+// A replay that was stopped: at each of the steps where it could have saved, and at the last one.
+TEST(ReplayOrder, BeginsWhereReplayHasSaved) {
+  size_t num_refused = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    RandomRun run(1 + seed % 3, 1 + seed / 3 % 3, seed);
+    run.run(100);
+    run.drain();
+    const uint64_t saved = run.steps();
+    run.run(60);  // and is then killed
+    const auto logs = logs_of(run.updates);
+    auto order = ReplayOrder::create(logs, 0);
+    ASSERT_TRUE(order.ok()) << order.status().to_string();
+    const uint64_t last = order->last_complete_step();
+    Replayed all(*std::move(order));
+    all.run();
+    EXPECT_TRUE(std::ranges::binary_search(all.beginnings, saved)) << seed;
+    for (const uint64_t step : all.complete) {
+      auto resumed = ReplayOrder::create(logs, step);
+      if (step != last && !std::ranges::binary_search(all.beginnings, step)) {
+        EXPECT_EQ(resumed.status().code(), StatusCode::kMismatch) << seed;
+        ++num_refused;
+        continue;
+      }
+      ASSERT_TRUE(resumed.ok()) << seed << ": " << resumed.status().to_string();
+      EXPECT_EQ(resumed->last_complete_step(), last);
+      std::vector<std::string> start;
+      for (const auto& states : run.states) start.push_back(states[step]);
+      Replayed rest(*std::move(resumed), start);
+      rest.run();
+      for (size_t i = 0; i < run.states.size(); ++i) {
+        EXPECT_GE(rest.step(i), last);
+        EXPECT_EQ(rest.state(i), run.states[i][rest.step(i)]) << seed;
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 0u);
+}
+
+TEST(ReplayOrder, CannotBeginWhereLaterGradientReadBefore) {
+  const auto logs = logs_of({{update(0, {0}), update(1, {0}, 1), update(2, {2})}});
+  EXPECT_THAT(ReplayOrder::create(logs, 1).status().message(),
+              HasSubstr("computed from the parameters before step 1"));
+  Replayed replayed(*ReplayOrder::create(logs, 0));
+  replayed.run();
+  EXPECT_THAT(replayed.complete, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(replayed.beginnings, ElementsAre(0, 2, 3));
+}
+
 TEST(ReplayOrder, EndsAtUpdateOfOneServer) {
   auto order = ReplayOrder::create(
       logs_of({{update(0, {0, 0})}, {update(0, {0, 0}), update(1, {1, 1}), update(2, {5, 2})}}), 0);
@@ -244,6 +296,8 @@ TEST(ReplayOrder, RejectsLogsThatDoNotFitTogether) {
   EXPECT_EQ(error_of(logs, 2).code(), StatusCode::kCorrupt);  // a ticket of before
   logs[1].identity.server = 0;
   EXPECT_THAT(error_of(logs, 2).message(), HasSubstr("is of another run, or of another server"));
+  logs[1].identity = {.start_id = 7, .server = 1, .num_servers = 2};
+  EXPECT_THAT(error_of(logs, 2).message(), HasSubstr("is of another run"));
   logs.pop_back();
   EXPECT_THAT(error_of(logs, 2).message(), HasSubstr("1 update logs of 2 servers"));
   // Not a state of one process.
