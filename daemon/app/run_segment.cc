@@ -197,7 +197,7 @@ void RunSegment::share_commits(writer::WriterOptions& saving) {
   if (is_chief()) return;
   // The rest is the chief's, also what follows an error.
   saving.delete_expired = [](bool) {};
-  saving.before_commit = [this] { return maybe_group_->check_newest(); };
+  saving.before_commit = {};
   saving.after_commit = {};
   saving.delays.clear();
 }

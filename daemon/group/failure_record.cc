@@ -30,18 +30,26 @@ Result<FailureRecord> parse_failure_record(const std::string& text, const std::s
   });
 }
 
-// The record of a rank; waits for it, because a connection can be closed before the record is
-// written.
+}  // namespace
+
+Result<std::optional<FailureRecord>> read_failure_record(Store& store, int rank) {
+  const std::string key = failure_key(rank);
+  STOKER_ASSIGN_OR_RETURN(const auto text, store.get(key));
+  if (!text) return std::optional<FailureRecord>();
+  STOKER_ASSIGN_OR_RETURN(auto record, parse_failure_record(*text, key));
+  return std::optional(std::move(record));
+}
+
+namespace {
+
+// Waits for it, because a connection can be closed before the record is written.
 Result<std::optional<FailureRecord>> wait_for_record(Store& store, int rank,
                                                      std::chrono::milliseconds grace) {
   const std::string key = failure_key(rank);
   const Status written = store.wait(key, std::chrono::steady_clock::now() + grace, {});
   if (written.code() == StatusCode::kTimedOut) return std::optional<FailureRecord>();
   STOKER_RETURN_IF_ERROR(written);
-  STOKER_ASSIGN_OR_RETURN(const auto text, store.get(key));
-  if (!text) return std::optional<FailureRecord>();
-  STOKER_ASSIGN_OR_RETURN(auto record, parse_failure_record(*text, key));
-  return std::optional(std::move(record));
+  return read_failure_record(store, rank);
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ struct FailureRecord {
 // The first record of a rank is kept.
 Status write_failure_record(Store& store, const FailureRecord& record);
 
+// nullopt: the rank has none so far.
+Result<std::optional<FailureRecord>> read_failure_record(Store& store, int rank);
+
 struct FailedRank {
   int rank = 0;
   std::optional<std::string> reason;  // nullopt: it left no record

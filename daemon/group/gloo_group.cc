@@ -37,8 +37,9 @@ static_assert(kMaxReplyTimeout < HangDetector::kGrace);
 constexpr milliseconds kRecordGrace{3'000};
 constexpr milliseconds kStopCheckInterval{100};
 constexpr milliseconds kDevicePollInterval{1};
-constexpr milliseconds kMinWatchInterval{1'000};  // as the next
-constexpr milliseconds kMinPollInterval{20};      // longer with more ranks, which load the store
+// Longer with more ranks, which load the store.
+constexpr milliseconds kMinWatchInterval{1'000};
+constexpr milliseconds kMinPollInterval{20};
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
 Deadline after(milliseconds timeout) { return std::chrono::steady_clock::now() + timeout; }
@@ -101,7 +102,7 @@ class GlooGroup final : public ProcessGroup {
   }
   Result<std::string> receive_text(const std::string& name, int of_rank) override;
   Status check_rank(int rank) override;
-  Status check_newest() override;
+  Status check_newest() override { return group::check_newest(*store_, prefix_); }
   std::string name_of(int rank) override { return describe_rank(keys_, environment_, rank); }
   bool is_leaving() const override { return is_leaving_; }
   void report_failure(const Status& reason) override;
@@ -137,6 +138,8 @@ class GlooGroup final : public ProcessGroup {
   }
   Status begin_collective();
   Status call_device(const std::function<void()>& collective);
+  Status catch_loss(const std::function<void()>& call);
+  milliseconds watch_interval() const { return kMinWatchInterval + milliseconds(world_size()); }
   Status wait_for_device(Deadline deadline, const std::string& late, const std::stop_token& stop);
   Phase phase(size_t tensors, Deadline deadline);
   // `index`: of the tensors of the phase.
@@ -163,6 +166,7 @@ class GlooGroup final : public ProcessGroup {
   PrefixedStore keys_;
   // Of the thread that uses the group.
   c10::intrusive_ptr<c10d::Backend> backend_;            // null after a failure
+  Status lost_;                                          // that failure, if another rank was lost
   std::vector<at::Tensor> scratch_;                      // by tensor of all_reduce_ordered()
   std::vector<at::Tensor> scattered_scratch_;            // by sum that is started
   std::vector<c10::intrusive_ptr<c10d::Work>> started_;  // by start_all_reduce()
@@ -172,10 +176,14 @@ class GlooGroup final : public ProcessGroup {
   uint64_t meetings_ = 0;                // in the store
   std::atomic<bool> is_leaving_{false};  // for any thread
   std::unique_ptr<DeviceSums> maybe_devices_;
-  std::unique_ptr<RankWatcher> maybe_watcher_;  // of groups with devices; its thread uses them
+  // Of groups with devices, which the thread of the watcher uses.
+  std::unique_ptr<TcpStore> maybe_watcher_store_;
+  std::optional<PrefixedStore> maybe_watcher_keys_;
+  std::unique_ptr<RankWatcher> maybe_watcher_;
 };
 
 Status GlooGroup::begin_collective() {
+  if (!backend_ && !lost_.ok()) return lost_;
   if (!backend_) return Status(StatusCode::kPeerLost, "the group has ended after an earlier error");
   ++collectives_;
   return check_lost();
@@ -445,30 +453,32 @@ Status GlooGroup::add_devices(const OpenCollectives& open) {
                                    .interface = interface_};
   STOKER_RETURN_IF_ERROR(call_device(
       [&] { maybe_devices_ = std::make_unique<DeviceSums>(open(options), world_size()); }));
-  maybe_watcher_ = std::make_unique<RankWatcher>(keys_, environment_, has_exited_,
-                                                 kMinWatchInterval + milliseconds(world_size()),
-                                                 [this] { maybe_devices_->abort(); });
+  auto connected = store_->connect_again();
+  if (!connected.ok()) return {};  // the time limits find lost ranks, too
+  maybe_watcher_store_ = *std::move(connected);
+  maybe_watcher_keys_.emplace(*maybe_watcher_store_, prefix_);
+  maybe_watcher_ =
+      std::make_unique<RankWatcher>(*maybe_watcher_keys_, environment_, has_exited_,
+                                    watch_interval(), [this] { maybe_devices_->abort(); });
   return {};
 }
 
 Status GlooGroup::check_lost() {
-  if (!backend_ || !maybe_watcher_) return {};
-  const auto lost = maybe_watcher_->lost();
+  const auto lost = maybe_watcher_ ? maybe_watcher_->lost() : std::nullopt;
   if (!lost) return {};
+  if (!backend_) return lost_;
   Phase none = phase(0, after(timeout_));
   return lose(none, lost->rank, lost->reason);
 }
 
-// From any thread. What was computed after collectives were ended must not be saved.
-Status GlooGroup::check_newest() {
-  if (const auto lost = maybe_watcher_ ? maybe_watcher_->lost() : std::nullopt)
-    return Status(StatusCode::kPeerLost, name_of(lost->rank) + " is lost: " + lost->reason);
-  return group::check_newest(*store_, prefix_);
+Status GlooGroup::call_device(const std::function<void()>& collective) {
+  if (maybe_watcher_) maybe_watcher_->expect_ranks(true);
+  return catch_loss(collective);
 }
 
-Status GlooGroup::call_device(const std::function<void()>& collective) {
+Status GlooGroup::catch_loss(const std::function<void()>& call) {
   try {
-    collective();
+    call();
     return {};
   } catch (const std::exception& error) {
     STOKER_RETURN_IF_ERROR(check_lost());  // which has ended it
@@ -483,7 +493,9 @@ Status GlooGroup::wait_for_device(Deadline deadline, const std::string& late,
   Phase none = phase(0, deadline);
   bool is_complete = false;
   while (true) {
-    STOKER_RETURN_IF_ERROR(call_device([&] { is_complete = maybe_devices_->is_complete(); }));
+    STOKER_RETURN_IF_ERROR(catch_loss([&] { is_complete = maybe_devices_->is_complete(); }));
+    // Then a rank may leave, and what has been computed is saved nevertheless.
+    if (is_complete && maybe_watcher_) maybe_watcher_->expect_ranks(false);
     STOKER_RETURN_IF_ERROR(check_lost());
     if (is_complete) return {};
     if (stop.stop_requested()) {
@@ -506,7 +518,7 @@ Status GlooGroup::wait_for_devices(const std::stop_token& stop) {
 Status GlooGroup::end_devices(const std::stop_token& stop) {
   if (!maybe_devices_ || !backend_) return {};
   const Status complete = wait_for_devices(stop);
-  maybe_watcher_->stop();
+  if (maybe_watcher_) maybe_watcher_->stop();
   Status met = complete.ok() ? gather("devices", stop).status() : complete;
   if (met.ok()) met = text_of_chief("devices", stop).status();
   maybe_devices_->abort();
@@ -579,24 +591,31 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
       std::to_string(collectives_) + ": " + reason;
   const Status written =
       write_failure_record(keys_, {.rank = rank(), .lost_rank = peer, .reason = reason});
+  // Ranks whose host waits for its GPU notice nothing else. That this one leaves is certain, and its record says why.
+  if (maybe_devices_) announce_loss(keys_, rank());
   close(last);
-  const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), kRecordGrace)
+  // Watchers write records, too.
+  const milliseconds grace =
+      kRecordGrace + (maybe_devices_ ? 2 * watch_interval() : milliseconds(0));
+  const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), grace)
                                    : Result<std::optional<FailedRank>>(written);
   if (!failed.ok()) {
-    if (failed.status().code() != StatusCode::kPeerLost || environment_.launcher_serves_store)
-      return Status(StatusCode::kPeerLost, failed.status().message() + noticed);
-    return Status(StatusCode::kPeerLost, environment_.name_of(0) +
-                                             " exited, hangs or cannot be reached: " +
-                                             failed.status().message() + noticed);
+    const bool is_of_chief =
+        failed.status().code() == StatusCode::kPeerLost && !environment_.launcher_serves_store;
+    lost_ = Status(StatusCode::kPeerLost,
+                   (is_of_chief ? environment_.name_of(0) + " exited, hangs or cannot be reached: "
+                                : std::string()) +
+                       failed.status().message() + noticed);
+    return lost_;
   }
-  // For ranks whose host waits for its GPU.
-  if (maybe_devices_ && *failed) announce_loss(keys_, (*failed)->rank);
   const std::string cause =
       *failed ? describe(**failed)
-              : std::string("ranks lost their connections; check the network between them");
+              : std::string("ranks lost their connections; check the network between them") +
+                    (maybe_devices_ ? ", and their GPUs" : "");
   is_leaving_ = true;
   leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank);
-  return Status(StatusCode::kPeerLost, cause + noticed);
+  lost_ = Status(StatusCode::kPeerLost, cause + noticed);
+  return lost_;
 }
 
 void GlooGroup::report_failure(const Status& reason) {

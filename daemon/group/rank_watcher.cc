@@ -1,9 +1,11 @@
 #include "daemon/group/rank_watcher.h"
 
-#include <condition_variable>
+#include <fstream>
 #include <utility>
 
+#include "daemon/group/failure_record.h"
 #include "daemon/group/socket_address.h"
+#include "shared/base/deadline.h"
 #include "shared/base/thread_registry.h"
 
 namespace stoker::group {
@@ -21,6 +23,16 @@ bool is_neighbor(const LaunchEnvironment& environment, int rank) {
   return rank >= first && rank < first + environment.local_world_size;
 }
 
+// In another PID namespace the number can be that of another process, so that an exit is not seen.
+bool is_running(int64_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return false;
+  const size_t end = text.rfind(") ");  // "4711 (stokerd) S …"
+  return end == std::string::npos || end + 2 >= text.size() ||
+         (text[end + 2] != 'Z' && text[end + 2] != 'X');
+}
+
 }  // namespace
 
 RankWatcher::RankWatcher(Store& keys, const LaunchEnvironment& environment, HasExited has_exited,
@@ -31,6 +43,11 @@ RankWatcher::RankWatcher(Store& keys, const LaunchEnvironment& environment, HasE
       interval_(interval),
       on_lost_(std::move(on_lost)) {
   thread_.start("rank-watcher", [this](const std::stop_token& stop) { return watch(stop); });
+}
+
+void RankWatcher::expect_ranks(bool is_expected) {
+  const std::lock_guard lock(mutex_);
+  is_expected_ = is_expected;
 }
 
 std::optional<RankWatcher::LostRank> RankWatcher::lost() const {
@@ -44,39 +61,56 @@ void RankWatcher::stop() {
 }
 
 Status RankWatcher::watch(const std::stop_token& stop) {
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    lock.unlock();
-    auto found = find_lost();
-    lock.lock();
-    if (found) {
-      lost_ = std::move(found);
-      lock.unlock();
+  std::optional<LostRank> seen;
+  do {
+    const auto found = find_lost();
+    if (found && found == seen && record(*found)) {
+      // First the record: others look for those of all ranks when they end.
+      (void)write_failure_record(
+          keys_, {.rank = environment_.rank, .lost_rank = found->rank, .reason = found->reason});
+      announce_loss(keys_, found->rank);
       on_lost_();
       return {};
     }
+    seen = found;
     const ScopedActivity sleeping(kSleep);
-    never.wait_for(lock, stop, interval_, [] { return false; });
-  }
-  return {};
+    if (!sleep_until(stop, std::chrono::steady_clock::now() + interval_)) return {};
+  } while (true);
+}
+
+// False if no rank is expected: the run may be about to end.
+bool RankWatcher::record(const LostRank& found) {
+  const std::lock_guard lock(mutex_);
+  if (is_expected_) lost_ = found;
+  return is_expected_;
 }
 
 std::optional<RankWatcher::LostRank> RankWatcher::find_lost() {
-  const auto announced = announced_failure(keys_);
-  if (announced.ok() && *announced && *announced != environment_.rank)
-    return LostRank{.rank = **announced, .reason = "its failure was reported"};
-  // That of a launcher can be lost without a rank.
-  if (!announced.ok() && !environment_.launcher_serves_store)
-    return LostRank{.rank = 0, .reason = announced.status().message()};
-  for (int rank = 0; rank < environment_.world_size; ++rank) {
-    if (!is_neighbor(environment_, rank)) continue;
-    const Status killed = check_killed(keys_, environment_, has_exited_, rank);
-    if (killed.ok()) continue;
-    announce_loss(keys_, rank);
-    return LostRank{.rank = rank, .reason = "its process has exited"};
-  }
+  if (auto announced = find_announced()) return announced;
+  for (int rank = 0; rank < environment_.world_size; ++rank)
+    if (is_neighbor(environment_, rank) && has_exited(rank))
+      return LostRank{.rank = rank, .reason = "its process has exited"};
   return std::nullopt;
+}
+
+std::optional<RankWatcher::LostRank> RankWatcher::find_announced() {
+  const auto announced = announced_failure(keys_);
+  if (!announced.ok() || !*announced || *announced == environment_.rank) return std::nullopt;
+  const int rank = **announced;
+  const auto record = read_failure_record(keys_, rank);
+  if (!record.ok() || !*record || !(*record)->lost_rank)
+    return LostRank{.rank = rank, .reason = "its failure was reported"};
+  return LostRank{.rank = rank, .reason = "it left the group: " + (*record)->reason};
+}
+
+// A lock alone is no proof: network file systems can lose it, and files can be deleted.
+bool RankWatcher::has_exited(int rank) {
+  if (!has_exited_) return false;
+  if (!records_.contains(rank))
+    if (auto record = find_start_record(keys_, rank)) records_.emplace(rank, *std::move(record));
+  const auto record = records_.find(rank);
+  return record != records_.end() && record->second.host == host_name() && has_exited_(rank) &&
+         !is_running(record->second.pid);
 }
 
 }  // namespace stoker::group

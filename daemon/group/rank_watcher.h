@@ -1,16 +1,18 @@
 // RankWatcher: finds that another rank is lost while the thread that trains does not, because it waits for
 // its GPU, which waits for that rank.
 //
-// Knows of ranks that have reported a failure, of ranks on this host that have exited, and of rank 0 if it serves the
-// store. A host that is lost as a whole is found by the time limits of the others only.
+// Knows of ranks that have reported a failure, and of ranks on this host that have exited, and reports what it has seen
+// twice. A store that does not respond is no loss; then it knows of this host only. All else is found by the time limits
+// of the others.
 //
-// Threads:  has its own; lost() from any.
+// Threads:  has its own; the methods from any.
 // Blocking: stop() and the destructor for a request to the store, a few seconds at most.
-// Owner:    the store must outlive this object.
+// Owner:    the store must outlive this object, and is used by no other thread: its requests can be slow.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -29,12 +31,17 @@ class RankWatcher {
   struct LostRank {
     int rank = 0;
     std::string reason;  // how it was found
+
+    bool operator==(const LostRank&) const = default;
   };
 
-  // `on_lost`: called by the own thread, once, after lost() has the rank.
+  // `on_lost`: called by the own thread, once, after lost() has the rank, which the others are told, too.
   RankWatcher(Store& keys, const LaunchEnvironment& environment, HasExited has_exited,
               std::chrono::milliseconds interval, std::function<void()> on_lost);
 
+  // Whether this rank depends on the others; not at first. Otherwise none is lost: a rank may exit when the collectives of
+  // all are complete.
+  void expect_ranks(bool is_expected);
   // The first that was found.
   std::optional<LostRank> lost() const;
   // Before ranks exit because the run has ended.
@@ -43,6 +50,9 @@ class RankWatcher {
  private:
   Status watch(const std::stop_token& stop);
   std::optional<LostRank> find_lost();
+  std::optional<LostRank> find_announced();
+  bool has_exited(int rank);
+  bool record(const LostRank& found);
 
   // Constant after construction.
   Store& keys_;
@@ -51,7 +61,10 @@ class RankWatcher {
   const std::chrono::milliseconds interval_;
   const std::function<void()> on_lost_;
 
+  std::map<int, StartRecord> records_;  // of ranks that can be on this host; of the own thread
+
   mutable std::mutex mutex_;
+  bool is_expected_ = false;      // guarded by mutex_
   std::optional<LostRank> lost_;  // guarded by mutex_
 
   Coordinator thread_;  // last: uses the members above

@@ -25,6 +25,8 @@ constexpr std::chrono::seconds kStoreGrace{20};
 constexpr std::chrono::seconds kReportGrace{10};
 // Between two checks for failed ranks; longer with more ranks, which load the store.
 constexpr milliseconds kMinCheckInterval{500};
+constexpr const char* kExitedWithoutReason =
+    " exited without a reason; see its log, and that of the kernel for the OOM killer";
 constexpr const char* kGenerationKey = "generation";
 // Of one generation:
 constexpr const char* kRunKey = "run";        // set by rank 0: the generation has begun
@@ -51,6 +53,8 @@ Result<StartRecord> parse_start_record(const std::string& text, const std::strin
   });
 }
 
+}  // namespace
+
 std::optional<StartRecord> find_start_record(Store& keys, int rank) {
   const std::string key = rank_key(rank);
   const auto text = keys.get(key);
@@ -58,6 +62,8 @@ std::optional<StartRecord> find_start_record(Store& keys, int rank) {
   auto record = parse_start_record(**text, key);
   return record.ok() ? std::optional(*std::move(record)) : std::nullopt;
 }
+
+namespace {
 
 std::string name_of(const LaunchEnvironment& environment, int rank,
                     const std::optional<StartRecord>& record) {
@@ -274,11 +280,11 @@ void announce_loss(Store& keys, int rank) {
 Status check_failed(Store& keys, const LaunchEnvironment& environment) {
   STOKER_ASSIGN_OR_RETURN(const auto rank, announced_failure(keys));
   if (!rank) return {};
-  STOKER_ASSIGN_OR_RETURN(const auto failed,
-                          find_failed_rank(keys, *rank, environment.world_size, milliseconds(0)));
-  return Status(StatusCode::kPeerLost,
-                describe_rank(keys, environment, *rank) + " failed: " +
-                    (failed ? failed->reason.value_or("unknown reason") : "unknown reason"));
+  STOKER_ASSIGN_OR_RETURN(const auto record, read_failure_record(keys, *rank));
+  std::string how = kExitedWithoutReason;
+  if (record && !record->lost_rank) how = " failed: " + record->reason;
+  if (record && record->lost_rank) how = " left the group: " + record->reason;
+  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, *rank) + how);
 }
 
 namespace {
@@ -304,9 +310,7 @@ Status check_killed(Store& keys, const LaunchEnvironment& environment, const Has
   const auto record = find_start_record(keys, rank);
   if (!is_known_to_have_exited(record, rank, has_exited)) return {};
   STOKER_RETURN_IF_ERROR(check_failed(keys, environment));  // it may have told why
-  return Status(StatusCode::kPeerLost, name_of(environment, rank, record) +
-                                           " exited without a reason; see its log, and that of "
-                                           "the kernel for the OOM killer");
+  return Status(StatusCode::kPeerLost, name_of(environment, rank, record) + kExitedWithoutReason);
 }
 
 Status check_newest(Store& store, const std::string& prefix) {

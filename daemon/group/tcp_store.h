@@ -39,6 +39,10 @@ class TcpStore final : public Store {
   // `address` is numeric; a process listens there. kPeerLost.
   static Result<std::unique_ptr<TcpStore>> connect(const std::string& address, uint16_t port,
                                                    TcpStoreOptions options);
+  // Another connection to the same store, for requests that may fail or wait without those of this one.
+  Result<std::unique_ptr<TcpStore>> connect_again() const {
+    return connect(address_, port_, options_);
+  }
   ~TcpStore() override;
 
   Status set(const std::string& key, const std::string& value) override;

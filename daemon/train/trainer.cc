@@ -130,7 +130,9 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
     }
   }();
   // Then a loss that is not finite, or an error of the device, is that of collectives that were ended.
-  if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().check_lost());
+  const bool can_be_effect = outcome.ok() ? *outcome == TrainerOutcome::kRolledBack
+                                          : outcome.status().code() != StatusCode::kPeerLost;
+  if (maybe_group_ && can_be_effect) STOKER_RETURN_IF_ERROR(maybe_group_->group().check_lost());
   return outcome;
 }
 

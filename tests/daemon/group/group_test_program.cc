@@ -19,6 +19,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -188,10 +189,13 @@ Status run_all_reduces(ProcessGroup& group, const std::stop_token& stop) {
 // Collectives of GPUs that do nothing, and tell when they are aborted.
 class SilentCollectives final : public DeviceCollectives {
  public:
-  // `is_endless`: until they are aborted.
-  explicit SilentCollectives(bool is_endless = false) : is_endless_(is_endless) {}
+  // `is_endless`: until they are aborted. `error`: of a sum; empty: none.
+  explicit SilentCollectives(bool is_endless = false, std::string error = "")
+      : is_endless_(is_endless), error_(std::move(error)) {}
 
-  void start_all_reduce(const at::Tensor&) override {}
+  void start_all_reduce(const at::Tensor&) override {
+    if (!error_.empty()) throw std::runtime_error(error_);
+  }
   void start_reduce(const at::Tensor&, int) override {}
   void finish_sums() override {}
   void broadcast(const at::Tensor&, int) override {}
@@ -204,19 +208,22 @@ class SilentCollectives final : public DeviceCollectives {
 
  private:
   const bool is_endless_;
+  const std::string error_;
   std::atomic<bool> is_aborted_{false};
 };
 
-Status add_devices(ProcessGroup& group, bool is_endless = false) {
-  return group.add_devices([is_endless](const CollectivesOptions&) {
-    return std::make_unique<SilentCollectives>(is_endless);
+Status add_devices(ProcessGroup& group, bool is_endless = false, const std::string& error = "") {
+  return group.add_devices([is_endless, error](const CollectivesOptions&) {
+    return std::make_unique<SilentCollectives>(is_endless, error);
   });
 }
 
 // Collectives of GPUs that do not end: as the host waits for its GPU, which waits for another rank. Rank 1 fails on a
-// stop.
-Status run_devices(ProcessGroup& group, const std::stop_token& stop) {
-  STOKER_RETURN_IF_ERROR(add_devices(group, true));
+// stop, or in its first collective.
+Status run_devices(ProcessGroup& group, bool has_error, const std::stop_token& stop) {
+  const std::string error = has_error && group.rank() == 1 ? "an illegal address" : "";
+  STOKER_RETURN_IF_ERROR(add_devices(group, true, error));
+  STOKER_RETURN_IF_ERROR(group.start_all_reduce(at::empty({1}, at::kMeta)));
   print("waits");
   while (group.rank() == 1 && !stop.stop_requested()) ::usleep(10'000);
   if (group.rank() == 1) {
@@ -224,7 +231,7 @@ Status run_devices(ProcessGroup& group, const std::stop_token& stop) {
     return {};
   }
   const Status ended = group.wait_for_devices({});
-  print(group.check_newest().ok() ? "may commit" : "may not commit");
+  print(group.check_lost().ok() ? "may save" : "may not save");
   return ended;
 }
 
@@ -330,7 +337,8 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
   if (scenario == "end") return run_end(*group, stop);
-  if (scenario == "devices") return run_devices(*group, stop);
+  if (scenario == "devices") return run_devices(*group, false, stop);
+  if (scenario == "device error") return run_devices(*group, true, stop);
   if (scenario == "failure in reduce-scatter") return run_failure(*group, true, stop);
   if (scenario == "failure in allreduce") return run_failure(*group, false, stop);
   if (scenario == "allreduce") return run_all_reduces(*group, stop);

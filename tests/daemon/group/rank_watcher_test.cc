@@ -1,5 +1,7 @@
 #include "daemon/group/rank_watcher.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -10,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/group/failure_record.h"
 #include "daemon/group/socket_address.h"
 #include "tests/daemon/group/memory_store.h"
 
@@ -18,23 +21,26 @@ namespace {
 
 using testing::HasSubstr;
 
+// Higher than those of processes.
+constexpr int64_t kNoPid = 5'000'000;
+
 // A group of four ranks, two on each host. Rank 2 watches; rank 3 is its neighbor.
 class RankWatcherTest : public testing::Test {
  protected:
   RankWatcherTest() {
-    for (int rank = 0; rank < 4; ++rank) {
-      const std::string host = rank < 2 ? "another host" : host_name();
-      (void)store_.set("rank/" + std::to_string(rank),
-                       R"({"host":")" + host + R"(","pid":)" + std::to_string(100 + rank) + "}");
-    }
+    for (int rank = 0; rank < 4; ++rank)
+      record_start(rank, rank < 2 ? "another host" : host_name(), kNoPid + rank);
   }
-  void watch(bool launcher_serves_store = false) {
+  void record_start(int rank, const std::string& host, int64_t pid) {
+    (void)store_.set("rank/" + std::to_string(rank),
+                     R"({"host":")" + host + R"(","pid":)" + std::to_string(pid) + "}");
+  }
+  void watch(bool is_expected = true) {
     const LaunchEnvironment environment{.launcher = Launcher::kTorchrun,
                                         .rank = 2,
                                         .world_size = 4,
                                         .local_rank = 0,
-                                        .local_world_size = 2,
-                                        .launcher_serves_store = launcher_serves_store};
+                                        .local_world_size = 2};
     watcher_ = std::make_unique<RankWatcher>(
         store_, environment,
         [this](int rank) {
@@ -43,6 +49,7 @@ class RankWatcherTest : public testing::Test {
           return has_exited_.load();
         },
         std::chrono::milliseconds(1), [this] { found_.set_value(watcher_->lost().has_value()); });
+    watcher_->expect_ranks(is_expected);
   }
   void expect_lost(int rank, const std::string& reason) {
     auto found = found_.get_future();
@@ -51,10 +58,10 @@ class RankWatcherTest : public testing::Test {
     EXPECT_EQ(watcher_->lost()->rank, rank);
     EXPECT_THAT(watcher_->lost()->reason, HasSubstr(reason));
   }
-  // Until the watcher has looked for its neighbor twice.
+  // Until the watcher has seen its neighbor often enough.
   void expect_nothing_lost() {
     const int before = questions_;
-    while (questions_ < before + 2 && !watcher_->lost()) std::this_thread::yield();
+    while (questions_ < before + 4 && !watcher_->lost()) std::this_thread::yield();
     EXPECT_FALSE(watcher_->lost());
   }
 
@@ -73,6 +80,29 @@ TEST_F(RankWatcherTest, FindsNeighborThatHasExitedAndTellsTheOthers) {
   const auto announced = announced_failure(store_);
   ASSERT_TRUE(announced.ok());
   EXPECT_EQ(*announced, 3);
+  const auto record = read_failure_record(store_, 2);
+  ASSERT_TRUE(record.ok());
+  ASSERT_TRUE(record->has_value()) << "others look for it";
+  EXPECT_EQ((*record)->lost_rank, 3);
+  const Status failed = check_failed(store_, {.rank = 0, .world_size = 4});
+  EXPECT_THAT(failed.message(), HasSubstr("exited without a reason"));
+}
+
+// As on a network file system that has lost the lock.
+TEST_F(RankWatcherTest, ContinuesIfNeighborRunsWithoutLock) {
+  record_start(3, host_name(), ::getpid());
+  has_exited_ = true;
+  watch();
+  expect_nothing_lost();
+}
+
+// When the collectives of all are complete, a rank exits before others have saved.
+TEST_F(RankWatcherTest, FindsNothingWhileNoRankIsExpected) {
+  has_exited_ = true;
+  watch(false);
+  expect_nothing_lost();
+  watcher_->expect_ranks(true);
+  expect_lost(3, "has exited");
 }
 
 TEST_F(RankWatcherTest, FindsRankOfOtherHostThatHasReportedItsFailure) {
@@ -89,23 +119,23 @@ TEST_F(RankWatcherTest, IgnoresOwnFailure) {
   expect_nothing_lost();
 }
 
-TEST_F(RankWatcherTest, FindsLossThatAnotherRankHasAnnounced) {
+TEST_F(RankWatcherTest, FindsRankThatLeavesBecauseItLostAnother) {
   watch();
+  (void)write_failure_record(store_, {.rank = 1, .lost_rank = kUnknownRank, .reason = "unhandled"});
   announce_loss(store_, 1);
-  expect_lost(1, "was reported");
+  expect_lost(1, "it left the group: unhandled");
+  const Status failed = check_failed(store_, {.rank = 0, .world_size = 4});
+  EXPECT_THAT(failed.message(), HasSubstr("left the group: unhandled"));
 }
 
-TEST_F(RankWatcherTest, TakesLossOfItsStoreForThatOfChief) {
+// A store that is silent for a while is no loss.
+TEST_F(RankWatcherTest, KnowsOnlyNeighborsWithoutStore) {
   watch();
   expect_nothing_lost();
   store_.lose();
-  expect_lost(0, "does not respond");
-}
-
-TEST_F(RankWatcherTest, ContinuesWithoutStoreOfLauncher) {
-  watch(true);
-  store_.lose();
   expect_nothing_lost();
+  has_exited_ = true;
+  expect_lost(3, "has exited");
 }
 
 TEST_F(RankWatcherTest, FindsNothingAfterStop) {

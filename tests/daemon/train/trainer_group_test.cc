@@ -578,6 +578,17 @@ TEST_F(TrainerGroupTest, ReportsLostRankInPlaceOfNonfiniteLoss) {
   }
 }
 
+TEST_F(TrainerGroupTest, SavesNothingOfCollectivesThatWereEnded) {
+  auto config = shared_config(20);
+  config.checkpoint.save_every_steps = 1;
+  open(config, 2);
+  group_->lose_devices();
+  const auto outcomes = train();
+  ASSERT_FALSE(outcomes[0].ok());
+  EXPECT_EQ(outcomes[0].status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(chief().saved(), IsEmpty());
+}
+
 TEST_F(TrainerGroupTest, ResumesWithOtherNumberOfRanks) {
   Session alone(shared_config(20), root_);
   ASSERT_TRUE(alone.train().ok());
