@@ -153,7 +153,11 @@ Result<ClusterTask> parse_tf_task(const json::object& task, std::optional<int64_
     made.job = Job::kPs;
   } else if (job == "worker") {
     number += num_chiefs.value_or(0);
-  } else if ((job == "chief" || job == "master") && num_chiefs.value_or(1) == 1) {
+  } else if ((job == "chief" || job == "master") && !num_chiefs) {
+    return invalid("TF_CONFIG: task.type is " + job +
+                   ", but without a cluster in TF_CONFIG the number of each worker is unknown; add "
+                   "the cluster, or name the chief as worker 0");
+  } else if ((job == "chief" || job == "master") && num_chiefs == 1) {
     if (number != 0) return invalid("TF_CONFIG: task.index must be 0 for the job " + job);
   } else {
     return invalid("TF_CONFIG: task.type must be a job of cluster, got '" + job + "'");
@@ -177,8 +181,7 @@ Result<Source> parse_tf_config(std::string_view text, bool has_cluster) {
   const bool is_other_kind =
       cluster != nullptr && (!cluster->is_object() || !cluster->get_object().contains("ps"));
   if (is_other_kind || (cluster == nullptr && (!has_cluster || task == nullptr))) return source;
-  if (task == nullptr || !task->is_object())
-    return invalid("TF_CONFIG: must have the objects cluster and task");
+  if (task == nullptr || !task->is_object()) return invalid("TF_CONFIG: must have the object task");
   std::optional<int64_t> num_chiefs;
   if (cluster != nullptr) {
     STOKER_ASSIGN_OR_RETURN(auto made, parse_tf_cluster(cluster->get_object()));

@@ -184,6 +184,10 @@ TEST_F(ClusterRunTest, ClipsAsynchronousUpdates) {
   max_steps_ = 60;
   expect_codes(start_all(run_dir()), 0);
   EXPECT_EQ(newest_step(run_dir()), max_steps_);
+  EXPECT_THAT(text_of(run_dir() + "/metrics/train.jsonl"),
+              ContainsRegex(R"("grad_norm":(0\.[2-9]|[1-9][0-9.]*[,}]))"));
+  replay(run_dir("replay"));
+  expect_same_run(run_dir(), run_dir("replay"));
 }
 
 // Frozen parameters are those of the chief, which are not initial ones.
@@ -207,6 +211,7 @@ TEST_F(ClusterRunTest, TrainsSameBytesWithBackupWorker) {
 }
 
 TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
+  settings_ = {"--set", "train.max_grad_norm=0.2"};
   configure_endless();
   auto tasks = start_all(run_dir());
   auto& worker = tasks.back();
@@ -350,8 +355,11 @@ TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutLostWorker) {
   expect_codes(tasks, 0);
 }
 
-// With a worker that is killed and returns, and one server that is killed, so that all tasks resume.
+// With a worker that is killed and returns, and one server that is killed, so that all tasks resume. That the
+// cluster is then one of the configuration is no other run.
 TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
+  settings_ = {"--set", "train.max_grad_norm=0.2", "--set",
+               "model.freeze=[" + std::string(kFirstLayer) + "]"};
   mode_ = {"--replicas", "async"};
   micro_batches_ = 1;
   configure_endless();
@@ -369,6 +377,8 @@ TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
   const uint64_t resumed = newest_step(run_dir());
   fs::copy(newest_checkpoint(run_dir()), path("resumed"), fs::copy_options::recursive);
 
+  is_configured_ = true;
+  mode_ = {"--set", "cluster.replicas=async", "--set", "cluster.max_staleness=8"};
   tasks = start_all(run_dir());
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > resumed; }));
   tasks[2]->signal(SIGTERM);

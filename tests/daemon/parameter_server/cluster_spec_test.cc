@@ -132,7 +132,9 @@ TEST(ClusterSpecTest, TakesTaskOfTfConfigWithoutCluster) {
   const auto tf_config = [](const std::string& task) { return R"({"task": )" + task + "}"; };
   EXPECT_EQ(task_of({}, tf_config(R"({"type": "worker", "index": 1})"), kConfigured).name(),
             "worker 1 (d:1)");
-  EXPECT_TRUE(task_of({}, tf_config(R"({"type": "chief", "index": 0})"), kConfigured).is_chief());
+  EXPECT_TRUE(task_of({}, tf_config(R"({"type": "worker", "index": 0})"), kConfigured).is_chief());
+  EXPECT_THAT(error_of({}, tf_config(R"({"type": "chief", "index": 0})"), kConfigured),
+              HasSubstr("TF_CONFIG: task.type is chief, but without a cluster"));
   ClusterFlags hosts = kFlags;
   hosts.job_name = "";
   hosts.task_index.reset();
@@ -189,7 +191,7 @@ TEST(ClusterSpecTest, IgnoresTfConfigWithoutParameterServers) {
 
 TEST(ClusterSpecTest, RejectsInvalidTfConfig) {
   EXPECT_THAT(error_of({}, R"({"cluster": {"ps": ["a:1"]}})"),
-              HasSubstr("objects cluster and task"));
+              HasSubstr("must have the object task"));
   EXPECT_THAT(error_of({}, with_task(R"({"type": "worker", "index": 2})")),
               HasSubstr("TF_CONFIG: task.index: must be from 0 to 2 for the job worker, got 3"));
   EXPECT_THAT(error_of({}, with_task(R"({"type": "worker", "index": "1"})")),

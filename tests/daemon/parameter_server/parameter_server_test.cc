@@ -45,7 +45,8 @@ class ParameterServerTest : public ::testing::Test {
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = *std::move(store);
     for (size_t i = 0; i < kNumServers; ++i) {
-      servers_[i] = std::make_unique<ParameterServer>(options_of(i), make_variables());
+      servers_[i] =
+          std::make_unique<ParameterServer>(options_of(i), make_variables(needs_norm_[i]));
       threads_[i] = std::jthread(
           [this, i](const std::stop_token& stop) { outcomes_[i] = servers_[i]->run(stop); });
     }
@@ -66,7 +67,7 @@ class ParameterServerTest : public ::testing::Test {
         .updates = {.replicas = replicas_,
                     .num_workers = 2,
                     .gradients_per_step = 1,
-                    .max_steps = 100},
+                    .max_steps = max_steps_},
         .is_recorded = [](uint64_t) { return true; },
         .meeting = meeting_,
         .updates_dir = updates_dir_,
@@ -76,14 +77,15 @@ class ParameterServerTest : public ::testing::Test {
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
     return options;
   }
-  static VariableStore make_variables() {
+  static VariableStore make_variables(bool needs_norm = false) {
     config::TrainConfig train;
     train.max_grad_norm.reset();
     auto optimizer = train::Optimizer::create(
         config::OptimizerConfig(), train, {{"weight", at::full({3}, 0.0).set_requires_grad(true)}});
     EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
     return VariableStore(
-        *std::move(optimizer), 1, [](uint64_t) { return 0.1; }, [](uint64_t) { return true; });
+        *std::move(optimizer), 1, [](uint64_t) { return 0.1; }, [](uint64_t) { return true; },
+        needs_norm);
   }
   // A start of a worker.
   WorkerConnection& connect(int worker) {
@@ -98,7 +100,8 @@ class ParameterServerTest : public ::testing::Test {
     }
     parts.front().untrained = {at::full({2}, 7.0 - worker)};
     untrained_ = parts.front().untrained.front();
-    auto connection = WorkerConnection::open(task, meeting_, std::move(parts), {});
+    const bool sums_norms = replicas_ == Replicas::kSync && needs_norm_.back();
+    auto connection = WorkerConnection::open(task, meeting_, std::move(parts), {}, sums_norms);
     EXPECT_TRUE(connection.ok()) << connection.status().to_string();
     connections_.push_back(*std::move(connection));
     return *connections_.back();
@@ -118,9 +121,11 @@ class ParameterServerTest : public ::testing::Test {
     EXPECT_TRUE(pulled.ok()) << pulled.to_string();
     return claimed;
   }
-  static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed) {
-    const auto pushed = worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1},
-                                    {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
+  static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
+                   double norm = -1) {
+    const auto pushed =
+        worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
+                    {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
     EXPECT_EQ(*pushed, PushResult::kStepCompleted);
   }
@@ -131,6 +136,8 @@ class ParameterServerTest : public ::testing::Test {
   }
 
   Replicas replicas_ = Replicas::kSync;
+  std::array<bool, kNumServers> needs_norm_{};  // of all gradients
+  uint64_t max_steps_ = 100;
   const test::TemporaryDirectory folder_;
   const std::string updates_dir_ = folder_.path() + "/updates";
   ClusterTask task_;
@@ -159,6 +166,19 @@ TEST_F(ShortTimeoutTest, KeepsWorkerThatWaitsLongerThanTimeout) {
   }
   ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
   train(worker);
+}
+
+// It has told that it is there before.
+TEST_F(ParameterServerTest, EndsIfOtherServerCannotCreateThreads) {
+  meeting_.store.prefix = "other";
+  ServerOptions options = options_of(1);
+  options.start_thread = [](std::function<void()>) -> std::jthread {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  };
+  ParameterServer without_threads(std::move(options), make_variables());
+  ASSERT_EQ(without_threads.run({}).code(), StatusCode::kBusy);
+  ParameterServer first(options_of(0), make_variables());
+  EXPECT_EQ(first.run({}).code(), StatusCode::kPeerLost);
 }
 
 TEST_F(ParameterServerTest, EndsOnlyConnectionOfInvalidRequest) {
@@ -248,6 +268,73 @@ TEST_F(ParameterServerTest, TellsChiefAboutTasks) {
     ASSERT_TRUE(status.ok()) << status.status().to_string();
   } while (status->tasks[3].state != "lost");
   EXPECT_EQ(status->tasks[3].applied_gradients, 1u);
+}
+
+class LastStepTest : public ParameterServerTest {
+ protected:
+  LastStepTest() { max_steps_ = 1; }
+};
+
+// While the chief saves.
+TEST_F(LastStepTest, HasNoLostWorkerAtEnd) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  train(connect(1));
+  connections_.pop_back();
+  (void)connect(1);  // after the server has noticed the end of the former connection
+  connections_.pop_back();
+  const auto status = chief.read_status({});
+  ASSERT_TRUE(status.ok()) << status.status().to_string();
+  EXPECT_EQ(status->tasks[3].state, "waiting");
+}
+
+class NormTest : public ParameterServerTest {
+ protected:
+  NormTest() { needs_norm_ = {true, true}; }
+};
+
+// The update is due, and the worker that would have sent the norm is lost.
+TEST_F(NormTest, UpdatesByNormOfWorkerThatReturns) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  train(chief);
+  connections_.clear();
+  WorkerConnection& returned = connect(0);
+  train(returned);
+  train(connect(1));
+  const auto begun = returned.begin_save({});
+  ASSERT_TRUE(begun.ok() && *begun);
+  EXPECT_EQ((*begun)->first, 3u);
+  EXPECT_TRUE(returned.read_state(3, {}).ok());
+  EXPECT_EQ(record_after(returned, 2, 0), 3u);
+}
+
+class AsyncNormTest : public ParameterServerTest {
+ protected:
+  AsyncNormTest() {
+    replicas_ = Replicas::kAsync;
+    needs_norm_ = {true, false};  // so that server 0 gets the request, too
+  }
+};
+
+TEST_F(AsyncNormTest, CountsNoGradientWithoutNorm) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  WorkerConnection& invalid = connect(1);
+  const auto claimed = pull(invalid);
+  EXPECT_FALSE(invalid
+                   .push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1},
+                         {at::full({3}, 0.5), at::full({3}, 0.5)}, {})
+                   .ok());
+  connections_.pop_back();
+  WorkerConnection& worker = connect(1);
+  const auto again = pull(worker);
+  EXPECT_EQ(again.ticket, claimed.ticket);
+  push(worker, again, 1.0);
+  const auto begun = chief.begin_save({});
+  ASSERT_TRUE(begun.ok() && *begun);
+  EXPECT_EQ((*begun)->first, 1u);
+  EXPECT_TRUE(chief.read_state(1, {}).ok());
 }
 
 TEST_F(ParameterServerTest, ReportsThreadThatCannotBeCreated) {

@@ -166,15 +166,38 @@ TEST_F(ClippingTest, UpdatesPartsAsOneProcessByNormOfAll) {
     ASSERT_TRUE(norms.ok() && *norms) << norms.status().to_string();
     clamped.push_back((**norms)[1]);
   }
-  const double norm = train::Optimizer::norm_of(at::cat(clamped)).item<double>();
+  const double norm = norm_to_clip_by(at::cat(clamped), at::cat(clamped));
   for (VariableStore& store : stores) ASSERT_TRUE(store.commit(1, norm).ok());
   const auto expected = parameters_of_one_process(2, -0.5);
   EXPECT_TRUE(at::equal(stores[0].parameters()[0], expected[0]));
   EXPECT_TRUE(at::equal(stores[1].parameters()[0], expected[1]));
 }
 
+// Clamping would hide it.
+TEST_F(ClippingTest, ReportsInfiniteGradientOfOneServerOnAll) {
+  std::vector<VariableStore> stores;
+  stores.push_back(make_store(3));
+  stores.push_back(make_store(2));
+  std::vector<at::Tensor> before, clamped;
+  for (uint64_t ticket = 0; ticket < 2; ++ticket) {
+    stores[0].stage(ticket, bytes_of(3, std::numeric_limits<double>::infinity()));
+    stores[1].stage(ticket, bytes_of(2, 1));
+  }
+  for (VariableStore& store : stores) {
+    const auto norms = store.step_norms(1);
+    ASSERT_TRUE(norms.ok() && *norms) << norms.status().to_string();
+    before.push_back((**norms)[0]);
+    clamped.push_back((**norms)[1]);
+  }
+  const double norm = norm_to_clip_by(at::cat(before), at::cat(clamped));
+  for (VariableStore& store : stores) EXPECT_EQ(store.commit(1, norm).code(), StatusCode::kCorrupt);
+}
+
 TEST_F(ClippingTest, HasNormsOfStepUntilNextOne) {
   VariableStore store = make_store(3);
+  const auto none = store.step_norms(0);
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(*none);
   EXPECT_EQ(store.step_norms(1).status().code(), StatusCode::kInternal);
   for (uint64_t ticket = 0; ticket < 2; ++ticket) store.stage(ticket, bytes_of(3, 1));
   const auto due = store.step_norms(1);
