@@ -716,7 +716,8 @@ Section cluster_section(ClusterConfig& cluster) {
             .help = "Distribution of the variables over the parameter servers; null: round_robin",
             .details = "round_robin: one variable after the other, in the order of the model. "
                        "bytes: each on the server that has the fewest bytes so far. null: as "
-                       "--placement, which otherwise must be equal. The results are the same."}},
+                       "--placement, which otherwise must be equal. With replicas: sync the "
+                       "results are the same; with async a change begins new update logs."}},
       .variants = {}};
 }
 
