@@ -181,8 +181,7 @@ Result<std::optional<ServerConnection::Record>> ReplayConnection::take_record(
   const at::Tensor norms = at::full({static_cast<int64_t>(count)}, std::nan(""), at::kFloat);
   for (const Server& server : servers_) {
     const auto own = server.store.norms(record.step);
-    for (size_t i = 0; own && i < server.part.variables.size(); ++i)
-      norms[static_cast<int64_t>(server.part.variables[i])].copy_((*own)[static_cast<int64_t>(i)]);
+    if (own) put_norms(server.part.variables, *own, norms);
   }
   record.grad_norm = train::Optimizer::norm_of(norms).item<double>();
   return std::optional(record);

@@ -44,6 +44,12 @@ void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors) {
   }
 }
 
+void put_norms(const std::vector<size_t>& variables, const at::Tensor& own, const at::Tensor& all) {
+  const auto* const from = own.const_data_ptr<float>();
+  auto* const to = all.mutable_data_ptr<float>();
+  for (size_t i = 0; i < variables.size(); ++i) to[variables[i]] = from[i];
+}
+
 double norm_to_clip_by(const at::Tensor& norms, const at::Tensor& clamped_norms) {
   const auto before = train::Optimizer::norm_of(norms).item<double>();
   return std::isfinite(before) ? train::Optimizer::norm_of(clamped_norms).item<double>() : before;

@@ -33,6 +33,8 @@ int64_t packed_bytes(const std::vector<at::Tensor>& tensors);
 void pack(const std::vector<at::Tensor>& tensors, const at::Tensor& bytes);
 void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors);
 
+// Puts the norms of `variables`, which are indexes among all, among those of all. F32.
+void put_norms(const std::vector<size_t>& variables, const at::Tensor& own, const at::Tensor& all);
 // By which all updates clip: the norm of the clamped gradients, unless that before train.max_grad_value is not
 // finite, so that all servers report it. Both by parameter, F32.
 double norm_to_clip_by(const at::Tensor& norms, const at::Tensor& clamped_norms);

@@ -17,13 +17,6 @@ at::Tensor bytes_for(const std::vector<at::Tensor>& tensors) {
   return at::empty({packed_bytes(tensors)}, at::kByte);
 }
 
-// The norms of the own gradients of a server, where they are among all.
-void put_norms(const ServerPart& part, const at::Tensor& own, const at::Tensor& norms) {
-  const auto* const from = own.const_data_ptr<float>();
-  auto* const to = norms.mutable_data_ptr<float>();
-  for (size_t i = 0; i < part.variables.size(); ++i) to[part.variables[i]] = from[i];
-}
-
 Header request_of(Operation operation, uint64_t ticket = 0, uint64_t step = 0,
                   const Sums& sums = {}) {
   return make_header(static_cast<int64_t>(operation), ticket, step, sums);
@@ -151,7 +144,7 @@ Result<double> WorkerConnection::norm_of_step(uint64_t step, const std::stop_tok
     const at::Tensor own =
         at::empty({2, static_cast<int64_t>(server.part.variables.size())}, at::kFloat);
     STOKER_RETURN_IF_ERROR(server.connection->receive(own, stop));
-    for (const int64_t row : {0, 1}) put_norms(server.part, own[row], norms[row]);
+    for (const int64_t row : {0, 1}) put_norms(server.part.variables, own[row], norms[row]);
   }
   return norm_to_clip_by(norms[0], norms[1]);
 }
@@ -244,7 +237,7 @@ Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
     const at::Tensor own =
         at::empty({static_cast<int64_t>(server.part.variables.size())}, at::kFloat);
     STOKER_RETURN_IF_ERROR(server.connection->receive(own, stop));
-    put_norms(server.part, own, norms);
+    put_norms(server.part.variables, own, norms);
   }
   record.grad_norm = train::Optimizer::norm_of(norms).item<double>();
   return std::optional(record);
