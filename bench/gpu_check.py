@@ -5,6 +5,7 @@ that has passed or failed on this device is not repeated; one that ran out of ti
 the device at a time. FOLDER/log has the output of all programs, FOLDER/page.md the tables (gpu_page.py).
 """
 import argparse
+import contextlib
 import gzip
 import json
 import os
@@ -106,14 +107,22 @@ class Check:
         text = " ".join(map(str, command))
         self.log.write(f"\n$ {text}\n".encode())
         self.log.flush()
-        log_start = self.log.tell()
-        # To a file: a pipe would stay open as long as a child of the program has it.
-        output = tempfile.TemporaryFile()
+        # To files: a pipe would stay open as long as a child of the program has it.
+        output, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         process = subprocess.Popen(
-            [str(word) for word in command], stdin=stdin, stdout=output, stderr=self.log,
+            [str(word) for word in command], stdin=stdin, stdout=output, stderr=errors,
             env={**os.environ, **self.environment, **(env or {})}, start_new_session=True, cwd=self.work)
-        process.output, process.log_start = output, log_start
+        process.output, process.errors = output, errors
         return process
+
+    @contextlib.contextmanager
+    def running(self, command):
+        """The process of a program that runs, at most, as long as the block."""
+        process = self.start(command)
+        try:
+            yield process
+        finally:
+            self.end(process)
 
     def run(self, command, env=None, accept=(0,), stdin=b""):
         """The standard output. Kills the program when the time of the check is over, and its children in any case."""
@@ -137,7 +146,7 @@ class Check:
         return out
 
     def run_tests(self, command, max_silence):
-        """The standard output of a GoogleTest program, which is killed if it prints nothing for `max_silence` seconds."""
+        """Exit code, output and errors of a GoogleTest program, which is killed if it prints nothing for `max_silence` seconds."""
         process = self.start(command)
         try:
             size, printed = 0, time.monotonic()
@@ -153,15 +162,10 @@ class Check:
         """Kills it and its children. What it wrote to standard output and standard error, which the log has, too."""
         self.kill(process)
         process.wait()
-        errors = self.errors_of(process)
-        process.output.seek(0)
-        out = process.output.read()
-        self.log.write(out)
+        out, errors = text_of(process.output), text_of(process.errors)
+        self.log.write((errors + out).encode())
         self.log.flush()
-        return out.decode(errors="replace"), errors
-
-    def errors_of(self, process):
-        return log_since(self, process.log_start)
+        return out, errors
 
     @staticmethod
     def kill(process):
@@ -189,6 +193,11 @@ class Check:
         for setting in [f"run.dir={run_dir}", f"train.device={self.args.device}", *threads, *settings]:
             command += ["--set", setting]
         return command
+
+
+def text_of(file):
+    """Without moving the position at which a program that has the file writes."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
 
 
 def last_line(text):
@@ -321,16 +330,18 @@ def cuda_test(name_filter):
             ended = {test: how for how, test in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(\d+ ms\)$", out, re.M)}
             passed += [test for test in tests if ended.get(test) == "OK"]
             skipped |= {test: reason_of(test, out, errors) for test in tests if ended.get(test) == "SKIPPED"}
-            first = next((test for test in tests if ended.get(test, "FAILED") == "FAILED"), None)
-            if first is None:
-                tests = []
+            tests = [test for test in tests if test not in passed and test not in skipped]
+            if not tests:
                 break
+            first = tests[0]
             if first in ended:
                 failed[first] = reason_of(first, out, errors)
             elif code is not None and check.remaining() > 0:
                 how = "did not end" if code == -signal.SIGKILL else f"exit {code}"
                 failed[first] = f"{how}: {reason_of(first, out, errors)}"
-            tests = [test for test in tests if test not in passed and test not in skipped and test != first]
+            else:
+                break
+            tests.remove(first)
         check.values["passed"] = len(passed)
         if skipped:
             check.values["skipped"] = skipped
@@ -394,9 +405,11 @@ def stop_run(check, run_dir, process):
         raise OutOfTime("stokerd did not stop") from None
     finally:
         check.kill(process)
+    if not (run_dir / "exit_status.json").exists():
+        raise Failed(f"stokerd: exit {process.returncode}: {last_line(text_of(process.errors))}")
     stopped = json.loads((run_dir / "exit_status.json").read_text())
     if stopped["state"] != "stopped":
-        raise Failed(f"the run was not stopped in time: {stopped['state']} at step {stopped['step']}: {last_line(check.errors_of(process))}")
+        raise Failed(f"the run was not stopped in time: {stopped['state']} at step {stopped['step']}: {last_line(text_of(process.errors))}")
     return stopped["step"]
 
 
@@ -414,9 +427,9 @@ def check_resume(check):
     config = write_tiny_gpt(check, steps, "cosine")
     whole, parts = check.work / "whole", check.work / "parts"
     check.run(check.stokerd(config, whole, []))
-    process = check.start(check.stokerd(config, parts, []))
-    wait_for_steps(check, parts, process, steps // 10)
-    stopped_at = stop_run(check, parts, process)
+    with check.running(check.stokerd(config, parts, [])) as process:
+        wait_for_steps(check, parts, process, steps // 10)
+        stopped_at = stop_run(check, parts, process)
     check.run(check.stokerd(config, parts, []))
     return compare_runs(whole, parts, stopped_at) | {"steps": steps}
 
@@ -426,15 +439,12 @@ def check_release(check):
     steps = 5 if check.quick else 300
     config = write_tiny_gpt(check, 1000000, "constant")
     whole, run_dir = check.work / "whole-constant", check.work / "released"
-    process = check.start(check.stokerd(config, run_dir, []))
-    try:
+    with check.running(check.stokerd(config, run_dir, [])) as process:
         wait_for_steps(check, run_dir, process, steps)
         released = pause_and_release(check, run_dir)
         stokerctl(check, run_dir, "resume")
         wait_for_steps(check, run_dir, process, released["step"] + steps)
         stopped_at = stop_run(check, run_dir, process)
-    finally:
-        check.kill(process)
     check.run(check.stokerd(config, whole, [f"train.max_steps={stopped_at}"]))
     values = {"steps": stopped_at, "released_mib": released.get("device_reserved_bytes", 0) / 2**20}
     return compare_runs(whole, run_dir, released["step"]) | values
@@ -560,7 +570,7 @@ def status_at(check, run_dir, process, step):
     """The status as soon as the run has reached the step."""
     while check.remaining() > 0:
         if process.poll() is not None:
-            raise Failed(f"stokerd: exit {process.returncode}: {last_line(check.errors_of(process))}")
+            raise Failed(f"stokerd: exit {process.returncode}: {last_line(text_of(process.errors))}")
         try:
             status = json.loads(stokerctl(check, run_dir, "status"))
             if status["step"] >= step:
@@ -596,19 +606,19 @@ def check_memory(check):
     config.write_text(GPT2.format(tokens=tokens, **sizes))
     power = Power(check.args.device)
     power.start()
-    process = check.start(check.stokerd(config, run_dir, []))
+    log_start = check.log.tell()
     try:
-        measure_memory(check, run_dir, process)
-        released = pause_and_release(check, run_dir)
-        check.values["released"] = {"reserved_bytes": released.get("device_reserved_bytes", 0), "used_mib": used_mib(check)}
-        stokerctl(check, run_dir, "resume")
-        status_at(check, run_dir, process, released["step"] + 10)
-        process.terminate()
-        process.wait(max(1, check.remaining()))
+        with check.running(check.stokerd(config, run_dir, [])) as process:
+            measure_memory(check, run_dir, process)
+            released = pause_and_release(check, run_dir)
+            check.values["released"] = {"reserved_bytes": released.get("device_reserved_bytes", 0), "used_mib": used_mib(check)}
+            stokerctl(check, run_dir, "resume")
+            status_at(check, run_dir, process, released["step"] + 10)
+            process.terminate()
+            process.wait(max(1, check.remaining()))
     finally:
-        check.kill(process)
         check.values |= power.stop()
-        check.values["graphs"] = graphs_captured(check, process.log_start)
+        check.values["graphs"] = graphs_captured(check, log_start)
     return {}
 
 
@@ -729,7 +739,7 @@ def check_sanitizer(check, tool, tests):
     return {"errors": 0, "passed": int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])}
 
 
-# ---- All checks: part -> (name, most seconds, function). A part takes at most eight minutes.
+# ---- All checks: part -> (name, most seconds, function). A part takes at most nine minutes.
 
 PARTS = {
     "start": [

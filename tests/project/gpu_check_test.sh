@@ -159,6 +159,13 @@ make_cuda_test A=OK
 check "$scratch/late" tests
 [[ $output == *'cuda_test: passed'* ]] || fail "a check that ran out of time is not repeated: $output"
 
+# Also if it is the last test that runs when the time ends, here before it has been silent for long.
+rm -r "$scratch/late"
+make_cuda_test A=HANG
+check "$scratch/late" --shorten 60 tests
+result=$(result_of "$scratch/late" "cuda_test out of memory")
+[[ $result == *'"status": "out of time"'*'did not end: Cuda.A'* ]] || fail "without time for the last test: exit $code, $result"
+
 # SIGTERM, as of timeout(1), ends the program that runs, too.
 make_cuda_test A=HANG
 rm "$scratch/child"
@@ -184,6 +191,28 @@ check "$scratch/failed" tests
 [[ $code == 0 && $output != *'cuda_test: failed'* ]] || fail "a failed check is repeated without --retry: exit $code, $output"
 check "$scratch/failed" --retry tests
 [[ $code == 1 && $output == *'cuda_test: failed'* ]] || fail "--retry does not repeat a failed check: exit $code, $output"
+
+# Of a stokerd that ends too early, the reason is what it wrote itself.
+make_program "$scratch/bin/stokerd" <<SH
+#!/usr/bin/env bash
+case "\$*" in
+  *run.dir=*/parts*) echo 'error: an illegal address' >&2 && exit 70 ;;
+  *run.dir=*/released*)
+    echo \$\$ >"$scratch/child"
+    sleep 1000
+    ;;
+esac
+SH
+make_program "$scratch/bin/stokerctl" <<'SH'
+#!/usr/bin/env bash
+echo 'cannot connect' >&2
+exit 69
+SH
+check "$scratch/resume" --shorten 60 resume
+result=$(result_of "$scratch/resume" "bit-exact resume")
+[[ $result == *'"status": "failed"'*'stokerd: exit 70: error: an illegal address'* ]] || fail "a stokerd that fails: $result"
+child=$(cat "$scratch/child")
+[[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a stokerd runs after its check"
 
 check "$scratch/unknown" nothing
 [[ $code == 64 && $output == *'unknown part nothing'* ]] || fail "an unknown part: exit $code, $output"
