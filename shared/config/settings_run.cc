@@ -34,8 +34,8 @@ Fields producer_fields(FeedConfig& feed) {
        .details =
            "From 1 to 1024. auto: the number that keeps the ring between a quarter and three "
            "quarters full, at most one per usable core. Increase it while data_wait_ms in the "
-           "metrics is "
-           "not near 0 and cores are idle. Never changes which samples a batch contains.",
+           "metrics is not near 0 and cores are idle. Also bounds the processes that encode "
+           "text, each with 64 MiB. Never changes which samples a batch contains.",
        .min = 1,
        .max = 1024,
        .null_word = "auto",

@@ -53,9 +53,19 @@ class TextTokenizer {
 
   virtual ~TextTokenizer() = default;
   // kCorrupt: the text crashes its process or exceeds its limits, in two processes. kMismatch: the
-  // file of the tokenizer has changed. Others: no process can be started.
+  // file of the tokenizer has changed. Others: no process can be started; see lacks_memory().
   virtual Result<Part> tokenize(std::string_view text, bool begins_section, bool ends_text) = 0;
 };
+
+// The most ids of a text of so many bytes. An invalid byte becomes a character of three bytes, and a
+// character of three bytes can become one of 33 bytes in normalization form KC; SentencePiece adds a
+// space.
+constexpr uint64_t max_ids_of(uint64_t text_bytes) { return 11 * text_bytes + 3; }
+
+// Whether fewer processes could have been enough.
+inline bool lacks_memory(const Status& status) {
+  return status.code() == StatusCode::kNoSpace || status.code() == StatusCode::kOutOfMemory;
+}
 
 class Sandbox {
  public:
@@ -66,8 +76,7 @@ class Sandbox {
   virtual std::unique_ptr<TextTokenizer> make_tokenizer(
       const std::string& dataset, const std::string& digest, uint64_t text_bytes,
       std::function<bool()> should_stop) const = 0;
-  // The processes that rewrite or encode at the same time, and the tokenizers that a caller may
-  // make.
+  // Bound of the tokenizers that a caller uses at the same time, and so of their processes.
   virtual size_t max_processes() const = 0;
   // `dataset`: its name.
   virtual std::unique_ptr<JpegRewriter> make_rewriter(const std::string& dataset) const = 0;

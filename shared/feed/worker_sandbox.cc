@@ -25,6 +25,7 @@ constexpr uint64_t kMinMemoryBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxKeptBytes = uint64_t{32} << 20;
 constexpr int kAttempts = 2;
 constexpr int kMaxAutoProcesses = 64;
+constexpr size_t kMaxTokenizers = 64;
 
 // A power of two, so that files of similar sizes do not need a new process each.
 uint64_t memory_for(const RewriteRequest& request) {
@@ -179,11 +180,6 @@ Result<std::vector<std::byte>> SandboxedRewriter::rewrite(std::span<const std::b
   return Status(StatusCode::kCorrupt, std::move(failure));
 }
 
-// Tokens of a byte of text: an invalid one becomes a character of three bytes, and a character of
-// three bytes can become one of 33 bytes in normalization form KC; and of the space that
-// SentencePiece adds to a text.
-constexpr uint64_t kMaxIdsPerByte = 11, kMaxAddedIds = 3;
-
 class SandboxedTokenizer final : public data::TextTokenizer {
  public:
   SandboxedTokenizer(const config::Config& config, std::string dataset, std::string digest,
@@ -205,7 +201,7 @@ class SandboxedTokenizer final : public data::TextTokenizer {
     Status status = {};
   };
   static TokenizeRequest request_for(uint64_t text_bytes) {
-    return {.text_bytes = text_bytes, .max_ids = kMaxIdsPerByte * text_bytes + kMaxAddedIds};
+    return {.text_bytes = text_bytes, .max_ids = data::max_ids_of(text_bytes)};
   }
   static uint64_t memory_for(const TokenizeRequest& request) {
     return std::bit_ceil(shared_bytes(request));
@@ -241,7 +237,12 @@ Status SandboxedTokenizer::start() {
 SandboxedTokenizer::Attempt SandboxedTokenizer::try_tokenize(std::string_view text,
                                                              TokenizeRequest request) {
   const uint64_t memory = std::max(min_memory_, memory_for(request));
-  if (Status ready = worker_->prepare(memory); !ready.ok()) return {.status = std::move(ready)};
+  if (Status ready = worker_->prepare(memory); !ready.ok()) {
+    if (data::lacks_memory(ready))
+      ready =
+          ready.with_context("no memory for a process that encodes text; lower feed.num_workers");
+    return {.status = std::move(ready)};
+  }
   const auto bytes = std::as_bytes(std::span(text));
   std::ranges::copy(bytes, locate_tokenize(worker_->memory(), request)->text.begin());
   RequestWorker::Attempt answer = worker_->request(request, 1);
@@ -291,7 +292,11 @@ std::unique_ptr<data::TextTokenizer> WorkerSandbox::make_tokenizer(
                                               std::move(should_stop));
 }
 
-size_t WorkerSandbox::max_processes() const { return max_processes_of(config_.feed); }
+// More than the cores would only cost memory.
+size_t WorkerSandbox::max_processes() const {
+  return std::min(
+      {max_processes_of(config_.feed), static_cast<size_t>(num_usable_cores()), kMaxTokenizers});
+}
 
 std::unique_ptr<data::JpegRewriter> WorkerSandbox::make_rewriter(const std::string& dataset) const {
   return std::make_unique<SandboxedRewriter>(config_, dataset, feed_program_);

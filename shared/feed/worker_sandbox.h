@@ -5,7 +5,8 @@
 // with memory for a usual photograph. For a larger file a process is replaced by one with more
 // memory, which ends with the request if it has more than 32 MiB. A file whose process crashes,
 // exceeds a limit or sends an impossible reply is tried once more in a new process. So is a text. Each
-// tokenizer has a process, with memory for the worst text of its size: 64 MiB for one of 1 MiB.
+// tokenizer has a process, with memory for the worst text of its size: 64 MiB for one of 1 MiB. There are
+// no more of them than cores.
 //
 // Threads:   see data::Sandbox and data::JpegRewriter; a reader is used by one thread.
 // Ownership: the configuration must outlive the object.

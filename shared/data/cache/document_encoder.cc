@@ -138,6 +138,7 @@ Status DocumentEncoder::start_threads() {
         });
         if (!ended.ok()) fail(ended.with_context("encode text"));
       });
+      ++num_running_;
     }
   } catch (const std::system_error& error) {
     if (threads_.empty())
@@ -161,12 +162,22 @@ void DocumentEncoder::run(TextTokenizer& tokenizer) {
     Tokens tokens;
     Status status = encode(tokenizer, *task, begin, tokens);
     lock.lock();
+    if (leave_to_others(*task, status)) return;
     task->begin = begin;
     task->status = std::move(status);
     task->tokens = std::move(tokens);
     task->state = Task::State::kDone;
     is_done_.notify_one();
   }
+}
+
+// The last thread reports the error.
+bool DocumentEncoder::leave_to_others(Task& task, const Status& status) {
+  if (!lacks_memory(status) || num_running_ == 1) return false;
+  --num_running_;
+  task.state = Task::State::kQueued;
+  is_queued_.notify_all();
+  return true;
 }
 
 void DocumentEncoder::fail(Status status) {
@@ -248,7 +259,10 @@ Result<TextTokenizer::Part> DocumentEncoder::tokenize(TextTokenizer& tokenizer,
   const auto is_token = [this](int32_t id) {
     return id >= 0 && static_cast<uint64_t>(id) < num_tokens_;
   };
+  // The ids are bounded by the bytes that they stand for, so that a process that encodes one byte per
+  // request cannot fill the memory of this one. Those of no bytes are not kept.
   if (part->bytes > text.size() || (ends_text && part->bytes != text.size()) ||
+      (part->bytes > 0 && part->ids.size() > max_ids_of(part->bytes)) ||
       !std::ranges::all_of(part->ids, is_token))
     return Status(StatusCode::kCorrupt, where + ": its worker process sent an impossible result");
   return part;

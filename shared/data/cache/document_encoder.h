@@ -9,7 +9,8 @@
 // A piece of text that the tokenizer does not split within a window is cut at its end.
 //
 // Threads:   one at a time; starts up to `max_threads`, which live as long as this object, because a
-//            worker process ends with the thread that started it.
+//            worker process ends with the thread that started it. One whose process finds too little
+//            memory ends and leaves its text to the others.
 // Blocking:  next() until the text is read and encoded.
 // Ownership: the files must outlive the object.
 // Errors:    next(): those of FileReader and TextTokenizer, kCorrupt for an impossible result,
@@ -99,6 +100,7 @@ class DocumentEncoder {
   void queue_tasks();
   Status start_threads();
   void run(TextTokenizer& tokenizer);
+  bool leave_to_others(Task& task, const Status& status);  // requires mutex_
   void fail(Status status);
   Status encode(TextTokenizer& tokenizer, const Task& task, std::optional<TextPosition>& begin,
                 Tokens& tokens) const;
@@ -122,6 +124,7 @@ class DocumentEncoder {
   std::condition_variable is_queued_;  // a task, or is_stopping_
   std::condition_variable is_done_;    // a task, or failure_
   bool is_stopping_ = false;
+  size_t num_running_ = 0;                   // threads that take tasks
   Status failure_;                           // of a thread
   std::deque<std::shared_ptr<Task>> tasks_;  // consecutive, from the one of the next next()
   Window next_;                              // of the next task

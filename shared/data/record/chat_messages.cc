@@ -112,7 +112,7 @@ Result<std::vector<Turn>> turns_of(config::ChatTemplate chat_template,
     turns.push_back(turn_of(chat_template, message));
     turns.back().is_reply = message.role == kAssistant;
   }
-  // Published so: a conversation that ends with a reply has no system message.
+  // As in the published template: a conversation that ends with a reply has no system message.
   if (!system.empty() && !turns.empty() && turns.size() % 2 == 1) turns.back().start += system;
   return turns;
 }

@@ -3,6 +3,8 @@
 // Threads: those of the tokenizers; the members of the sandbox afterwards.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,6 +29,7 @@ class FakeSandbox final : public Sandbox {
     Tokenizing(const FakeSandbox& sandbox, const std::string& digest,
                std::function<bool()> should_stop)
         : sandbox_(sandbox),
+          number_(sandbox.num_tokenizers_++),
           should_stop_(std::move(should_stop)),
           encoder_(*tokenizer::Tokenizer::read(sandbox.path_)) {
       EXPECT_EQ(encoder_.tokenizer().digest(), digest);
@@ -38,6 +41,7 @@ class FakeSandbox final : public Sandbox {
         sandbox_.last_text = text;
       }
       if (should_stop_()) return Status(StatusCode::kCancelled, "stopped");
+      if (number_ >= sandbox_.max_tokenizers) return Status(StatusCode::kNoSpace, "no memory");
       Part part;
       const auto encoded =
           encoder_.encode_part(text, {.begins_section = begins, .ends_text = ends}, part.ids);
@@ -50,6 +54,7 @@ class FakeSandbox final : public Sandbox {
 
    private:
     const FakeSandbox& sandbox_;
+    const size_t number_;
     const std::function<bool()> should_stop_;
     tokenizer::TextEncoder encoder_;
   };
@@ -66,6 +71,7 @@ class FakeSandbox final : public Sandbox {
     return Status(StatusCode::kInternal, "not used");
   }
 
+  mutable size_t max_tokenizers = SIZE_MAX;  // more find no memory
   mutable size_t num_texts = 0;
   mutable std::string last_text;
 
@@ -74,6 +80,7 @@ class FakeSandbox final : public Sandbox {
   const Change change_;
   const size_t processes_;
   mutable std::mutex mutex_;
+  mutable std::atomic<size_t> num_tokenizers_{0};
 };
 
 }  // namespace stoker::data::testing

@@ -249,7 +249,9 @@ class DocumentEncoderTest : public TokenCacheTest {
   std::string encoded(size_t num_threads, uint64_t part_bytes) const {
     std::filesystem::remove_all(index_dir());
     const FakeSandbox sandbox(path("t.json"), {}, num_threads);
-    const auto metadata = build(text(1), part_bytes, {}, &sandbox);
+    return tokens_of(build(text(1), part_bytes, {}, &sandbox));
+  }
+  std::string tokens_of(const Result<files::IndexMetadata>& metadata) const {
     EXPECT_TRUE(metadata.ok()) << metadata.status().to_string();
     std::string tokens;
     for (size_t part = 0; metadata.ok() && part < metadata->made.size(); ++part)
@@ -297,6 +299,18 @@ TEST_F(DocumentEncoderTest, EncodesOnSeveralThreads) {
   const FakeSandbox sandbox(path("t.json"), meet, 3);
   ASSERT_TRUE(build(text(1), 1 << 30, {}, &sandbox).ok());
   EXPECT_TRUE(has_met);
+}
+
+// Of three threads, one or all find no memory for their process.
+TEST_F(DocumentEncoderTest, EncodesOnFewerThreadsWithoutMemoryForAll) {
+  const std::string expected = encoded(3, 1 << 30);
+  std::filesystem::remove_all(index_dir());
+  const FakeSandbox sandbox(path("t.json"), {}, 3);
+  sandbox.max_tokenizers = 1;
+  EXPECT_TRUE(tokens_of(build(text(1), 1 << 30, {}, &sandbox)) == expected);
+  std::filesystem::remove_all(index_dir());
+  sandbox.max_tokenizers = 0;
+  EXPECT_EQ(build(text(1), 1 << 30, {}, &sandbox).status().code(), StatusCode::kNoSpace);
 }
 
 TEST_F(DocumentEncoderTest, EndsWhenProgressStopsIt) {
@@ -418,6 +432,17 @@ TEST_F(TokenCacheTest, RejectsImpossibleResultsOfSandbox) {
   expect([](auto& part) { part.ids[0] = -1; });
   expect([](auto& part) { part.bytes = 1 << 20; });
   expect([](auto& part) { part.bytes = 3; });
+  expect([](auto& part) { part.ids.resize(11 * 11 + 4); });
+}
+
+TEST_F(TokenCacheTest, RejectsMoreTokensThanTheirTextCanHave) {
+  write("data", long_text());
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}}) {
+    const FakeSandbox sandbox(path("t.json"), [=](auto& part) { part.bytes = bytes; });
+    const auto built = build(text(1), 1 << 30, {}, &sandbox);
+    EXPECT_EQ(built.status().code(), StatusCode::kCorrupt) << built.status().to_string();
+    EXPECT_THAT(built.status().message(), HasSubstr("its worker process sent an impossible"));
+  }
 }
 
 TEST_F(TokenCacheTest, RejectsIndexOfAnotherTokenizer) {
