@@ -139,9 +139,10 @@ class EvaluationLine {
   ~EvaluationLine() { erase(); }
 
   void draw() {
-    if (!console_.style.live || !has_evaluator(layout_)) return;
+    if (!console_.style.live) return;
+    if (!has_evaluator(layout_)) return erase();
     const auto progress = run::read_evaluation_progress(layout_);
-    if (!progress || progress->total == 0) return;
+    if (!progress || progress->total == 0) return erase();
     const auto percent =
         static_cast<int>(100 * std::min(progress->done, progress->total) / progress->total);
     console_.out << kClearLine << (progress->step == step_ ? "" : "waiting; ") << "evaluating step "

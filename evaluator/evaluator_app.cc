@@ -290,6 +290,7 @@ Status EvaluatorApp::open_results() {
   } else {
     lock_ = *std::move(lock);
   }
+  run::remove_evaluation_progress(default_file_system(), layout_);
   loop_ = std::make_unique<EvaluationLoop>(
       default_file_system(), clock_, config_, layout_,
       [this](const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {

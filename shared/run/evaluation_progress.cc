@@ -19,10 +19,12 @@ constexpr uint64_t kMaxProgressBytes = 4096;
 
 EvaluationProgressWriter::EvaluationProgressWriter(FileSystem& files, Clock& clock,
                                                    const RunLayout& layout)
-    : files_(files), clock_(clock), layout_(layout), last_written_(clock.monotonic()) {}
+    : files_(files), clock_(clock), layout_(layout), last_written_(clock.monotonic()) {
+  remove_evaluation_progress(files, layout);
+}
 
 EvaluationProgressWriter::~EvaluationProgressWriter() {
-  (void)files_.remove_file(layout_.evaluation_progress_file());
+  remove_evaluation_progress(files_, layout_);
 }
 
 void EvaluationProgressWriter::write(const EvaluationProgress& progress) {
@@ -34,8 +36,13 @@ void EvaluationProgressWriter::write(const EvaluationProgress& progress) {
           {"step", progress.step}, {"done", progress.done}, {"total", progress.total}}) +
       "\n";
   const std::string path = layout_.evaluation_progress_file();
-  const auto file = files_.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  // O_NONBLOCK: not to wait for the reader of a FIFO.
+  const auto file = files_.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK);
   if (file.ok()) (void)files_.write(file->get(), std::as_bytes(std::span(text)), path);
+}
+
+void remove_evaluation_progress(FileSystem& files, const RunLayout& layout) {
+  (void)files.remove_file(layout.evaluation_progress_file());
 }
 
 std::optional<EvaluationProgress> read_evaluation_progress(const RunLayout& layout) {

@@ -4,7 +4,7 @@
 // Threads:  the writer from one thread; any process may read.
 // Blocking: a short write, at most once a second, without a sync.
 // Errors:   ignored: nothing depends on the file.
-// Crash:    a file of an evaluator that was killed remains until the next one writes or removes it.
+// Crash:    a file of an evaluator that was killed remains until the next one starts.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct EvaluationProgress {
 
 class EvaluationProgressWriter {
  public:
-  // All must outlive this object.
+  // All must outlive this object. Removes the file of an evaluation that was interrupted.
   EvaluationProgressWriter(FileSystem& files, Clock& clock, const RunLayout& layout);
   EvaluationProgressWriter(const EvaluationProgressWriter&) = delete;
   EvaluationProgressWriter& operator=(const EvaluationProgressWriter&) = delete;
@@ -41,6 +41,9 @@ class EvaluationProgressWriter {
   const RunLayout& layout_;
   std::chrono::nanoseconds last_written_;
 };
+
+// At the start of an evaluator: the progress of one that was killed.
+void remove_evaluation_progress(FileSystem& files, const RunLayout& layout);
 
 // Empty: there is none, or it is just being written.
 std::optional<EvaluationProgress> read_evaluation_progress(const RunLayout& layout);

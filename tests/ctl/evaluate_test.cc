@@ -132,7 +132,8 @@ TEST_F(EvaluateCommandTest, WaitShowsProgressOnTerminal) {
   int lines = 0;
   drawn.on_flush = [&] {
     if (++lines == 1) write_progress(R"({"step":200,"done":2500,"total":10000})");
-    if (lines == 2) finish(pending().at(0), run::Outcome::kEvaluated, "");
+    if (lines == 2) std::filesystem::remove(layout().evaluation_progress_file());
+    if (lines == 3) finish(pending().at(0), run::Outcome::kEvaluated, "");  // the line was erased
   };
   std::ostream out(&drawn);
   std::ostringstream err;

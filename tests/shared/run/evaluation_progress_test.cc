@@ -1,5 +1,7 @@
 #include "shared/run/evaluation_progress.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -42,6 +44,13 @@ TEST_F(EvaluationProgressTest, IsWrittenOnceASecondAndRemovedAtEnd) {
   EXPECT_FALSE(std::filesystem::exists(layout_.evaluation_progress_file()));
 }
 
+TEST_F(EvaluationProgressTest, RemovesFileOfKilledEvaluatorAtStart) {
+  std::ofstream(layout_.evaluation_progress_file()) << R"({"step":7,"done":1,"total":2})";
+  ASSERT_NE(read_evaluation_progress(layout_), std::nullopt);
+  const EvaluationProgressWriter writer(default_file_system(), clock_, layout_);
+  EXPECT_EQ(read_evaluation_progress(layout_), std::nullopt);
+}
+
 TEST_F(EvaluationProgressTest, IgnoresFileThatIsBeingWritten) {
   for (const char* const text : {"", "{\"step\":7,\"do", "{\"step\":7}", "[]"}) {
     std::ofstream(layout_.evaluation_progress_file()) << text;
@@ -51,13 +60,22 @@ TEST_F(EvaluationProgressTest, IgnoresFileThatIsBeingWritten) {
 
 TEST_F(EvaluationProgressTest, DoesNotFollowLink) {
   std::ofstream(directory_.path() + "/other") << "other";
-  std::filesystem::create_symlink(directory_.path() + "/other", layout_.evaluation_progress_file());
   {
     EvaluationProgressWriter writer(default_file_system(), clock_, layout_);
+    std::filesystem::create_symlink(directory_.path() + "/other",
+                                    layout_.evaluation_progress_file());
     clock_.advance(1s);
     writer.write({.step = 7, .done = 1, .total = 2});
   }
   EXPECT_EQ(std::filesystem::file_size(directory_.path() + "/other"), 5u);
+}
+
+TEST_F(EvaluationProgressTest, DoesNotWaitForReaderOfFifo) {
+  EvaluationProgressWriter writer(default_file_system(), clock_, layout_);
+  ASSERT_EQ(::mkfifo(layout_.evaluation_progress_file().c_str(), 0600), 0);
+  clock_.advance(1s);
+  writer.write({.step = 7, .done = 1, .total = 2});
+  EXPECT_EQ(read_evaluation_progress(layout_), std::nullopt);
 }
 
 }  // namespace
