@@ -1,5 +1,6 @@
-// OwnCgroup: a control group below that of this process, for tests of its limits. Removed with the
-// object, when no process is left in it.
+// OwnCgroup: a control group below that of this process, for tests of its limits. With cgroup v2, below the
+// nearest group above whose children have the controller: the group of a process has none there. Removed
+// with the object, when no process is left in it.
 //
 // Threads: one.
 #pragma once
@@ -62,9 +63,19 @@ class OwnCgroup {
     const auto found = find_cgroup(controller);
     if (!found) return;
     is_v2_ = found->is_v2;
-    directory_ = found->directories.front() + "/stoker-test-" + std::to_string(::getpid());
-    std::error_code error;
-    std::filesystem::create_directory(directory_, error);
+    for (const std::string& parent : found->directories) {
+      if (is_v2_ && !has_controller(parent, controller)) continue;
+      directory_ = parent + "/stoker-test-" + std::to_string(::getpid());
+      std::error_code error;
+      std::filesystem::create_directory(directory_, error);
+      return;
+    }
+  }
+  static bool has_controller(const std::string& parent, const std::string& controller) {
+    std::ifstream file(parent + "/cgroup.subtree_control");
+    for (std::string name; file >> name;)
+      if (name == controller) return true;
+    return false;
   }
   bool write(const std::string& file, const std::string& text) const {
     if (directory_.empty() || !std::filesystem::exists(directory_ + "/" + file)) return false;
