@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -85,11 +86,13 @@ TEST_F(SystemdServiceTest, SendsReadyStatusWatchdogAndStoppingToSystemd) {
   EXPECT_TRUE(hears("STATUS=training  step ")) << heard;
   EXPECT_TRUE(hears("WATCHDOG=1")) << heard;
   heard.clear();
+  std::ofstream(config) << "train: {max_stepz: 1}\n";
   trainer.signal(SIGHUP);
   EXPECT_TRUE(hears("RELOADING=1\nMONOTONIC_USEC=")) << heard;
   heard.erase(0, heard.find("RELOADING=1"));
   EXPECT_TRUE(hears("READY=1")) << heard;
   EXPECT_EQ(heard.find("STOPPING=1"), std::string::npos);
+  EXPECT_NE(log_of("stokerd").find("configuration reload rejected"), std::string::npos);
   trainer.signal(SIGTERM);
   EXPECT_TRUE(hears("STOPPING=1")) << heard;
   const auto exit = trainer.wait(30s);

@@ -131,8 +131,8 @@ within 30 "the end of stoker-eval" has_state "$eval_unit" inactive
 [[ -s $(printf '%s/eval/step-%09d.json' "$run" "$end") ]] || fail "the last checkpoint is not evaluated"
 say "stoker-eval has evaluated step $end and ended"
 
-# Killed five times in a row before it has saved: systemd starts it again each time but the last,
-# which ends with 93 because four starts have saved nothing.
+# Killed four times in a row before it has saved: systemd starts it again each time, and the fifth
+# start ends with 93 because four starts have saved nothing.
 write_config /etc/stoker/crashing.yaml
 sed -i 's/save_every_steps: 1000/save_every_steps: 100000000/' /etc/stoker/crashing.yaml
 run=/var/lib/stoker/crashing
