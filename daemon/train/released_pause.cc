@@ -54,6 +54,14 @@ bool answer_while_released(TrainerChannels& channels, const Request& request) {
 
 }  // namespace
 
+void PauseLog::pause(uint64_t step) {
+  if (!std::exchange(is_paused_, true)) log_info("training paused", {{"step", step}});
+}
+
+void PauseLog::resume(uint64_t step) {
+  if (std::exchange(is_paused_, false)) log_info("training resumed", {{"step", step}});
+}
+
 void publish_released(TrainerChannels& channels, control::TrainerStatus last,
                       const Result<cuda::DeviceUsage>& usage) {
   const uint64_t step = channels.board.step();

@@ -11,11 +11,21 @@
 
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
-#include "daemon/train/pause_log.h"
 #include "daemon/train/status_board.h"
 #include "shared/base/clock.h"
 
 namespace stoker::train {
+
+// Logs the start and the end of each pause once, whether it is that of one trainer or lasts until the
+// next one, after the memory of the device was released. For the trainer thread.
+class PauseLog {
+ public:
+  void pause(uint64_t step);
+  void resume(uint64_t step);  // does nothing if there was no pause
+
+ private:
+  bool is_paused_ = false;
+};
 
 struct TrainerChannels {
   // `clock` must outlive this object.
