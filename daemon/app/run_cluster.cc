@@ -56,7 +56,7 @@ Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Conf
                             stop);
 }
 
-// Without the server. The section `cluster` is left out, since options can replace it, and a log can go on
+// Without the server. The section `cluster` does not count: options can replace it, and a log can continue
 // with another max_staleness.
 parameter_server::UpdateLogIdentity logged_run_of(config::Config config,
                                                   const SegmentStart& start) {
