@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -177,23 +178,21 @@ const HuggingFaceNames* find_image_names(std::string_view model_name, ImageLibra
   return nullptr;
 }
 
-ImageLibrary detect_image_library(const TensorSource& file) {
+ImageLibrary detect_image_library(const std::vector<std::string>& names) {
   const auto has_any = [&](std::string_view pattern) {
     const NameGlob glob(pattern);
-    return std::ranges::any_of(file.tensors(),
-                               [&](const TensorSpec& spec) { return glob.matches(spec.name); });
+    return std::ranges::any_of(names, [&](const std::string& name) { return glob.matches(name); });
   };
   if (has_any("*embeddings.cls_token") || has_any("*embedder.embedder.convolution.weight"))
     return ImageLibrary::kTransformers;
-  if (file.find("cls_token") != nullptr || file.find("pos_embed") != nullptr)
-    return ImageLibrary::kTimm;
+  if (has_any("cls_token") || has_any("pos_embed")) return ImageLibrary::kTimm;
   if (has_any("encoder.layers.encoder_layer_*.mlp.linear_1.weight"))
     return ImageLibrary::kTorchvisionBefore013;
   return ImageLibrary::kTorchvision;
 }
 
 FusedQkv::FusedQkv(std::unique_ptr<TensorSource> file) : file_(std::move(file)) {
-  std::vector<std::string> fused;  // the parts of those that were fused
+  std::unordered_set<std::string> fused;  // the parts of those that were fused
   for (const TensorSpec& query : file_->tensors()) {
     const auto name = theirs_of_query(query.name, kFused);
     if (!name || query.shape.empty()) continue;
@@ -202,18 +201,23 @@ FusedQkv::FusedQkv(std::unique_ptr<TensorSource> file) : file_(std::move(file)) 
       const TensorSpec* const spec = file_->find(part);
       return spec != nullptr && spec->shape == query.shape && spec->dtype == query.dtype;
     });
-    if (!are_alike || file_->find(*name) != nullptr) continue;
+    int64_t rows = 0;  // of an empty tensor, the file can have any number
+    if (!are_alike || file_->find(*name) != nullptr ||
+        __builtin_mul_overflow(query.shape.front(), static_cast<int64_t>(kQkv.size()), &rows))
+      continue;
     TensorSpec& spec = tensors_.emplace_back(query);
     spec.name = *name;
-    spec.shape.front() *= static_cast<int64_t>(kQkv.size());
-    fused.insert(fused.end(), parts.begin(), parts.end());
+    spec.shape.front() = rows;
+    fused.insert(parts.begin(), parts.end());
   }
   for (const TensorSpec& spec : file_->tensors())
-    if (std::ranges::count(fused, spec.name) == 0) tensors_.push_back(spec);
+    if (!fused.contains(spec.name)) tensors_.push_back(spec);
+  for (const TensorSpec& spec : tensors_) index_.emplace(spec.name, index_.size());
 }
 
 const TensorSpec* FusedQkv::find(const std::string& name) const {
-  return find_by_name(tensors_, name);
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
 Status FusedQkv::read(const std::string& name, std::span<std::byte> out) const {

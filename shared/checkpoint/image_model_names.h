@@ -5,7 +5,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/huggingface.h"
@@ -18,8 +21,8 @@ enum class ImageLibrary { kTorchvision, kTorchvisionBefore013, kTimm, kTransform
 // Null: those of stoker, or another model than resnet… and vit….
 const HuggingFaceNames* find_image_names(std::string_view model_name, ImageLibrary library);
 
-// The library whose names the tensors of a file have.
-ImageLibrary detect_image_library(const TensorSource& file);
+// The library that these names of tensors are of.
+ImageLibrary detect_image_library(const std::vector<std::string>& names);
 
 // transformers has three matrices, and biases, for the queries, keys and values of a vit; the others
 // have one, self_attention.in_proj_weight. These classes convert them without reading more than
@@ -41,6 +44,7 @@ class FusedQkv final : public TensorSource {
  private:
   std::unique_ptr<TensorSource> file_;
   std::vector<TensorSpec> tensors_;
+  std::unordered_map<std::string, size_t> index_;  // of tensors_, by name
 };
 
 // SplitQkv: the tensors of a vit of stoker, with "….self_attention.query.weight", "….key.weight" and

@@ -181,7 +181,7 @@ Status load_pretrained(Model& model, const config::ModelConfig& config,
   if (pretrained::is_huggingface_folder(path))
     STOKER_RETURN_IF_ERROR(
         config::check_huggingface_config(config, path).with_context("model.pretrained.path"));
-  const auto opened = pretrained::open_pretrained(path, config.name());
+  const auto opened = pretrained::open_pretrained(*config.pretrained, config.name());
   if (!opened.ok()) return opened.status().with_context("model.pretrained.path");
   const checkpoint::TensorSource& file = *opened->file;
   const NamedTensors tensors = pretrained_tensors(model);

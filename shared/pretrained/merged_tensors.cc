@@ -79,8 +79,8 @@ Result<std::unique_ptr<MergedTensors>> MergedTensors::open(
 // and those that were trained completely.
 Status MergedTensors::map_base(const config::ModelConfig& config,
                                const checkpoint::BaseWeights& base) {
-  const std::string& path = config.pretrained->path;
-  STOKER_ASSIGN_OR_RETURN(PretrainedTensors opened, open_pretrained(path, config.name()));
+  STOKER_ASSIGN_OR_RETURN(PretrainedTensors opened,
+                          open_pretrained(*config.pretrained, config.name()));
   base_ = std::move(opened.file);
   const checkpoint::HuggingFaceNames* const names = opened.maybe_names;
   std::vector<std::string> needed = base.tensors;

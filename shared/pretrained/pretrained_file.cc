@@ -9,6 +9,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/torch_file.h"
 #include "shared/config/huggingface_config.h"
+#include "shared/pretrained/state_dict_mapping.h"
 
 namespace stoker::pretrained {
 
@@ -34,14 +35,22 @@ bool is_huggingface_folder(const std::string& path) {
   return !config::find_huggingface_config(path).empty();
 }
 
-Result<PretrainedTensors> open_pretrained(const std::string& path, std::string_view model_name) {
+Result<PretrainedTensors> open_pretrained(const config::PretrainedConfig& pretrained,
+                                          std::string_view model_name) {
   using checkpoint::ImageLibrary;
+  const std::string& path = pretrained.path;
   PretrainedTensors opened;
   STOKER_ASSIGN_OR_RETURN(opened.file, open_tensors(path));
   const bool is_folder = is_huggingface_folder(path);
   if (is_folder) opened.maybe_names = checkpoint::HuggingFaceNames::find(model_name);
   if (opened.maybe_names != nullptr) return opened;
-  const ImageLibrary library = checkpoint::detect_image_library(*opened.file);
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : opened.file->tensors()) {
+    names.push_back(spec.name);
+    if (auto renamed = apply_key_mapping(pretrained, spec.name))
+      names.push_back(*std::move(renamed));
+  }
+  const ImageLibrary library = checkpoint::detect_image_library(names);
   opened.maybe_names = checkpoint::find_image_names(model_name, library);
   if (opened.maybe_names == nullptr || library != ImageLibrary::kTransformers) return opened;
   if (!is_folder)  // which has the eps of the norms, and where a bottleneck has its stride

@@ -1,4 +1,4 @@
-// open_pretrained: opens the file or folder of model.pretrained.path.
+// open_pretrained: opens the file or folder of model.pretrained.
 //
 // Threads:  pure functions.
 // Errors:   kNotFound, kIoError, kCorrupt; kMismatch: a file of transformers without its config.json,
@@ -12,6 +12,7 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/tensor_source.h"
+#include "shared/config/model_config.h"
 
 namespace stoker::pretrained {
 
@@ -24,7 +25,9 @@ struct PretrainedTensors {
 };
 
 // A checkpoint directory (verified first), a .safetensors file, a file written by torch.save, or a
-// Hugging Face folder. Those of image models can have the names of torchvision, timm or transformers.
-Result<PretrainedTensors> open_pretrained(const std::string& path, std::string_view model_name);
+// Hugging Face folder. Those of image models can have the names of torchvision, timm or transformers,
+// in the file or after key_mapping.
+Result<PretrainedTensors> open_pretrained(const config::PretrainedConfig& pretrained,
+                                          std::string_view model_name);
 
 }  // namespace stoker::pretrained

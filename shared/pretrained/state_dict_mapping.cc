@@ -241,6 +241,14 @@ std::vector<TensorSpec> mapped_tensors(const checkpoint::TensorSource& file,
   return StateDictMapper(none, file, config, names).tensors();
 }
 
+std::optional<std::string> apply_key_mapping(const config::PretrainedConfig& config,
+                                             const std::string& name) {
+  for (const config::KeyMapping& rule : config.key_mapping)
+    if (const auto parts = NameGlob(rule.from).match_parts(name))
+      return expand_wildcards(rule.to, *parts);
+  return std::nullopt;
+}
+
 bool is_widening(DType from, DType to) {
   return to == DType::kF32 && (from == DType::kF16 || from == DType::kBF16);
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,10 @@ StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
 std::vector<TensorSpec> mapped_tensors(const checkpoint::TensorSource& file,
                                        const config::PretrainedConfig& config,
                                        const checkpoint::HuggingFaceNames* names = nullptr);
+
+// The name of the first rule of key_mapping that matches; nullopt: none does.
+std::optional<std::string> apply_key_mapping(const config::PretrainedConfig& config,
+                                             const std::string& name);
 
 // Whether `from` converts to `to` without loss: F16 and BF16 to F32.
 bool is_widening(DType from, DType to);

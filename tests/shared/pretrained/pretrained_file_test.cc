@@ -1,6 +1,8 @@
 // Files of image models: whose names they have, and what they lack without their folder.
 #include "shared/pretrained/pretrained_file.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,12 +23,14 @@ class PretrainedFileTest : public testing::Test {
     std::vector<checkpoint::OwnedTensor> tensors;
     for (const std::string& name : names)
       tensors.push_back(checkpoint::make_tensor(name, DType::kF32, {2, 2}));
+    std::filesystem::remove(scratch_ / kFile);
     ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), kFile,
                                               checkpoint::views_of(tensors), {})
                     .ok());
   }
-  PretrainedTensors open(const std::string& path, const std::string& model) {
-    auto opened = open_pretrained(path, model);
+  PretrainedTensors open(const std::string& path, const std::string& model,
+                         const std::vector<config::KeyMapping>& key_mapping = {}) {
+    auto opened = open_pretrained({.path = path, .key_mapping = key_mapping}, model);
     EXPECT_TRUE(opened.ok()) << opened.status().to_string();
     return opened.ok() ? *std::move(opened) : PretrainedTensors();
   }
@@ -44,10 +48,22 @@ TEST_F(PretrainedFileTest, HasTheNamesOfTimmOrTorchvision) {
   EXPECT_EQ(open(scratch_ / kFile, "resnet50").maybe_names, nullptr) << "the same as torchvision's";
 }
 
+// A prefix of DistributedDataParallel or Lightning.
+TEST_F(PretrainedFileTest, HasTheNamesAfterKeyMapping) {
+  const std::vector<config::KeyMapping> rules{{"module.*", "*"}};
+  write({"module.cls_token", "module.head.weight"});
+  EXPECT_EQ(open(scratch_ / kFile, "vit", rules).maybe_names,
+            find_image_names("vit", ImageLibrary::kTimm));
+  EXPECT_EQ(open(scratch_ / kFile, "vit").maybe_names, nullptr);
+  write({"module.class_token", "module.encoder.layers.encoder_layer_0.mlp.linear_1.weight"});
+  EXPECT_EQ(open(scratch_ / kFile, "vit", rules).maybe_names,
+            find_image_names("vit", ImageLibrary::kTorchvisionBefore013));
+}
+
 TEST_F(PretrainedFileTest, IsAFolderForTransformers) {
   write({"vit.embeddings.cls_token", attention_ + "query.weight", attention_ + "key.weight",
          attention_ + "value.weight"});
-  const auto alone = open_pretrained(scratch_ / kFile, "vit");
+  const auto alone = open_pretrained({.path = scratch_ / kFile}, "vit");
   EXPECT_EQ(alone.status().code(), StatusCode::kMismatch);
   EXPECT_THAT(alone.status().message(),
               HasSubstr("has the names of transformers, whose settings are in config.json; set "
