@@ -33,6 +33,7 @@
 #include "shared/config/peft_config.h"
 #include "shared/pretrained/merged_tensors.h"
 #include "shared/pretrained/peft_settings.h"
+#include "shared/pretrained/pretrained_file.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::ctl {
@@ -371,12 +372,6 @@ ImageShape image_shape(const checkpoint::TensorRangeSource& file) {
   return shape;
 }
 
-bool is_image_model(const config::ModelVariant& arch) {
-  return std::holds_alternative<config::VitConfig>(arch) ||
-         std::holds_alternative<config::ResnetConfig>(arch) ||
-         std::holds_alternative<config::InceptionV3Config>(arch);
-}
-
 // Whether these tensors can be those of the settings; the names are compared when they are written.
 bool is_layout_of(const checkpoint::TensorRangeSource& file, const config::ModelVariant& arch) {
   const auto has = [&](const std::string& name) { return file.find(name) != nullptr; };
@@ -407,7 +402,7 @@ Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVa
                                              "with");
   };
   const TensorSpec* const tokens = file.find("tok.weight");
-  if (is_image_model(arch) && !std::holds_alternative<config::VitConfig>(arch))
+  if (config::is_image_model(arch) && !std::holds_alternative<config::VitConfig>(arch))
     return is_layout_of(file, arch)
                ? Status()
                : mismatch("the tensors of another model", "those of model.name and its settings");
@@ -525,19 +520,16 @@ void add_preprocessing(const config::Config& config, config::ImageFacts& facts) 
       continue;
     const config::Transforms* const transforms = found->second.transforms();
     if (transforms == nullptr) continue;
-    const auto set_size = [&](const std::vector<int64_t>& size) {
-      if (!size.empty() && size.front() == size.back()) facts.image_size = size.front();
-    };
-    const auto* const resize = config::find_transform<config::Resize>(*transforms);
-    if (resize != nullptr && resize->size.size() == 2) set_size(resize->size);
-    if (const auto* const crop = config::find_transform<config::RandomResizedCrop>(*transforms))
-      set_size(crop->size);
-    if (const auto* const crop = config::find_transform<config::CenterCrop>(*transforms)) {
-      set_size(crop->size);
-      if (resize != nullptr && !resize->size.empty())
-        facts.crop_ratio = static_cast<double>(crop->size.front()) /
-                           static_cast<double>(*std::ranges::min_element(resize->size));
+    if (const auto* const resize = config::find_transform<config::Resize>(*transforms))
+      facts.resize = resize->size;
+    if (const auto* const crop = config::find_transform<config::CenterCrop>(*transforms))
+      facts.crop = crop->size;
+    if (const auto* const crop = config::find_transform<config::RandomResizedCrop>(*transforms)) {
+      facts.resize = {std::ranges::max(crop->size)};
+      facts.crop = crop->size;
     }
+    const std::vector<int64_t>& size = facts.crop.empty() ? facts.resize : facts.crop;
+    if (!size.empty() && size.front() == size.back()) facts.image_size = size.front();
   }
 }
 
@@ -548,7 +540,10 @@ Status write_image_configs(const config::Config& config, ExportFormat format,
   config::ImageFacts facts{.num_classes = shape.outputs, .num_channels = shape.channels};
   add_preprocessing(config, facts);
   if (const auto* const vit = std::get_if<config::VitConfig>(&config.model.arch)) {
-    if (facts.image_size != vit->image_size) facts.crop_ratio = 1;
+    if (vit->image_size && facts.image_size != vit->image_size) {
+      facts.resize = {*vit->image_size, *vit->image_size};
+      facts.crop.clear();
+    }
     facts.image_size = vit->image_size;
   }
   if (format == ExportFormat::kTimm) {
@@ -562,8 +557,7 @@ Status write_image_configs(const config::Config& config, ExportFormat format,
                                                   .problem_type = problem_type(config.task.name()),
                                                   .num_channels = shape.channels}));
   STOKER_RETURN_IF_ERROR(folder.write("config.json", text + "\n"));
-  return folder.write("preprocessor_config.json",
-                      config::format_preprocessor_config(config.model.arch, facts) + "\n");
+  return folder.write("preprocessor_config.json", config::format_preprocessor_config(facts) + "\n");
 }
 
 // The names of the tensors in a folder, and the tensors if those of the library are others.
@@ -592,7 +586,7 @@ std::string inline_code(const std::string& text) {
 
 std::string pipeline_tag(const config::ModelConfig& model) {
   if (model.is_language_model()) return "\npipeline_tag: text-generation";
-  if (is_image_model(model.arch)) return "\npipeline_tag: image-classification";
+  if (config::is_image_model(model.arch)) return "\npipeline_tag: image-classification";
   const auto* const bert = std::get_if<config::BertConfig>(&model.arch);
   if (bert == nullptr) return {};
   return bert->pooling == config::BertPooling::kNone ? "\npipeline_tag: token-classification"
@@ -656,7 +650,7 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   warn_if_changed(config, layout, verified, console);
   STOKER_RETURN_IF_ERROR(check_settings(*open.files.front(), config.model.arch));
   const checkpoint::TensorRangeSource& file = *open.files.front();
-  if (is_image_model(config.model.arch)) {
+  if (config::is_image_model(config.model.arch)) {
     STOKER_RETURN_IF_ERROR(write_image_configs(config, format, file, folder));
   } else {
     STOKER_ASSIGN_OR_RETURN(const auto maybe_end_token,
@@ -676,6 +670,18 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }
 
+// An adapter of vit has torchvision's names, to whose models PEFT can add it.
+Status check_adapter_base(const config::ModelConfig& model, const std::string& base) {
+  if (!std::holds_alternative<config::VitConfig>(model.arch) ||
+      !pretrained::is_huggingface_folder(base))
+    return {};
+  return Status(StatusCode::kInvalidArgument,
+                "the adapter has torchvision's names, and PEFT cannot add it to the model of " +
+                    base +
+                    ", which is of transformers or timm; export the complete model with --merge "
+                    "--format huggingface or timm");
+}
+
 // A folder that PEFT reads.
 Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOptions& request,
                                 const checkpoint::CheckpointEntry& entry, const std::string& path,
@@ -686,6 +692,7 @@ Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOption
                           config::load_config(layout.config_file(), {}));
   warn_if_changed(config, layout, verified, console);
   STOKER_ASSIGN_OR_RETURN(const checkpoint::BaseWeights base, base_weights(verified));
+  STOKER_RETURN_IF_ERROR(check_adapter_base(config.model, base.path));
   STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content, nullptr));
   STOKER_ASSIGN_OR_RETURN(
       const std::string settings,

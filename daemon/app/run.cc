@@ -141,7 +141,7 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
 
 // Of a folder that has it. Inputs of another mean and std make a run worse, but nothing wrong.
 Status warn_of_other_normalization(const config::Config& config) {
-  if (!config.model.pretrained) return {};
+  if (!config.model.pretrained || !config::is_image_model(config.model.arch)) return {};
   const std::string& path = config.model.pretrained->path;
   const auto theirs = config::read_normalization(path);
   if (!theirs.ok()) return theirs.status().with_context("model.pretrained.path");
@@ -615,7 +615,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 }
 
 Status Run::begin(SegmentStart& start) {
-  STOKER_RETURN_IF_ERROR(warn_of_other_normalization(config_));
+  if (is_chief()) STOKER_RETURN_IF_ERROR(warn_of_other_normalization(config_));
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
   record_base_weights(config_.model, start);
   if (is_chief())

@@ -52,6 +52,7 @@ constexpr double kMaxImageSetting = 1e6, kMaxTimmImageSide = 1e5, kMaxTimmPatchS
                  kMaxTimmBlocks = 1000;  // as in settings_model.cc
 
 constexpr char kPreprocessorFile[] = "preprocessor_config.json";
+constexpr size_t kMaxChannels = 8;
 
 // ---- Reading
 
@@ -174,6 +175,11 @@ std::vector<double> numbers_of(std::string_view field, const json::value& value)
     list = value.as_array();
   else
     list.push_back(value);
+  if (list.size() > kMaxChannels)
+    reject_field(field,
+                 "has " + std::to_string(list.size()) + " numbers, more than " +
+                     std::to_string(kMaxChannels),
+                 StatusCode::kCorrupt);
   std::vector<double> numbers;
   for (const json::value& each : list) {
     boost::system::error_code error;
@@ -226,6 +232,16 @@ json::array to_list(const std::vector<double>& numbers, int64_t count) {
 std::pair<json::array, json::array> mean_and_std(const ImageFacts& facts) {
   const Normalize normalize = facts.normalize.value_or(Normalize{{0}, {1}});
   return {to_list(normalize.mean, facts.num_channels), to_list(normalize.std, facts.num_channels)};
+}
+
+// The image before the crop is resized to this side, by its shorter one or squeezed ("squash").
+// timm computes floor(image_size / crop_pct).
+double crop_pct_of(const ImageFacts& facts) {
+  if (facts.crop.empty() || facts.resize.empty()) return 1;
+  const auto crop = static_cast<double>(facts.crop.front()),
+             resize = static_cast<double>(std::ranges::min(facts.resize));
+  const double ratio = crop / resize;
+  return std::floor(crop / ratio) < resize ? std::nextafter(ratio, 0.0) : ratio;
 }
 
 struct TimmModel {
@@ -295,6 +311,11 @@ Result<TimmModel> find_timm_model(const ModelVariant& arch) {
 }
 
 }  // namespace
+
+bool is_image_model(const ModelVariant& arch) {
+  return std::holds_alternative<ResnetConfig>(arch) || std::holds_alternative<VitConfig>(arch) ||
+         std::holds_alternative<InceptionV3Config>(arch);
+}
 
 std::vector<int64_t> stage_widths(const ResnetLayout& resnet) {
   std::vector<int64_t> widths;
@@ -376,8 +397,8 @@ Result<std::string> format_timm_config(const ModelVariant& arch, const ImageFact
                               {"input_size", {facts.num_channels, side, side}},
                               {"fixed_input_size", model.is_of_one_size},
                               {"interpolation", "bilinear"},
-                              {"crop_pct", facts.crop_ratio},
-                              {"crop_mode", "center"},
+                              {"crop_pct", crop_pct_of(facts)},
+                              {"crop_mode", facts.resize.size() == 2 ? "squash" : "center"},
                               {"mean", mean},
                               {"std", std},
                               {"num_classes", facts.num_classes},
@@ -387,26 +408,26 @@ Result<std::string> format_timm_config(const ModelVariant& arch, const ImageFact
   return json::serialize(object);
 }
 
-std::string format_preprocessor_config(const ModelVariant& arch, const ImageFacts& facts) {
-  constexpr int kBilinear = 2;
-  const bool is_vit = std::holds_alternative<VitConfig>(arch);
+// ViTImageProcessor cannot crop, and that of ResNet squeezes large images: CLIP's does all of it.
+std::string format_preprocessor_config(const ImageFacts& facts) {
+  constexpr int kBilinear = 2, kRgb = 3;
   const auto [mean, std] = mean_and_std(facts);
-  json::object object{
-      {"image_processor_type", is_vit ? "ViTImageProcessor" : "ConvNextImageProcessor"},
-      {"do_resize", facts.image_size.has_value()},
-      {"resample", kBilinear},
-      {"do_rescale", true},
-      {"rescale_factor", 1.0 / 255},
-      {"do_normalize", true},
-      {"image_mean", mean},
-      {"image_std", std}};
-  if (!facts.image_size) return json::serialize(object);
-  if (is_vit) {
-    object["size"] = {{"height", *facts.image_size}, {"width", *facts.image_size}};
-  } else {
-    object["size"] = {{"shortest_edge", *facts.image_size}};
-    object["crop_pct"] = facts.crop_ratio;
-  }
+  json::object object{{"image_processor_type", "CLIPImageProcessor"},
+                      {"do_convert_rgb", facts.num_channels == kRgb},
+                      {"do_resize", !facts.resize.empty()},
+                      {"resample", kBilinear},
+                      {"do_center_crop", !facts.crop.empty()},
+                      {"do_rescale", true},
+                      {"rescale_factor", 1.0 / 255},
+                      {"do_normalize", true},
+                      {"image_mean", mean},
+                      {"image_std", std}};
+  if (facts.resize.size() == 1)
+    object["size"] = {{"shortest_edge", facts.resize.front()}};
+  else if (!facts.resize.empty())
+    object["size"] = {{"height", facts.resize.front()}, {"width", facts.resize.back()}};
+  if (!facts.crop.empty())
+    object["crop_size"] = {{"height", facts.crop.front()}, {"width", facts.crop.back()}};
   return json::serialize(object);
 }
 

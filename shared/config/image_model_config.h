@@ -1,4 +1,4 @@
-// The settings of image models, and how their images were prepared, in the folders of transformers
+// The settings of image models (resnet…, vit…, inception_v3), and how their images were prepared, in the folders of transformers
 // (config.json with model_type, preprocessor_config.json) and timm (config.json with architecture).
 //
 // Threads:  functions of their arguments.
@@ -19,6 +19,8 @@ class object;
 
 namespace stoker::config {
 
+bool is_image_model(const ModelVariant& arch);
+
 // Of model_type resnet. Throws FieldError.
 ResnetConfig read_resnet_config(const boost::json::object& object);
 // Of a timm folder. Throws FieldError.
@@ -38,15 +40,16 @@ std::vector<int64_t> stage_widths(const ResnetLayout& resnet);
 struct ImageFacts {
   int64_t num_classes = 0;  // outputs
   int64_t num_channels = 3;
-  std::optional<int64_t> image_size;  // null: unknown
-  double crop_ratio = 1;              // side of the center crop / shorter side before it
+  std::optional<int64_t> image_size = std::nullopt;   // of the model's input; null: unknown
+  std::vector<int64_t> resize = {};                   // as Resize::size; empty: none
+  std::vector<int64_t> crop = {};                     // as CenterCrop::size, after it; empty: none
   std::optional<Normalize> normalize = std::nullopt;  // null: inputs in [0, 1]
 };
 
 // The text of config.json of a timm folder. kInvalidArgument: timm has no such model.
 Result<std::string> format_timm_config(const ModelVariant& arch, const ImageFacts& facts);
-// The text of preprocessor_config.json for a resnet… or vit….
-std::string format_preprocessor_config(const ModelVariant& arch, const ImageFacts& facts);
+// The text of preprocessor_config.json.
+std::string format_preprocessor_config(const ImageFacts& facts);
 
 // The mean and std in preprocessor_config.json of a folder, or in config.json of timm; nullopt:
 // neither has them. kCorrupt, kIoError.

@@ -694,7 +694,9 @@ TEST_F(ImageExportTest, WritesAFolderForTransformers) {
   EXPECT_EQ(config.at("problem_type"), "single_label_classification");
   EXPECT_EQ(config.at("id2label").as_object().size(), 3u);
   const auto preprocessor = object("out/preprocessor_config.json");
-  EXPECT_EQ(preprocessor.at("image_processor_type"), "ViTImageProcessor");
+  EXPECT_EQ(preprocessor.at("image_processor_type"), "CLIPImageProcessor");
+  EXPECT_EQ(preprocessor.at("size").at("shortest_edge"), 8) << "that of the evaluation";
+  EXPECT_EQ(preprocessor.at("crop_size").at("width"), 4);
   EXPECT_EQ(preprocessor.at("image_mean").at(2), 0.5);
   EXPECT_EQ(preprocessor.at("image_std").at(0), 0.25);
   EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20),
@@ -716,6 +718,49 @@ TEST_F(ImageExportTest, WritesAFolderForTimm) {
   EXPECT_FALSE(std::filesystem::exists(path("out/preprocessor_config.json")));
   EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20), HasSubstr("library_name: timm"));
   ASSERT_EQ(ctl({"export", "200", "--format", "torch", "--output", path("out.pt")}).code, 0);
+}
+
+// For a base without transforms: the images have the size of the model.
+TEST_F(ImageExportTest, SqueezesImagesThatWereNotCropped) {
+  write_file(
+      layout().config_file(),
+      "data:\n  train: {format: image_folder, path: a, transforms: [resize: {size: [4, 4]}]}\n"
+      "task: {name: classification}\nmodel: {name: " +
+          std::string(kVit) + "}\n");
+  ASSERT_EQ(export_to("out", "huggingface").code, 0);
+  const auto preprocessor = object("out/preprocessor_config.json");
+  EXPECT_EQ(preprocessor.at("size").at("height"), 4);
+  EXPECT_EQ(preprocessor.at("do_center_crop"), false);
+}
+
+// The names of an adapter are those of torchvision.
+TEST_F(ImageExportTest, RejectsAnAdapterForAModelOfTransformers) {
+  std::filesystem::create_directory(path("base"));
+  write_file(
+      path("base/config.json"),
+      R"({"model_type": "vit", "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 4,
+                 "intermediate_size": 6, "image_size": 4, "patch_size": 2, "layer_norm_eps": 1e-6})");
+  write_run(std::string(kVit) + ", pretrained: {path: " + path("base") +
+            "}, lora: {target_modules: [mlp.0]}");
+  const std::vector<float> values(6);
+  const TensorSpec spec{"encoder.layers.encoder_layer_0.mlp.0.lora_A.weight", DType::kF32, {1, 4}};
+  checkpoint::CheckpointContent content;
+  content.model.push_back(
+      {.spec = spec, .bytes = std::as_bytes(std::span(values)).first(spec.bytes())});
+  content.optim = content.state = content.model;
+  content.manifest.step = 300;
+  content.manifest.live_settings = "{}";
+  content.manifest.base_weights = checkpoint::BaseWeights{
+      .path = path("base"), .sha256 = std::string(64, '0'), .tensors = {}, .r = 1, .lora_alpha = 2};
+  checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
+  ASSERT_TRUE(store.commit(content).ok());
+  const CommandResult result = ctl({"export", "300", "--output", path("out")});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("which is of transformers or timm; export the complete model"));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+  std::filesystem::remove(path("base/config.json"));
+  write_run(kVit);
+  EXPECT_EQ(ctl({"export", "300", "--output", path("out")}).code, 0) << "of a file of torchvision";
 }
 
 TEST_F(ImageExportTest, RejectsOtherSettingsAndModels) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """check_images.py FOLDER: loads what parity_image_test exported for the cases of make_images.py with transformers,
-timm and torchvision: no missing or unexpected names, and the same logits."""
+timm and torchvision: no missing or unexpected names, the same logits, and the images prepared as by torchvision."""
 import json
 import sys
 from functools import partial
@@ -11,7 +11,8 @@ import torch
 import torchvision
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModelForImageClassification
+from torchvision.transforms.v2 import functional
+from transformers import AutoImageProcessor, AutoModelForImageClassification
 from transformers.utils import logging
 
 TOLERANCE = 1e-5  # relative to the largest logit
@@ -57,6 +58,26 @@ def load_torchvision(case, tensors):
     return model
 
 
+def tensors_of(case):
+    """With torchvision's names, which are timm's except for vit."""
+    path = case / "exported" / "model.safetensors"
+    return load_file(path if path.exists() else case / "exported" / "timm" / "model.safetensors")
+
+
+def check_preparation(folder, channels, side):
+    """As facts_of() of parity_image_test.cc; the images are not square."""
+    shape = (channels, 2 * (side + 4), 2 * (side + 6))
+    image = torch.randint(256, shape, dtype=torch.uint8)
+    if channels == 3:
+        prepared = functional.center_crop(functional.resize(image, [side + 4], antialias=True), [side, side])
+    else:
+        prepared = functional.resize(image, [side, side], antialias=True)
+    processor = AutoImageProcessor.from_pretrained(folder)
+    actual = processor(functional.to_pil_image(image), return_tensors="pt")["pixel_values"][0]
+    difference = (actual - (prepared.float() / 255 - 0.5) / 0.25).abs().max().item()
+    assert difference <= TOLERANCE, f"{folder}: images differ by {difference:.1e}"
+
+
 def error_of(model, expected):
     with torch.no_grad():
         outputs = model.eval()(expected["images"])
@@ -76,7 +97,7 @@ def main():
         models = {
             "transformers": partial(load_transformers, case / "exported" / "transformers"),
             "timm": partial(load_timm, case / "exported" / "timm"),
-            "torchvision": lambda: load_torchvision(case, load_file(case / "exported" / "model.safetensors")),
+            "torchvision": lambda: load_torchvision(case, tensors_of(case)),
         }
         for library, load in models.items():
             if library != "torchvision" and not (case / "exported" / library).exists():
@@ -85,6 +106,8 @@ def main():
             if model is None:
                 continue
             errors[library].append(error_of(model, expected))
+            if library == "transformers":
+                check_preparation(case / "exported" / library, *expected["images"].shape[1:3])
             assert errors[library][-1] <= TOLERANCE, f"{case.name} in {library}: logits differ by {errors[library][-1]:.1e}"
     for library, found in errors.items():
         print(f"{library}: {len(found)} exported models loaded; largest difference of logits {max(found):.1e}")

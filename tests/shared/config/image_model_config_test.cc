@@ -226,7 +226,9 @@ TEST_F(ImageFolderTest, HasItsNormalization) {
   EXPECT_EQ(read(), (Normalize{{0}, {1}}));
   write("preprocessor_config.json", R"({"image_mean": [], "image_std": []})");
   EXPECT_FALSE(read());
-  for (const char* const text : {"[]", "{", R"({"image_mean": ["a"], "image_std": [1]})"}) {
+  for (const char* const text :
+       {"[]", "{", R"({"image_mean": ["a"], "image_std": [1]})",
+        R"({"image_mean": [0, 0, 0, 0, 0, 0, 0, 0, 0], "image_std": 1})"}) {
     write("preprocessor_config.json", text);
     EXPECT_EQ(read_normalization(scratch_.path()).status().code(), StatusCode::kCorrupt) << text;
   }
@@ -242,14 +244,47 @@ TEST(ImageModelConfigTest, ComparesNormalizations) {
 
 // What was written is read as the same.
 TEST_F(ImageFolderTest, HasTheNormalizationThatWasWritten) {
-  const ImageFacts facts{
-      .image_size = 32, .crop_ratio = 0.875, .normalize = Normalize{{0.4}, {0.2}}};
-  const std::string text = format_preprocessor_config(ResnetConfig{}, facts);
-  EXPECT_THAT(text, HasSubstr(R"("crop_pct":8.75E-1)"));
-  write("preprocessor_config.json", text);
+  const ImageFacts facts{.normalize = Normalize{{0.4}, {0.2}}};
+  write("preprocessor_config.json", format_preprocessor_config(facts));
   EXPECT_TRUE(is_same_normalization(&*facts.normalize, **read_normalization(scratch_.path())));
-  EXPECT_THAT(format_preprocessor_config(small_vit(), facts),
-              HasSubstr(R"("size":{"height":32,"width":32})"));
+}
+
+// check_images.py loads such files with transformers.
+TEST(ImageModelConfigTest, WritesHowImagesAreResizedAndCropped) {
+  struct Preparation {
+    std::vector<int64_t> resize, crop;
+    std::string size;  // of preprocessor_config.json
+    bool is_cropped;
+    double crop_pct;
+    std::string crop_mode;
+  };
+  for (const auto& [resize, crop, size, is_cropped, crop_pct, crop_mode] : std::vector<Preparation>{
+           {{256}, {224}, R"({"shortest_edge":256})", true, 0.875, "center"},
+           {{6, 8}, {}, R"({"height":6,"width":8})", false, 1, "squash"},
+           {{256, 256}, {224}, R"({"height":256,"width":256})", true, 0.875, "squash"}}) {
+    const ImageFacts facts{.image_size = 224, .resize = resize, .crop = crop};
+    const auto object = boost::json::parse(format_preprocessor_config(facts)).as_object();
+    EXPECT_EQ(boost::json::serialize(object.at("size")), size);
+    EXPECT_EQ(object.at("do_resize"), true);
+    EXPECT_EQ(object.at("do_center_crop"), is_cropped);
+    EXPECT_EQ(object.contains("crop_size"), is_cropped);
+    const auto timm = boost::json::parse(*format_timm_config(ResnetConfig{}, facts)).as_object();
+    EXPECT_EQ(timm.at("pretrained_cfg").at("crop_pct"), crop_pct);
+    EXPECT_EQ(timm.at("pretrained_cfg").at("crop_mode"), boost::json::value(crop_mode));
+  }
+  const auto none = boost::json::parse(format_preprocessor_config({.num_channels = 1}));
+  EXPECT_EQ(none.at("do_resize"), false);
+  EXPECT_EQ(none.at("do_convert_rgb"), false);
+}
+
+// timm divides by it, and rounds down.
+TEST(ImageModelConfigTest, HasACropOfTheExactSize) {
+  for (int64_t resize = 1; resize <= 512; ++resize) {
+    const auto text = format_timm_config(ResnetConfig{}, {.resize = {resize}, .crop = {97}});
+    const double ratio =
+        boost::json::parse(*text).at("pretrained_cfg").at("crop_pct").to_number<double>();
+    EXPECT_EQ(static_cast<int64_t>(97 / ratio), resize);
+  }
 }
 
 }  // namespace
