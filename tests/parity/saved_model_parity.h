@@ -87,13 +87,15 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   virtual std::optional<checkpoint::HuggingFaceNames::Name> name_of(
       std::string_view tensor) const = 0;
   double tolerance() const { return is_double_ ? kDoubleTolerance : kTolerance; }
+  virtual double tolerance_of(const std::string& /*what*/) const { return tolerance(); }
   // The tensor whose largest element differences of `what` are relative to. The softmax does not depend
-  // on the biases of the keys, except with RoPE, so their gradients are hardly more than rounding.
-  virtual std::string scale_of(const std::string& what) const {
+  // on the biases of the keys, so their gradients are hardly more than rounding; with RoPE, they can be
+  // small, which only single precision shows.
+  std::string scale_of(const std::string& what) const {
     std::string scale = what;
     if (what.starts_with("gradient/") && what.ends_with("key.bias"))
       scale.replace(scale.size() - 8, 8, "value.bias");
-    if (what.starts_with("gradient/") && what.ends_with("k_proj.bias"))
+    if (!is_double_ && what.starts_with("gradient/") && what.ends_with("k_proj.bias"))
       scale.replace(scale.size() - 11, 11, "v_proj.bias");
     return scale;
   }
@@ -202,7 +204,7 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     ASSERT_EQ(actual.sizes(), values.sizes()) << what;
     const double scale = expected(scale_of(what)).abs().max().item<double>();
     const double error = (actual - values).abs().max().item<double>();
-    EXPECT_LE(error, tolerance() * scale) << what;
+    EXPECT_LE(error, tolerance_of(what) * scale) << what;
   }
   // By the names of the library.
   void expect_close(const std::string& what, const model::NamedTensors& tensors) const {
