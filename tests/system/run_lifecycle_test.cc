@@ -314,5 +314,30 @@ TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
   EXPECT_NE(log_of("stokerd").find(path("locked")), std::string::npos) << log_of("stokerd");
 }
 
+// The inputs are not normalized: do_normalize false is the same, a mean and std are not.
+TEST_F(RunLifecycleTest, WarnsOfTheNormalizationOfAPretrainedFolder) {
+  fs::create_directory(path("vit"));
+  for (const char* const name : {"config.json", "model.safetensors"})
+    fs::copy(fs::path(STOKER_GOLDEN "/../parity/golden/images/vit_transformers_1") / name,
+             path("vit"));
+  const auto log_with = [&](const std::string& preprocessor, const std::string& run) {
+    std::ofstream(path("vit/preprocessor_config.json")) << preprocessor;
+    const std::string config = write_config(
+        "data: {train: {format: synthetic, num_samples: 40, input_shape: [3, 6, 6], num_classes: "
+        "5}}\n"
+        "model: {name: vit, pretrained: {path: " +
+        path("vit") +
+        "}}\ntask: {name: classification}\n"
+        "train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
+    EXPECT_EQ(train(config, run_dir(run)).code, 0) << log_of("stokerd");
+    return log_of("stokerd");
+  };
+  const std::string warning = "pretrained normalization differs";
+  const std::string log = log_with(R"({"image_mean": [0.4, 0.5], "image_std": [0.25]})", "other");
+  EXPECT_NE(log.find(warning), std::string::npos) << log;
+  EXPECT_NE(log.find("[0.4, 0.5]"), std::string::npos) << log;
+  EXPECT_EQ(log_with(R"({"do_normalize": false})", "same").find(warning), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stoker::test

@@ -158,6 +158,33 @@ TEST_F(MergedTensorsTest, RejectsTransposedWeightThatIsNoMatrix) {
   EXPECT_THAT(status.message(), HasSubstr("expected 2 dimensions"));
 }
 
+// transformers has three matrices where a vit has one.
+TEST_F(MergedTensorsTest, JoinsQueriesKeysAndValuesOfAFolder) {
+  const std::string folder = scratch_ / "vit", theirs = "vit.encoder.layer.0.attention.attention.",
+                    ours = "encoder.layers.encoder_layer_0.self_attention.";
+  ASSERT_TRUE(default_file_system().make_directory(folder).ok());
+  test::write_whole(folder + "/config.json", R"({"model_type": "vit"})");
+  write("vit/model.safetensors", {tensor("vit.embeddings.cls_token", {1}, {0}),
+                                  tensor(theirs + "key.weight", {1, 2}, {3, 4}),
+                                  tensor(theirs + "query.weight", {1, 2}, {1, 2}),
+                                  tensor(theirs + "value.weight", {1, 2}, {5, 6})});
+  write("attention", {tensor(ours + "lora_A.weight", {1, 2}, {1, 0}),
+                      tensor(ours + "lora_B.weight", {3, 1}, {10, 20, 30})});
+  config_.arch = config::VitConfig{};
+  config_.pretrained = config::PretrainedConfig{.path = folder, .strict = false};
+  base_.tensors = {ours + "in_proj_weight"};
+  const std::vector<float> joined{1, 2, 3, 4, 5, 6};
+  Sha256 sum;
+  sum.update(ours + "in_proj_weight F32 [3, 2]\n");
+  sum.update(std::as_bytes(std::span(joined)));
+  base_.sha256 = sum.finish_hex();
+  auto adapter = checkpoint::SafetensorsFile::open(scratch_ / "attention");
+  ASSERT_TRUE(adapter.ok());
+  const auto merged = MergedTensors::open(config_, base_, *std::move(adapter));
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  EXPECT_THAT(values(**merged, ours + "in_proj_weight"), ElementsAre(21, 2, 43, 4, 65, 6));
+}
+
 TEST_F(MergedTensorsTest, RequiresPretrainedWeights) {
   config_.lora.reset();  // does not matter
   EXPECT_TRUE(open().ok());
