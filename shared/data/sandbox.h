@@ -57,7 +57,7 @@ class TextTokenizer {
   virtual Result<Part> tokenize(std::string_view text, bool begins_section, bool ends_text) = 0;
 };
 
-// The most ids of a text of so many bytes. An invalid byte becomes a character of three bytes, and a
+// The most ids of a text of this number of bytes. An invalid byte becomes a character of three bytes, and a
 // character of three bytes can become one of 33 bytes in normalization form KC; SentencePiece adds a
 // space.
 constexpr uint64_t max_ids_of(uint64_t text_bytes) { return 11 * text_bytes + 3; }
