@@ -165,11 +165,11 @@ TEST_F(UpdateLogTest, ReportsRecordAtPlaceOfAnother) {
 
 TEST_F(UpdateLogTest, ReportsWhatIsNoLog) {
   EXPECT_EQ(read_update_log(path()).status().code(), StatusCode::kNotFound);
+  write(0, 1);
   for (uint64_t byte = 0; byte < kHeaderBytes; ++byte) {
-    write(0, 1);
     change_byte(byte);
     EXPECT_EQ(read_update_log(path()).status().code(), StatusCode::kCorrupt) << byte;
-    fs::remove(path());
+    change_byte(byte);
   }
   std::ofstream(path()) << "text";
   EXPECT_THAT(read_update_log(path()).status().message(), HasSubstr("is not an update log"));
