@@ -277,12 +277,13 @@ TEST(ImageModelConfigTest, WritesHowImagesAreResizedAndCropped) {
   EXPECT_EQ(none.at("do_convert_rgb"), false);
 }
 
-// timm divides by it, and rounds down.
+// timm divides by it, and rounds down. std::stod: Boost's parser rounds the last bit differently.
 TEST(ImageModelConfigTest, HasACropOfTheExactSize) {
+  const std::string key = "\"crop_pct\":";
   for (int64_t resize = 1; resize <= 512; ++resize) {
     const auto text = format_timm_config(ResnetConfig{}, {.resize = {resize}, .crop = {97}});
-    const double ratio =
-        boost::json::parse(*text).at("pretrained_cfg").at("crop_pct").to_number<double>();
+    ASSERT_TRUE(text.ok()) << text.status().to_string();
+    const double ratio = std::stod(text->substr(text->find(key) + key.size()));
     EXPECT_EQ(static_cast<int64_t>(97 / ratio), resize);
   }
 }
