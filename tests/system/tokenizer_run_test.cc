@@ -86,6 +86,10 @@ TEST_F(TokenizerRunTest, IsExportedWhileItTrainsAndIsEvaluated) {
   Process trainer = this->trainer(gpt2, run_dir(), settings(100000000));
   ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), before));
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
+  // A signal before its start would kill it.
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    return text_if_exists(path("stoker-eval.out")).find("evaluator started") != std::string::npos;
+  }));
   // One: the second run has as many steps as this one has until its end.
   const auto exported =
       ctl(run_dir(), {"export", "latest", "--format", "huggingface", "--output", path("export")},
