@@ -128,7 +128,9 @@ TEST_F(CompiledRunTest, LearnsAndIsEvaluatedAndLoadsIntoPython) {
   ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=400"}).code, 0)
       << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("compiled model tested"));
-  EXPECT_EQ(checkpoints(run_dir()).size(), 3u) << "checkpoint.keep_last";
+  // A step whose predecessor is still being saved has none.
+  EXPECT_LE(checkpoints(run_dir()).size(), 3u) << "checkpoint.keep_last";
+  EXPECT_TRUE(fs::exists(run_dir() + "/checkpoints/step-000000400"));
   ASSERT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
   EXPECT_GT(metrics_of(run_dir())["accuracy"], 0.9) << "four classes";
   expect_loads_into_python("mlp", "encode.weight", "decode.weight");
