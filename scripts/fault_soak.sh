@@ -79,6 +79,7 @@ optimizer: {name: adamw, lr: 0.001}
 scheduler: {name: constant}
 train: {micro_batch_size: 32, max_steps: 1000000000, device: cpu, num_threads: 1}
 checkpoint: {save_every_steps: null, save_every_seconds: 1}
+metrics: {log_every_steps: 200}  # few enough that none is dropped while the disk is slow
 eval: {datasets: [val]}
 YAML
 
