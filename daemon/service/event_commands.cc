@@ -85,6 +85,7 @@ Status EventCommands::run(const std::stop_token& stop) {
 }
 
 void EventCommands::run_program_for(const Event& event, const std::stop_token& stop) const {
+  flush_log();
   const auto began = std::chrono::steady_clock::now();
   const Status ran = run_program(event.rule->command, event.json, timeout_, stop);
   if (ran.ok()) return;

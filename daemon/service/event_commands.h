@@ -1,4 +1,5 @@
-// EventCommands: runs the programs of run.on_event_command, one at a time, for the events of the log.
+// EventCommands: runs the programs of run.on_event_command, one at a time, for the events of the log. The
+// line of an event is written before its program runs.
 //
 // Threads:  owns one. Events arrive on the threads that log them. One object per process.
 // Blocking: stop(). Logging never waits: of the events that wait for a program to end, kCapacity are

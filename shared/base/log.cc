@@ -367,8 +367,7 @@ bool report_drops(spdlog::logger& logger, bool always) {
   return true;
 }
 
-void emit(LogLevel level, std::string_view event, Fields fields) {
-  if (level >= LogLevel::kInfo) call_listeners(level, event, fields);
+void write_event(LogLevel level, std::string_view event, Fields fields) {
   const auto logger = current_logger();
   if (!logger) {
     if (level >= LogLevel::kInfo) write_to_stderr(format_event(event, fields) + "\n");
@@ -377,6 +376,11 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   if (!logger->should_log(spdlog_level(level))) return;
   logger->log(spdlog_level(level), spdlog::string_view_t(encode(event, fields)));
   report_drops(*logger, false);
+}
+
+void emit(LogLevel level, std::string_view event, Fields fields) {
+  write_event(level, event, fields);
+  if (level >= LogLevel::kInfo) call_listeners(level, event, fields);
 }
 
 void register_thread() {
