@@ -25,6 +25,7 @@ using testing::Not;
 namespace fs = std::filesystem;
 
 constexpr const char* kFirstLayer = "0.*";
+constexpr const char* kEndless = "endless.yaml";
 
 class ClusterRunTest : public RunTest {
  protected:
@@ -36,7 +37,7 @@ class ClusterRunTest : public RunTest {
     replace(config, "train: {max_steps", "train: {max_grad_norm: null, max_steps");
     write_config(config, "cluster.yaml");
     replace(config, "{name: cosine, warmup_steps: 10, min_lr: 0.0001}", "{name: constant}");
-    write_config(config, "endless.yaml");
+    write_config(config, kEndless);
   }
   static void replace(std::string& text, const std::string& before, const std::string& after) {
     const size_t begin = text.find(before);
@@ -88,14 +89,32 @@ class ClusterRunTest : public RunTest {
         path("replay.out"));
     EXPECT_EQ(code_of(process), code) << text_of(process.log());
   }
-  // Servers, then workers.
+  // Servers, then workers. The chief is started when the others wait for it: otherwise a short run may
+  // have ended before a worker joins it. A run without an end has all its workers.
   std::vector<std::unique_ptr<Process>> start_all(const std::string& run) const {
-    std::vector<std::unique_ptr<Process>> tasks;
-    for (size_t i = 0; i < num_servers_; ++i)
-      tasks.push_back(start(run, "ps", static_cast<int>(i)));
-    for (size_t i = 0; i < num_workers_; ++i)
-      tasks.push_back(start(run, "worker", static_cast<int>(i)));
+    std::vector<std::unique_ptr<Process>> tasks(num_servers_ + num_workers_);
+    const size_t num_waiting = count_in_logs("group starting") + tasks.size() - 1;
+    const size_t num_joined = count_in_logs("cluster worker joined") + num_servers_ * num_workers_;
+    for (size_t i = 0; i < num_servers_; ++i) tasks[i] = start(run, "ps", static_cast<int>(i));
+    for (size_t i = 1; i < num_workers_; ++i)
+      tasks[num_servers_ + i] = start(run, "worker", static_cast<int>(i));
+    const auto have_logged = [&](const char* event, size_t count) {
+      return wait_until(kPatience, [&] { return count_in_logs(event) >= count; });
+    };
+    EXPECT_TRUE(have_logged("group starting", num_waiting));
+    tasks[num_servers_] = start(run, "worker", 0);
+    if (config_ == kEndless) {
+      EXPECT_TRUE(have_logged("cluster worker joined", num_joined));
+    }
     return tasks;
+  }
+  size_t count_in_logs(const std::string& event) const {
+    size_t count = 0;
+    for (size_t i = 0; i < num_servers_; ++i)
+      count += count_of(text_if_exists(log_path("ps", static_cast<int>(i))), event);
+    for (size_t i = 0; i < num_workers_; ++i)
+      count += count_of(text_if_exists(log_path("worker", static_cast<int>(i))), event);
+    return count;
   }
   static void expect_codes(const std::vector<std::unique_ptr<Process>>& tasks, int code) {
     for (const auto& task : tasks)
@@ -115,9 +134,14 @@ class ClusterRunTest : public RunTest {
              static_cast<size_t>(starts);
     });
   }
+  // One gradient per step.
+  void configure_async() {
+    mode_ = {"--replicas", "async"};
+    micro_batches_ = 1;
+  }
   // Without an end.
   void configure_endless() {
-    config_ = "endless.yaml";
+    config_ = kEndless;
     max_steps_ = 1'000'000;
   }
 
@@ -178,8 +202,7 @@ TEST_F(ClusterRunTest, ClipsAsOneProcess) {
 
 TEST_F(ClusterRunTest, ClipsAsynchronousUpdates) {
   settings_ = {"--set", "train.max_grad_norm=0.2"};
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   max_steps_ = 60;
   expect_codes(start_all(run_dir()), 0);
   EXPECT_EQ(newest_step(run_dir()), max_steps_);
@@ -340,8 +363,7 @@ TEST_F(ClusterRunTest, TrainsAsynchronously) {
 }
 
 TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutLostWorker) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   configure_endless();
   auto tasks = start_all(run_dir());
   ASSERT_TRUE(has_trained(run_dir(), 20));
@@ -359,8 +381,7 @@ TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutLostWorker) {
 TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
   settings_ = {"--set", "train.max_grad_norm=0.2", "--set",
                "model.freeze=[" + std::string(kFirstLayer) + "]"};
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   configure_endless();
   auto tasks = start_all(run_dir());
   ASSERT_TRUE(has_trained(run_dir(), 10));
@@ -394,8 +415,7 @@ TEST_F(ClusterRunTest, ReplaysAsynchronousRun) {
 }
 
 TEST_F(ClusterRunTest, ContinuesReplayThatWasStopped) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   max_steps_ = 400;
   expect_codes(start_all(run_dir()), 0);
   const std::string replayed = run_dir("replay");
@@ -410,8 +430,7 @@ TEST_F(ClusterRunTest, ContinuesReplayThatWasStopped) {
 
 // Two asynchronous runs of one configuration have other updates.
 TEST_F(ClusterRunTest, RejectsReplayInDirectoryOfOtherRun) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   max_steps_ = 40;
   expect_codes(start_all(run_dir()), 0);
   train_alone(run_dir("alone"));
@@ -423,8 +442,7 @@ TEST_F(ClusterRunTest, RejectsReplayInDirectoryOfOtherRun) {
 
 // Its logs may be of updates that led elsewhere.
 TEST_F(ClusterRunTest, BeginsNewLogsAtCheckpointThatIsNotInRun) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   max_steps_ = 48;
   expect_codes(start_all(run_dir()), 0);
   fs::copy(newest_checkpoint(run_dir()), path("copy"), fs::copy_options::recursive);
@@ -435,8 +453,7 @@ TEST_F(ClusterRunTest, BeginsNewLogsAtCheckpointThatIsNotInRun) {
 }
 
 TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   max_steps_ = 40;
   expect_codes(start_all(run_dir()), 0);
   const std::string log = run_dir() + "/updates/ps-1.log";
@@ -461,8 +478,7 @@ TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {
 }
 
 TEST_F(ClusterRunTest, ReplaysUpToIncompleteEndOfLog) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   max_steps_ = 40;
   expect_codes(start_all(run_dir()), 0);
   const std::string log = run_dir() + "/updates/ps-1.log";
@@ -474,8 +490,7 @@ TEST_F(ClusterRunTest, ReplaysUpToIncompleteEndOfLog) {
 
 // What one process has trained since is not in the logs.
 TEST_F(ClusterRunTest, CutsLogsWhenOneProcessContinues) {
-  mode_ = {"--replicas", "async"};
-  micro_batches_ = 1;
+  configure_async();
   configure_endless();
   auto tasks = start_all(run_dir());
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > 0; }));
