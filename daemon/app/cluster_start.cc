@@ -18,8 +18,8 @@
 namespace stoker::app {
 namespace {
 
+using config::ReplicaMode;
 using parameter_server::Job;
-using parameter_server::Replicas;
 
 constexpr const char* kStorePrefix = "stoker";
 constexpr const char* kSettingsKey = "settings";
@@ -92,9 +92,9 @@ Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& comm
                                            "cluster.max_staleness",
                                            number(configured.max_staleness))
                              .status());
-  launch.replicas = replicas == "async" ? Replicas::kAsync : Replicas::kSync;
-  launch.placement = placement == "bytes" ? parameter_server::Placement::kBytes
-                                          : parameter_server::Placement::kRoundRobin;
+  launch.replicas = replicas == "async" ? ReplicaMode::kAsync : ReplicaMode::kSync;
+  launch.placement = placement == "bytes" ? config::VariablePlacement::kBytes
+                                          : config::VariablePlacement::kRoundRobin;
   launch.max_staleness = command.max_staleness ? command.max_staleness : configured.max_staleness;
   return std::optional(std::move(launch));
 }
@@ -104,7 +104,7 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   const auto require = [&errors](bool holds, const char* error) {
     if (!holds) errors.emplace_back(error);
   };
-  const bool is_sync = cluster.replicas == Replicas::kSync;
+  const bool is_sync = cluster.replicas == ReplicaMode::kSync;
   require(!is_sync || config.distributed.reduction == config::Reduction::kOrdered,
           "distributed.reduction: must be ordered with cluster.replicas sync");
   require(is_sync || config.train.gradient_accumulation_steps == 1,
@@ -155,13 +155,11 @@ group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
 void add_cluster_settings(const ClusterLaunch& cluster, group::SharedSettings& settings) {
   settings.emplace_back("--ps_hosts", join(cluster.task.cluster.ps, ","));
   settings.emplace_back("--worker_hosts", join(cluster.task.cluster.worker, ","));
-  settings.emplace_back("--replicas", cluster.replicas == Replicas::kSync ? "sync" : "async");
+  settings.emplace_back("--replicas", config::to_string(cluster.replicas));
   settings.emplace_back("--max-staleness", cluster.max_staleness
                                                ? std::to_string(*cluster.max_staleness)
                                                : std::string("none"));
-  settings.emplace_back("--placement", cluster.placement == parameter_server::Placement::kBytes
-                                           ? "bytes"
-                                           : "round_robin");
+  settings.emplace_back("--placement", config::to_string(cluster.placement));
 }
 
 parameter_server::UpdateOptions update_options(const config::Config& config,

@@ -30,9 +30,9 @@ namespace stoker::app {
 
 struct ClusterLaunch {
   parameter_server::ClusterTask task;
-  parameter_server::Replicas replicas = parameter_server::Replicas::kSync;
+  config::ReplicaMode replicas = config::ReplicaMode::kSync;
   std::optional<uint64_t> max_staleness;
-  parameter_server::Placement placement = parameter_server::Placement::kRoundRobin;
+  config::VariablePlacement placement = config::VariablePlacement::kRoundRobin;
 };
 
 // The task of this process, from the command line or TF_CONFIG, of the cluster of these or the

@@ -1,14 +1,11 @@
 // The parts of Run that train with parameter servers, and replay such a run.
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
-
-#include <ATen/Parallel.h>
 
 #include "daemon/app/cluster_start.h"
 #include "daemon/app/group_start.h"
@@ -64,14 +61,6 @@ parameter_server::UpdateLogIdentity logged_run_of(config::Config config,
   return {.config_digest = config::digest(config),
           .data_fingerprint = start.data->fingerprint(),
           .model_digest = start.state->model_digest()};
-}
-
-void log_training(const config::Config& config, const train::TrainingState& state) {
-  log_info("training started", {{"model_digest", state.model_digest().substr(0, 12)},
-                                {"device", state.device().str()},
-                                {"num_threads", at::get_num_threads()},
-                                {"start_step", state.step},
-                                {"max_steps", config.train.max_steps}});
 }
 
 // The logs of all servers, by server.
@@ -174,6 +163,36 @@ class ChiefOutputs {
   std::unique_ptr<writer::CheckpointWriter> writer_;
   Coordinator threads_;  // of the objects above
 };
+
+// Of a worker, or of a replay. Closes the outputs.
+Result<run::RunOutcome> train_replica(const config::Config& config, SegmentStart& start,
+                                      parameter_server::ServerConnection& connection,
+                                      std::optional<parameter_server::ChiefDuties> duties,
+                                      ChiefOutputs& outputs, train::TrainerChannels& channels,
+                                      Clock& clock, const std::stop_token& stop) {
+  log_training(config, *start.state);
+  parameter_server::ReplicaTrainer trainer(config, *start.data, start.plan, *start.state,
+                                           connection, channels, clock, std::move(duties));
+  auto outcome = trainer.run(stop);
+  const Status written = outputs.close();
+  if (outcome.ok() && !written.ok()) return written;
+  return outcome;
+}
+
+Result<std::vector<parameter_server::VariableStore>> make_replayed_servers(
+    const config::Config& config, const data::Dataset& data, size_t num_servers,
+    config::VariablePlacement placement) {
+  std::vector<parameter_server::VariableStore> servers;
+  for (size_t i = 0; i < num_servers; ++i) {
+    STOKER_ASSIGN_OR_RETURN(auto state,
+                            train::TrainingState::create(config, data, c10::Device(c10::kCPU)));
+    STOKER_ASSIGN_OR_RETURN(
+        auto variables,
+        parameter_server::make_variable_store(config, std::move(state), i, num_servers, placement));
+    servers.push_back(std::move(variables));
+  }
+  return servers;
+}
 
 }  // namespace
 
@@ -302,20 +321,15 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   if (cluster.task.cluster.worker.size() > 1)
     parts.front().untrained = parameter_server::untrained_tensors(start.state->model());
   const bool sums_norms =
-      cluster.replicas == parameter_server::Replicas::kSync &&
+      cluster.replicas == config::ReplicaMode::kSync &&
       parameter_server::needs_norm_of_all(config_, cluster.task.cluster.ps.size());
   auto connection = parameter_server::WorkerConnection::open(
       cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token(), sums_norms);
   if (!connection.ok()) return preparation_outcome(connection.status());
   channels_.board.set_step(start.state->step);
   on_training();
-  log_training(config_, *start.state);
-  parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
-                                           **connection, channels_, clock_, std::move(duties));
-  auto outcome = trainer.run(stop);
-  const Status written = outputs.close();
-  if (outcome.ok() && !written.ok()) return written;
-  return outcome;
+  return train_replica(config_, start, **connection, std::move(duties), outputs, channels_, clock_,
+                       stop);
 }
 
 // ---- Replay
@@ -323,15 +337,10 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
 Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
                                     const std::function<void()>& on_training) {
   const run::RunLayout replayed(command_.replay);
-  std::error_code error;
-  if (std::filesystem::equivalent(replayed.root(), layout_.root(), error))
-    return Status(StatusCode::kInvalidArgument,
-                  "--replay: " + command_.replay + " is this run itself; use another --run-dir");
   auto logs = read_update_logs(replayed.updates_dir());
   if (!logs.ok()) return logs.status().with_context("--replay");
   const parameter_server::UpdateLogIdentity logged = logs->front().identity;
-  ClusterLaunch cluster{.replicas = parameter_server::Replicas::kAsync,
-                        .placement = logged.placement};
+  ClusterLaunch cluster{.replicas = config::ReplicaMode::kAsync, .placement = logged.placement};
   cluster.task.cluster = {.ps = std::vector<std::string>(logged.num_servers), .worker = {""}};
   STOKER_RETURN_IF_ERROR(check_cluster_support(config_, cluster));
   train::prepare_environment(config_.run);
@@ -366,15 +375,8 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   STOKER_ASSIGN_OR_RETURN(auto duties, outputs.open(start));
 
   const size_t num_servers = cluster.task.cluster.ps.size();
-  std::vector<parameter_server::VariableStore> servers;
-  for (size_t i = 0; i < num_servers; ++i) {
-    STOKER_ASSIGN_OR_RETURN(
-        auto state, train::TrainingState::create(config_, *start.data, c10::Device(c10::kCPU)));
-    STOKER_ASSIGN_OR_RETURN(auto variables,
-                            parameter_server::make_variable_store(config_, std::move(state), i,
-                                                                  num_servers, cluster.placement));
-    servers.push_back(std::move(variables));
-  }
+  STOKER_ASSIGN_OR_RETURN(
+      auto servers, make_replayed_servers(config_, *start.data, num_servers, cluster.placement));
   STOKER_ASSIGN_OR_RETURN(start.data,
                           open_sandbox(config_, layout_.index_dir(), std::move(start.data), stop));
   parameter_server::ReplayConnection connection(
@@ -386,12 +388,8 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   channels_.board.set_step(start.state->step);
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
   on_training();
-  log_training(config_, *start.state);
-  parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
-                                           connection, channels_, clock_, std::move(duties));
-  auto outcome = trainer.run(stop);
-  const Status written = outputs.close();
-  if (outcome.ok() && !written.ok()) return written;
+  const auto outcome = train_replica(config_, start, connection, std::move(duties), outputs,
+                                     channels_, clock_, stop);
   if (outcome.ok() && connection.has_ended()) return run::RunOutcome::kFinished;
   return outcome;
 }

@@ -125,17 +125,21 @@ RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
 
 // ---- Start
 
+void log_training(const config::Config& config, const train::TrainingState& state) {
+  log_info("training started", {{"model_digest", state.model_digest().substr(0, 12)},
+                                {"device", state.device().str()},
+                                {"num_threads", at::get_num_threads()},
+                                {"start_step", state.step},
+                                {"max_steps", config.train.max_steps}});
+}
+
 Status RunSegment::open() {
   for (const config::LiveSetting& setting : state_->settings)
     if (setting.key == kLogLevel) set_log_level(config_.log.level);
   STOKER_RETURN_IF_ERROR(open_outputs());
   STOKER_RETURN_IF_ERROR(start_feed());
   if (maybe_refresher_ && is_chief()) maybe_refresher_->watch(*data_, watchers_);
-  log_info("training started", {{"model_digest", state_->model_digest().substr(0, 12)},
-                                {"device", state_->device().str()},
-                                {"num_threads", at::get_num_threads()},
-                                {"start_step", state_->step},
-                                {"max_steps", config_.train.max_steps}});
+  log_training(config_, *state_);
   return {};
 }
 

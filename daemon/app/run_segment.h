@@ -73,6 +73,9 @@ struct SegmentStart {
   bool is_saved = true;  // as TrainerStart::is_saved
 };
 
+// "training started"
+void log_training(const config::Config& config, const train::TrainingState& state);
+
 class RunSegment final : private train::BatchSource, private train::MetricsSink {
  public:
   // `config`: as configured. `maybe_refresher`: null if data.train is not refreshed. `maybe_group`: null if this process

@@ -33,6 +33,13 @@ Sums sums_of(const Header& header) {
           .norm = std::bit_cast<double>(header[7])};
 }
 
+void add_step(Sums& interval, const Sums& of_step) {
+  interval.loss += of_step.loss;
+  interval.metric += of_step.metric;
+  interval.metric_count += of_step.metric_count;
+  ++interval.steps;
+}
+
 int64_t push_bytes(int64_t gradients, size_t num_servers) {
   return gradients + static_cast<int64_t>(num_servers * sizeof(uint64_t));
 }

@@ -68,6 +68,8 @@ using Header = std::array<int64_t, 8>;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);
+// Adds those of one step, but not the norm.
+void add_step(Sums& interval, const Sums& of_step);
 
 // The payload of kPush: `gradients` bytes, and a step per server.
 int64_t push_bytes(int64_t gradients, size_t num_servers);

@@ -106,7 +106,7 @@ Status ParameterServer::run(const std::stop_token& stop) {
             {"num_variables", variables_.parameters().size()},
             {"parameter_bytes", parameter_bytes_},
             {"num_workers", options_.updates.num_workers},
-            {"replicas", options_.updates.replicas == Replicas::kSync ? "sync" : "async"}});
+            {"replicas", config::to_string(options_.updates.replicas)}});
   {
     std::vector<std::jthread> threads;
     if (const Status started = start_threads(threads); !started.ok()) {
@@ -415,7 +415,7 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
 // The update of a sync step, which a worker knows of from server 0. mutex_ is locked.
 Status ParameterServer::commit(const Header& request) {
   const auto step = static_cast<uint64_t>(request[2]);
-  if (options_.updates.replicas != Replicas::kSync) return {};
+  if (options_.updates.replicas != config::ReplicaMode::kSync) return {};
   if (!variables_.can_commit(step))
     return Status(StatusCode::kInvalidArgument,
                   "step " + std::to_string(step) + " is not complete on this server");
@@ -459,9 +459,10 @@ Status ParameterServer::read_status(group::PairConnection& connection,
   Header reply{};
   {
     const std::lock_guard lock(mutex_);
-    reply = make_header(static_cast<int64_t>(schedule_.num_stale()), schedule_.num_backups(),
-                        schedule_.largest_staleness(),
-                        {.steps = options_.updates.replicas == Replicas::kAsync ? 1 : 0});
+    reply =
+        make_header(static_cast<int64_t>(schedule_.num_stale()), schedule_.num_backups(),
+                    schedule_.largest_staleness(),
+                    {.steps = options_.updates.replicas == config::ReplicaMode::kAsync ? 1 : 0});
     for (size_t worker = 0; worker < options_.updates.num_workers; ++worker) {
       const WorkerSummary summary = schedule_.summary(worker);
       *number++ = static_cast<int64_t>(summary.starts);
@@ -575,7 +576,7 @@ Status ParameterServer::push(const WorkerLife& worker, const Header& request,
 Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Header& request,
                                            const at::Tensor& payload) {
   const auto ticket = static_cast<uint64_t>(request[1]);
-  const bool is_sync = options_.updates.replicas == Replicas::kSync;
+  const bool is_sync = options_.updates.replicas == config::ReplicaMode::kSync;
   const Sums sums = sums_of(request);
   if (!is_sync && variables_.needs_norm() && sums.norm < 0)
     return Status(StatusCode::kInvalidArgument, "the gradient of ticket " + std::to_string(ticket) +
@@ -608,12 +609,12 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
 
 Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
                               double norm) {
-  LoggedUpdate logged{.ticket = ticket,
-                      .worker = static_cast<uint32_t>(worker.worker),
-                      .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())};
   const uint64_t before = variables_.step();
   const Status applied = variables_.apply(ticket, payload, norm);
-  if (variables_.step() > before && log_) keep_log(log_->append(logged));
+  if (variables_.step() > before && log_)
+    keep_log(log_->append({.ticket = ticket,
+                           .worker = static_cast<uint32_t>(worker.worker),
+                           .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())}));
   return applied;
 }
 
@@ -622,7 +623,7 @@ Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const a
 Status ParameterServer::open_log(uint64_t step, uint64_t start_id) {
   log_.reset();
   FileSystem& files = default_file_system();
-  if (options_.updates.replicas == Replicas::kSync)
+  if (options_.updates.replicas == config::ReplicaMode::kSync)
     return is_first() ? cut_update_logs(files, options_.updates_dir, step) : Status();
   UpdateLogIdentity identity = options_.logged_run;
   identity.start_id = start_id;
@@ -659,11 +660,7 @@ void ParameterServer::log_dropped(const WorkerLife& worker, uint64_t ticket, boo
 
 // Of server 0: adds the losses of the step, and ends a record.
 void ParameterServer::complete_step() {
-  const Sums of_step = sum_in_tree(std::exchange(of_step_, {}));
-  interval_.loss += of_step.loss;
-  interval_.metric += of_step.metric;
-  interval_.metric_count += of_step.metric_count;
-  ++interval_.steps;
+  add_step(interval_, sum_in_tree(std::exchange(of_step_, {})));
   if (!options_.is_recorded(schedule_.step())) return;
   records_.emplace_back(schedule_.step(), std::exchange(interval_, {}));
   if (records_.size() > kMaxRecords) records_.pop_front();

@@ -102,12 +102,8 @@ Status ReplayConnection::apply_next(size_t index) {
   STOKER_RETURN_IF_ERROR(server.store.apply(order_.gradient(gradient).ticket, bytes, norm));
   server.gradients.erase(gradient);
   if (index != 0) return {};
-  const Sums of_step = sums_.at(gradient);
+  add_step(interval_, sums_.at(gradient));
   sums_.erase(gradient);
-  interval_.loss += of_step.loss;
-  interval_.metric += of_step.metric;
-  interval_.metric_count += of_step.metric_count;
-  ++interval_.steps;
   if (is_recorded_(before + 1))
     records_.push_back({.step = before + 1, .sums = std::exchange(interval_, {})});
   return {};
@@ -136,9 +132,8 @@ Result<PushResult> ReplayConnection::push(uint64_t, uint64_t, const Sums& sums,
     std::erase_if(server.read_later,
                   [&](const auto& kept) { return !order_.is_read(i, kept.first); });
     if (!order_.is_applied_by(index, i)) continue;
-    std::vector<at::Tensor> own;
-    for (const size_t variable : server.part.variables) own.push_back(gradients[variable]);
-    server.gradients[index] = {.bytes = packed_copy(own), .norm = sums.norm};
+    server.gradients[index] = {.bytes = packed_copy(server.part.own_of(gradients)),
+                               .norm = sums.norm};
   }
   if (order_.is_applied_by(index, 0)) sums_[index] = sums;
   return PushResult::kAccepted;

@@ -32,7 +32,7 @@ std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
 }  // namespace
 
 std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t num_servers,
-                                          Placement placement, bool has_state) {
+                                          config::VariablePlacement placement, bool has_state) {
   const train::NamedTensors variables = train::trained_parameters(state.model());
   const auto servers = place_variables(sizes_of(variables), num_servers, placement);
   std::vector<ServerPart> parts(num_servers);
@@ -64,7 +64,8 @@ bool needs_norm_of_all(const config::Config& config, size_t num_servers) {
 
 Result<VariableStore> make_variable_store(const config::Config& config,
                                           std::unique_ptr<train::TrainingState> state,
-                                          size_t server, size_t num_servers, Placement placement) {
+                                          size_t server, size_t num_servers,
+                                          config::VariablePlacement placement) {
   const train::NamedTensors all = train::trained_parameters(state->model());
   const auto servers = place_variables(sizes_of(all), num_servers, placement);
   state.reset();  // with the gradients and the optimizer state of all variables
@@ -262,9 +263,10 @@ Sums ReplicaTrainer::sums_of_micro_batch() {
   Sums sums{.loss = step_.loss().item<double>(), .steps = 1};
   // Of an async step, which has one gradient.
   if (needs_norm_of_all(config_, connection_.num_servers()) &&
-      config_.train.gradient_accumulation_steps == 1)
-    sums.norm = norm_to_clip_by(state_.optimizer().gradient_norms(),
-                                state_.optimizer().gradient_norms(/*is_clamped=*/true));
+      config_.train.gradient_accumulation_steps == 1) {
+    const at::Tensor norms = state_.optimizer().gradient_norms();
+    sums.norm = norm_to_clip_by(norms, state_.optimizer().clamped_gradient_norms(norms));
+  }
   if (!step_.metric_sum().defined()) return sums;
   sums.metric = step_.metric_sum().item<double>();
   sums.metric_count = step_.maybe_device_count().defined()

@@ -40,7 +40,7 @@ namespace stoker::parameter_server {
 
 // What each server has of the model and, with `has_state`, of the optimizer.
 std::vector<ServerPart> make_server_parts(train::TrainingState& state, size_t num_servers,
-                                          Placement placement, bool has_state);
+                                          config::VariablePlacement placement, bool has_state);
 // Parameters that are not trained, and buffers: several workers get those of the chief at their start.
 std::vector<at::Tensor> untrained_tensors(const model::Model& model);
 // Whether the servers have to know the norm of the gradients of all of them.
@@ -49,7 +49,8 @@ bool needs_norm_of_all(const config::Config& config, size_t num_servers);
 // trained. Errors: as train::Optimizer::create().
 Result<VariableStore> make_variable_store(const config::Config& config,
                                           std::unique_ptr<train::TrainingState> state,
-                                          size_t server, size_t num_servers, Placement placement);
+                                          size_t server, size_t num_servers,
+                                          config::VariablePlacement placement);
 // The learning rate of the update from `step` to the next one.
 double learning_rate_at(const config::Config& config, uint64_t step);
 // Whether a metrics record ends with this step.

@@ -32,6 +32,13 @@ struct ServerPart {
   std::vector<at::Tensor> state;  // of the optimizer; only of the chief
   std::vector<at::Tensor>
       untrained;  // parameters and buffers; only of server 0, of several workers
+
+  // Of the tensors of all parameters.
+  std::vector<at::Tensor> own_of(const std::vector<at::Tensor>& all) const {
+    std::vector<at::Tensor> own;
+    for (const size_t variable : variables) own.push_back(all[variable]);
+    return own;
+  }
 };
 
 class ServerConnection {

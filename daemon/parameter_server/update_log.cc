@@ -88,7 +88,7 @@ LogHeader make_header(const UpdateLogIdentity& identity, uint64_t first_step) {
                    .format = kFormat,
                    .server = identity.server,
                    .num_servers = identity.num_servers,
-                   .placement = identity.placement == Placement::kBytes ? 1U : 0U,
+                   .placement = identity.placement == config::VariablePlacement::kBytes ? 1U : 0U,
                    .first_step = first_step,
                    .config_digest = padded(identity.config_digest),
                    .data_fingerprint = padded(identity.data_fingerprint),
@@ -104,7 +104,8 @@ UpdateLogIdentity identity_of(const LogHeader& header) {
   return {.start_id = header.start_id,
           .server = header.server,
           .num_servers = header.num_servers,
-          .placement = header.placement == 1 ? Placement::kBytes : Placement::kRoundRobin,
+          .placement = header.placement == 1 ? config::VariablePlacement::kBytes
+                                             : config::VariablePlacement::kRoundRobin,
           .config_digest = unpadded(header.config_digest),
           .data_fingerprint = unpadded(header.data_fingerprint),
           .model_digest = unpadded(header.model_digest)};

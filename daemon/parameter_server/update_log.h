@@ -38,7 +38,7 @@ struct UpdateLogIdentity {
       0;  // random, of the last start of the servers: the logs of a run have the same one
   uint32_t server = 0;
   uint32_t num_servers = 1;
-  Placement placement = Placement::kRoundRobin;
+  config::VariablePlacement placement = config::VariablePlacement::kRoundRobin;
   std::string config_digest, data_fingerprint, model_digest;  // at most 64 characters each
 
   bool operator==(const UpdateLogIdentity&) const = default;

@@ -10,7 +10,7 @@ namespace stoker::parameter_server {
 UpdateSchedule::UpdateSchedule(const UpdateOptions& options)
     : options_(options), workers_(options.num_workers) {
   assert(options.num_workers > 0 && options.gradients_per_step > 0);
-  assert(options.replicas == Replicas::kSync || options.gradients_per_step == 1);
+  assert(options.replicas == config::ReplicaMode::kSync || options.gradients_per_step == 1);
 }
 
 void UpdateSchedule::initialize(uint64_t step) {
@@ -50,7 +50,7 @@ Status UpdateSchedule::check_life(const WorkerLife& worker) const {
 // Hands the ticket of the worker on, and ends its save.
 void UpdateSchedule::release(size_t worker) {
   const auto held = std::exchange(workers_[worker].held, std::nullopt);
-  if (held && options_.replicas == Replicas::kAsync) returned_.insert(held->ticket);
+  if (held && options_.replicas == config::ReplicaMode::kAsync) returned_.insert(held->ticket);
   if (worker == 0) is_saving_ = false;
 }
 
@@ -62,8 +62,8 @@ Result<Claim> UpdateSchedule::claim(const WorkerLife& worker) {
   if (const auto& held = workers_[worker.worker].held)
     return Claim{.result = ClaimResult::kGranted, .ticket = held->ticket, .step = held->step};
   if (is_finished()) return Claim{.result = ClaimResult::kEnded};
-  return options_.replicas == Replicas::kSync ? claim_sync(worker.worker)
-                                              : claim_async(worker.worker);
+  return options_.replicas == config::ReplicaMode::kSync ? claim_sync(worker.worker)
+                                                         : claim_async(worker.worker);
 }
 
 Claim UpdateSchedule::grant(size_t worker, uint64_t ticket) {
@@ -128,7 +128,7 @@ Result<PushResult> UpdateSchedule::push(const WorkerLife& worker, uint64_t ticke
                                                     std::to_string(ticket));
   const Held done = *std::exchange(held, std::nullopt);
   const PushResult result =
-      options_.replicas == Replicas::kSync ? push_sync(done) : push_async(done);
+      options_.replicas == config::ReplicaMode::kSync ? push_sync(done) : push_async(done);
   Worker& state = workers_[worker.worker];
   ++(result == PushResult::kDropped ? state.num_dropped : state.num_applied);
   return result;

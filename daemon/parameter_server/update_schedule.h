@@ -29,13 +29,12 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::parameter_server {
 
-enum class Replicas { kSync, kAsync };
-
 struct UpdateOptions {
-  Replicas replicas = Replicas::kSync;
+  config::ReplicaMode replicas = config::ReplicaMode::kSync;
   size_t num_workers = 1;
   uint64_t gradients_per_step = 1;             // G; 1 for kAsync
   uint64_t max_steps = 1;                      // of the run

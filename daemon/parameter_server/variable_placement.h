@@ -7,16 +7,15 @@
 #include <cstdint>
 #include <vector>
 
-namespace stoker::parameter_server {
+#include "shared/config/training_config.h"
 
-enum class Placement {
-  kRoundRobin,  // one server after the other, in the order of the variables
-  kBytes,  // each variable on the server with the fewest bytes so far, the first one of several
-};
+namespace stoker::parameter_server {
 
 // The server of each variable, from 0. `bytes`: the sizes of the variables, in the order in which the
 // model has them. `num_servers` > 0.
+// kRoundRobin: one server after the other. kBytes: each variable on the server with the fewest bytes so
+// far, the first one of several.
 std::vector<size_t> place_variables(const std::vector<uint64_t>& bytes, size_t num_servers,
-                                    Placement placement);
+                                    config::VariablePlacement placement);
 
 }  // namespace stoker::parameter_server

@@ -116,9 +116,8 @@ Status VariableStore::sum_staged(uint64_t step) {
 Result<std::optional<at::Tensor>> VariableStore::step_norms(uint64_t step) {
   if (step > step_ && norms_step_ != step) {
     STOKER_RETURN_IF_ERROR(sum_staged(step));
-    step_norms_ =
-        at::stack({optimizer_->gradient_norms(), optimizer_->gradient_norms(/*is_clamped=*/true)})
-            .to(at::kFloat);
+    const at::Tensor norms = optimizer_->gradient_norms();
+    step_norms_ = at::stack({norms, optimizer_->clamped_gradient_norms(norms)}).to(at::kFloat);
     norms_step_ = step;
   }
   if (norms_step_ != step) return std::optional<at::Tensor>();

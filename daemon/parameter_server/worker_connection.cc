@@ -157,9 +157,7 @@ Result<PushResult> WorkerConnection::push(uint64_t ticket, uint64_t step, const 
   Header reply{};
   for (size_t i = servers_.size(); i-- > 0;) {
     Server& server = servers_[i];
-    std::vector<at::Tensor> own;
-    for (const size_t variable : server.part.variables) own.push_back(gradients[variable]);
-    pack(own, server.parameter_bytes);
+    pack(server.part.own_of(gradients), server.parameter_bytes);
     put_read_steps(read_steps_, server.push_bytes);
     STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
     STOKER_RETURN_IF_ERROR(server.connection->send(server.push_bytes, stop));

@@ -347,14 +347,19 @@ at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
 
 at::Tensor Optimizer::gradient_norm() { return norm_of(gradient_norms()); }
 
-at::Tensor Optimizer::gradient_norms(bool is_clamped) {
+at::Tensor Optimizer::gradient_norms() {
   const at::NoGradGuard no_grad;
-  if (!is_clamped || !max_value_) return at::stack(at::_foreach_norm(gradients()));
-  std::vector<at::Tensor> norms;  // of one copy after the other
+  return at::stack(at::_foreach_norm(gradients()));
+}
+
+at::Tensor Optimizer::clamped_gradient_norms(const at::Tensor& norms) {
+  if (!max_value_) return norms;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> clamped;  // of one copy after the other
   for (const at::Tensor& gradient : gradients())
-    norms.push_back(
+    clamped.push_back(
         at::_foreach_norm(at::TensorList(gradient.clamp(-*max_value_, *max_value_)))[0]);
-  return at::stack(norms);
+  return at::stack(clamped);
 }
 
 at::Tensor Optimizer::norm_of(const at::Tensor& norms) { return at::linalg_vector_norm(norms); }

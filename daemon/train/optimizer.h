@@ -106,10 +106,11 @@ class Optimizer {
   // Of flat_gradients()[i]: where the shards end.
   const std::vector<std::vector<int64_t>>& shard_ends() const { return shard_ends_; }
 
-  // For gradients of a step that several processes have parts of: the norm of each, F32, with
-  // `is_clamped` as after max_grad_value; and update() that clips by the norm of all of these instead of
+  // For gradients of a step that several processes have parts of: the norm of each, F32, and as after
+  // max_grad_value (`norms`: those before it); and update() that clips by the norm of all of these instead of
   // by that of the own ones. norm_of() adds up the norms of the parts as update() does in one process.
-  at::Tensor gradient_norms(bool is_clamped = false);
+  at::Tensor gradient_norms();
+  at::Tensor clamped_gradient_norms(const at::Tensor& norms);
   static at::Tensor norm_of(const at::Tensor& norms);
   void update_by_norm(const at::Tensor& clamped_norm);
 

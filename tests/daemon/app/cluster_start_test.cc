@@ -11,9 +11,9 @@
 namespace stoker::app {
 namespace {
 
+using config::ReplicaMode;
+using config::VariablePlacement;
 using parameter_server::Job;
-using parameter_server::Placement;
-using parameter_server::Replicas;
 using ::testing::HasSubstr;
 
 CommandLine command_of_worker() {
@@ -47,8 +47,8 @@ config::Config supported() {
 
 TEST(ClusterStartTest, TrainsInSyncAndRoundRobinByDefault) {
   const ClusterLaunch launch = launch_of(command_of_worker());
-  EXPECT_EQ(launch.replicas, Replicas::kSync);
-  EXPECT_EQ(launch.placement, Placement::kRoundRobin);
+  EXPECT_EQ(launch.replicas, ReplicaMode::kSync);
+  EXPECT_EQ(launch.placement, VariablePlacement::kRoundRobin);
   EXPECT_FALSE(launch.max_staleness);
 }
 
@@ -58,8 +58,8 @@ TEST(ClusterStartTest, TakesOptionsOfCommandLine) {
   command.placement = "bytes";
   command.max_staleness = 3;
   const ClusterLaunch launch = launch_of(command);
-  EXPECT_EQ(launch.replicas, Replicas::kAsync);
-  EXPECT_EQ(launch.placement, Placement::kBytes);
+  EXPECT_EQ(launch.replicas, ReplicaMode::kAsync);
+  EXPECT_EQ(launch.placement, VariablePlacement::kBytes);
   EXPECT_EQ(launch.max_staleness, 3u);
 }
 
@@ -71,8 +71,8 @@ TEST(ClusterStartTest, TakesOptionsOfConfiguration) {
                                    .placement = config::VariablePlacement::kBytes};
   const auto launch = make_cluster_launch(command, "", configured);
   ASSERT_TRUE(launch.ok() && *launch) << launch.status().to_string();
-  EXPECT_EQ((*launch)->replicas, Replicas::kAsync);
-  EXPECT_EQ((*launch)->placement, Placement::kBytes);
+  EXPECT_EQ((*launch)->replicas, ReplicaMode::kAsync);
+  EXPECT_EQ((*launch)->placement, VariablePlacement::kBytes);
   EXPECT_EQ((*launch)->max_staleness, 3u);
 }
 

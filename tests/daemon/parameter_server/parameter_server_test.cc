@@ -100,7 +100,7 @@ class ParameterServerTest : public ::testing::Test {
     }
     parts.front().untrained = {at::full({2}, 7.0 - worker)};
     untrained_ = parts.front().untrained.front();
-    const bool sums_norms = replicas_ == Replicas::kSync && needs_norm_.back();
+    const bool sums_norms = replicas_ == config::ReplicaMode::kSync && needs_norm_.back();
     auto connection = WorkerConnection::open(task, meeting_, std::move(parts), {}, sums_norms);
     EXPECT_TRUE(connection.ok()) << connection.status().to_string();
     connections_.push_back(*std::move(connection));
@@ -135,7 +135,7 @@ class ParameterServerTest : public ::testing::Test {
     return record.ok() && *record ? (*record)->step : 0;
   }
 
-  Replicas replicas_ = Replicas::kSync;
+  config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
   std::array<bool, kNumServers> needs_norm_{};  // of all gradients
   uint64_t max_steps_ = 100;
   const test::TemporaryDirectory folder_;
@@ -312,7 +312,7 @@ TEST_F(NormTest, UpdatesByNormOfWorkerThatReturns) {
 class AsyncNormTest : public ParameterServerTest {
  protected:
   AsyncNormTest() {
-    replicas_ = Replicas::kAsync;
+    replicas_ = config::ReplicaMode::kAsync;
     needs_norm_ = {true, false};  // so that server 0 gets the request, too
   }
 };
@@ -361,7 +361,7 @@ TEST_F(ParameterServerTest, EndsAtOnceWithoutChief) {
 
 class AsyncServerTest : public ParameterServerTest {
  protected:
-  AsyncServerTest() { replicas_ = Replicas::kAsync; }
+  AsyncServerTest() { replicas_ = config::ReplicaMode::kAsync; }
 };
 
 TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {

@@ -37,7 +37,7 @@ LoggedUpdate update(uint64_t ticket, std::vector<uint64_t> read_steps, uint32_t 
 // gradients that it has applied.
 class Replayed {
  public:
-  // `start`: the state of each server, which it begins with.
+  // `start`: the initial state of each server.
   explicit Replayed(ReplayOrder order, const std::vector<std::string>& start = {})
       : order_(std::move(order)) {
     states_.resize(order_.num_servers());

@@ -20,7 +20,7 @@ class UpdateLogTest : public ::testing::Test {
   static UpdateLogIdentity identity_of(uint32_t server, uint32_t num_servers = 2) {
     return {.server = server,
             .num_servers = num_servers,
-            .placement = Placement::kBytes,
+            .placement = config::VariablePlacement::kBytes,
             .config_digest = std::string(64, 'c'),
             .data_fingerprint = "data",
             .model_digest = "model"};

@@ -11,14 +11,14 @@ namespace stoker::parameter_server {
 namespace {
 
 UpdateOptions sync(size_t workers, uint64_t gradients, uint64_t max_steps = 100) {
-  return {.replicas = Replicas::kSync,
+  return {.replicas = config::ReplicaMode::kSync,
           .num_workers = workers,
           .gradients_per_step = gradients,
           .max_steps = max_steps};
 }
 UpdateOptions async(size_t workers, uint64_t max_steps = 100,
                     std::optional<uint64_t> max_staleness = {}) {
-  return {.replicas = Replicas::kAsync,
+  return {.replicas = config::ReplicaMode::kAsync,
           .num_workers = workers,
           .max_steps = max_steps,
           .max_staleness = max_staleness};

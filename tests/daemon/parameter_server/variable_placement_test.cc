@@ -9,17 +9,18 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(VariablePlacementTest, AlternatesBetweenServersInOrderOfVariables) {
-  EXPECT_THAT(place_variables({100, 1, 100, 1, 7}, 2, Placement::kRoundRobin),
+  EXPECT_THAT(place_variables({100, 1, 100, 1, 7}, 2, config::VariablePlacement::kRoundRobin),
               ElementsAre(0, 1, 0, 1, 0));
 }
 
 TEST(VariablePlacementTest, PlacesOnServerWithFewestBytes) {
-  EXPECT_THAT(place_variables({100, 1, 100, 1, 7}, 2, Placement::kBytes),
+  EXPECT_THAT(place_variables({100, 1, 100, 1, 7}, 2, config::VariablePlacement::kBytes),
               ElementsAre(0, 1, 1, 0, 0));
 }
 
 TEST(VariablePlacementTest, PlacesAllOnSingleServer) {
-  for (const Placement placement : {Placement::kRoundRobin, Placement::kBytes})
+  for (const config::VariablePlacement placement :
+       {config::VariablePlacement::kRoundRobin, config::VariablePlacement::kBytes})
     EXPECT_THAT(place_variables({3, 2, 1}, 1, placement), ElementsAre(0, 0, 0));
 }
 
