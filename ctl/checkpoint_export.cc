@@ -241,27 +241,28 @@ boost::json::object read_object(const std::string& path) {
 
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
+void add_norm(Shapes& shapes, const std::string& name, int64_t width) {
+  shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
+}
+void add_linear(Shapes& shapes, const std::string& name, int64_t inputs, int64_t outputs) {
+  shapes[name + ".weight"] = {outputs, inputs};
+  shapes[name + ".bias"] = {outputs};
+}
+
 // The parameters of a model with these settings.
 Shapes parameter_shapes(const config::Gpt2Config& gpt2) {
   const int64_t width = gpt2.embed_dim, mlp = gpt2.effective_mlp_dim(), vocab = *gpt2.vocab_size;
   Shapes shapes{{"tok.weight", {vocab, width}}, {"pos.weight", {gpt2.context_length, width}}};
-  const auto add_norm = [&](const std::string& name) {
-    shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
-  };
-  const auto add_linear = [&](const std::string& name, int64_t inputs, int64_t outputs) {
-    shapes[name + ".weight"] = {outputs, inputs};
-    shapes[name + ".bias"] = {outputs};
-  };
   for (int64_t i = 0; i < gpt2.num_layers; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
-    add_norm(block + "ln1");
-    add_linear(block + "qkv", width, 3 * width);
-    add_linear(block + "proj", width, width);
-    add_norm(block + "ln2");
-    add_linear(block + "up", width, mlp);
-    add_linear(block + "down", mlp, width);
+    add_norm(shapes, block + "ln1", width);
+    add_linear(shapes, block + "qkv", width, 3 * width);
+    add_linear(shapes, block + "proj", width, width);
+    add_norm(shapes, block + "ln2", width);
+    add_linear(shapes, block + "up", width, mlp);
+    add_linear(shapes, block + "down", mlp, width);
   }
-  add_norm("ln");
+  add_norm(shapes, "ln", width);
   if (!gpt2.tie_weights) shapes["head.weight"] = {vocab, width};
   return shapes;
 }
@@ -296,24 +297,18 @@ Shapes parameter_shapes(const config::BertConfig& bert, int64_t outputs) {
   Shapes shapes{{"tok.weight", {bert.vocab_size, width}},
                 {"pos.weight", {bert.context_length, width}},
                 {"type.weight", {bert.num_token_types, width}}};
-  const auto add_norm = [&](const std::string& name) {
-    shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
-  };
-  const auto add_linear = [&](const std::string& name, int64_t from, int64_t to) {
-    shapes[name + ".weight"] = {to, from};
-    shapes[name + ".bias"] = {to};
-  };
-  add_norm("embed_ln");
+  add_norm(shapes, "embed_ln", width);
   for (int64_t i = 0; i < bert.num_layers; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
-    for (const char* const name : {"q", "k", "v", "proj"}) add_linear(block + name, width, width);
-    add_norm(block + "ln1");
-    add_linear(block + "up", width, mlp);
-    add_linear(block + "down", mlp, width);
-    add_norm(block + "ln2");
+    for (const char* const name : {"q", "k", "v", "proj"})
+      add_linear(shapes, block + name, width, width);
+    add_norm(shapes, block + "ln1", width);
+    add_linear(shapes, block + "up", width, mlp);
+    add_linear(shapes, block + "down", mlp, width);
+    add_norm(shapes, block + "ln2", width);
   }
-  if (bert.pooling == config::BertPooling::kPooler) add_linear("pooler", width, width);
-  add_linear("fc", width, outputs);
+  if (bert.pooling == config::BertPooling::kPooler) add_linear(shapes, "pooler", width, width);
+  add_linear(shapes, "fc", width, outputs);
   return shapes;
 }
 
@@ -334,24 +329,18 @@ Shapes parameter_shapes(const config::VitConfig& vit, int64_t channels, int64_t 
                 {"encoder.pos_embedding", {1, positions, width}},
                 {"conv_proj.weight", {width, channels, vit.patch_size, vit.patch_size}},
                 {"conv_proj.bias", {width}}};
-  const auto add = [&](const std::string& name, int64_t from, int64_t to) {
-    shapes[name + "weight"] = {to, from};
-    shapes[name + "bias"] = {to};
-  };
-  const auto add_norm = [&](const std::string& name) {
-    shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
-  };
   for (int64_t i = 0; i < vit.num_layers; ++i) {
     const std::string block = "encoder.layers.encoder_layer_" + std::to_string(i) + ".";
-    add_norm(block + "ln_1");
-    add(block + "self_attention.in_proj_", width, 3 * width);
-    add(block + "self_attention.out_proj.", width, width);
-    add_norm(block + "ln_2");
-    add(block + "mlp.0.", width, mlp);
-    add(block + "mlp.3.", mlp, width);
+    add_norm(shapes, block + "ln_1", width);
+    shapes[block + "self_attention.in_proj_weight"] = {3 * width, width};
+    shapes[block + "self_attention.in_proj_bias"] = {3 * width};
+    add_linear(shapes, block + "self_attention.out_proj", width, width);
+    add_norm(shapes, block + "ln_2", width);
+    add_linear(shapes, block + "mlp.0", width, mlp);
+    add_linear(shapes, block + "mlp.3", mlp, width);
   }
-  add_norm("encoder.ln");
-  add("heads.head.", width, outputs);
+  add_norm(shapes, "encoder.ln", width);
+  add_linear(shapes, "heads.head", width, outputs);
   return shapes;
 }
 

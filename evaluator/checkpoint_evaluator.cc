@@ -124,10 +124,11 @@ struct CheckpointEvaluator::State {
          .num_beams = config.eval.generate ? config.eval.generate->num_beams : 1,
          .captions = kShownCaptions,
          .class_names = caption_words(*dataset.data)});
+    const uint64_t before = samples_before(dataset), total = num_samples();
     for (size_t number = 0; number < batches.size(); ++number) {
       pause(limit);
       const uint64_t first = batches.first_position(number);
-      if (on_progress) on_progress(samples_before(dataset) + first, num_samples());
+      if (on_progress) on_progress(before + first, total);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
                                          std::to_string(batches.samples()) + " of " +
                                          dataset.name));

@@ -136,16 +136,10 @@ std::optional<std::string> replace_last(const std::string& name, std::string_vie
   return std::string(name).replace(at, part.size(), with);
 }
 
-constexpr std::string_view kTheirQuery = ".attention.attention.query.";
-
-// "….attention.attention.key.bias" of the query's name; `part`: one of kQkv, or kFused.
-std::optional<std::string> theirs_of_query(const std::string& name, std::string_view part) {
-  return replace_last(name, kTheirQuery, ".attention.attention." + std::string(part) + ".");
-}
-
-const TensorSpec* find_by_name(const std::vector<TensorSpec>& tensors, const std::string& name) {
-  const auto found = std::ranges::find(tensors, name, &TensorSpec::name);
-  return found == tensors.end() ? nullptr : &*found;
+// "….attention.attention.{query,key,value}.bias" of the query's name.
+std::optional<std::string> fused_of_query(const std::string& name) {
+  return replace_last(name, ".attention.attention.query.",
+                      ".attention.attention." + std::string(kFused) + ".");
 }
 
 // The names of the three tensors of a fused one; empty: it is not fused.
@@ -194,7 +188,7 @@ ImageLibrary detect_image_library(const std::vector<std::string>& names) {
 FusedQkv::FusedQkv(std::unique_ptr<TensorSource> file) : file_(std::move(file)) {
   std::unordered_set<std::string> fused;  // the parts of those that were fused
   for (const TensorSpec& query : file_->tensors()) {
-    const auto name = theirs_of_query(query.name, kFused);
+    const auto name = fused_of_query(query.name);
     if (!name || query.shape.empty()) continue;
     const std::vector<std::string> parts = parts_of_fused(*name);
     const bool are_alike = std::ranges::all_of(parts, [&](const std::string& part) {
@@ -252,7 +246,8 @@ SplitQkv::SplitQkv(std::unique_ptr<TensorRangeSource> file) : file_(std::move(fi
 }
 
 const TensorSpec* SplitQkv::find(const std::string& name) const {
-  return find_by_name(tensors_, name);
+  const auto found = std::ranges::find(tensors_, name, &TensorSpec::name);
+  return found == tensors_.end() ? nullptr : &*found;
 }
 
 Status SplitQkv::read(const std::string& name, std::span<std::byte> out) const {

@@ -11,7 +11,6 @@
 #include <ATen/ops/equal.h>
 
 #include "shared/base/file.h"
-#include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/peft.h"
 #include "shared/checkpoint/torch_file.h"
 #include "shared/config/huggingface_config.h"

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "shared/config/image_model_config.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/image_model.h"
 #include "shared/model/model_factories.h"
@@ -88,17 +89,12 @@ struct NetShape {
 };
 
 Result<NetShape> shape_of_depth(int depth) {
+  if (const config::ResnetLayout* const layout = config::find_resnet_layout(depth))
+    return NetShape{true,
+                    64,
+                    layout->has_bottlenecks ? 4 : 1,
+                    {std::begin(layout->blocks), std::end(layout->blocks)}};
   switch (depth) {
-    case 18:
-      return NetShape{true, 64, 1, {2, 2, 2, 2}};
-    case 34:
-      return NetShape{true, 64, 1, {3, 4, 6, 3}};
-    case 50:
-      return NetShape{true, 64, 4, {3, 4, 6, 3}};
-    case 101:
-      return NetShape{true, 64, 4, {3, 4, 23, 3}};
-    case 152:
-      return NetShape{true, 64, 4, {3, 8, 36, 3}};
     case 8:
     case 14:
     case 20:

@@ -44,6 +44,9 @@ Result<PretrainedTensors> open_pretrained(const config::PretrainedConfig& pretra
   const bool is_folder = is_huggingface_folder(path);
   if (is_folder) opened.maybe_names = checkpoint::HuggingFaceNames::find(model_name);
   if (opened.maybe_names != nullptr) return opened;
+  // Each image model that has names of another library has those of transformers.
+  if (checkpoint::find_image_names(model_name, ImageLibrary::kTransformers) == nullptr)
+    return opened;
   std::vector<std::string> names;
   for (const TensorSpec& spec : opened.file->tensors()) {
     names.push_back(spec.name);

@@ -37,28 +37,16 @@ class ImageParityTest : public SavedModelParityTest {
  protected:
   void SetUp() override {
     const std::string folder = folder_of_case();
-    at::set_num_threads(1);
-    auto expected_file = checkpoint::SafetensorsFile::open(folder + "/expected.safetensors");
-    ASSERT_TRUE(expected_file.ok()) << expected_file.status().to_string();
-    expected_ = *std::move(expected_file);
-    const bool is_torchvision = GetParam().find("torchvision") != std::string::npos;
-    if (is_torchvision) {
+    ASSERT_NO_FATAL_FAILURE(open_expected(folder));
+    if (GetParam().find("torchvision") != std::string::npos) {
       config_.arch = torchvision_model(GetParam());
+      config_.pretrained = config::PretrainedConfig{.path = folder + "/model.pt"};
     } else {
       ASSERT_NO_FATAL_FAILURE(read_config(folder));
     }
-    config_.pretrained =
-        config::PretrainedConfig{.path = is_torchvision ? folder + "/model.pt" : folder};
     config_.num_classes = expected_->find("logits")->shape.back();
     model_ = load(config_);
     ASSERT_NE(model_, nullptr);
-  }
-  void read_config(const std::string& folder) {
-    const auto json = read_file(folder + "/config.json", config::kMaxHuggingFaceConfigBytes);
-    ASSERT_TRUE(json.ok()) << json.status().to_string();
-    const auto config = config::parse_huggingface_config(*json, "config.json");
-    ASSERT_TRUE(config.ok()) << config.status().to_string();
-    config_.arch = config->arch;
   }
 
   static std::string folder_of_case() { return kImageFolders.folder() + "/" + GetParam(); }
@@ -116,19 +104,13 @@ class ImageParityTest : public SavedModelParityTest {
     exported.arch = arch;
     exported.pretrained->path = folder;
     const model::ModelPtr again = load(exported);
-    ASSERT_NE(again, nullptr);
-    for (const auto& [name, tensor] : model::named_tensors(*again))
-      EXPECT_TRUE(at::equal(tensor, tensors_.at(name))) << name;
+    ASSERT_NO_FATAL_FAILURE(expect_same_tensors(again));
     if (arch == config_.arch) {
       EXPECT_TRUE(at::equal(logits_of(*again), logits_of(*model_)));
     }
   }
-  void remember_tensors() {
-    for (const auto& [name, tensor] : model::named_tensors(*model_)) tensors_.emplace(name, tensor);
-  }
 
   const checkpoint::HuggingFaceNames* names_ = nullptr;
-  std::map<std::string, at::Tensor> tensors_;
 };
 
 TEST_P(ImageParityTest, MatchesLogits) { expect_close("logits", logits_of(*model_)); }
@@ -138,7 +120,6 @@ TEST_P(ImageParityTest, IsExportedAsTheSameModel) {
   const test::TemporaryDirectory scratch;
   const std::string folder =
       kImageFolders.is_generated() ? folder_of_case() + "/exported" : scratch / "out";
-  remember_tensors();
   config::ModelVariant arch = config_.arch;
   auto* const vit = std::get_if<config::VitConfig>(&arch);
   if (vit != nullptr) vit->image_size = expected_->find("images")->shape[2];

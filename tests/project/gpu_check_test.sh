@@ -134,14 +134,19 @@ grep -qF 'MFU 37.6%' "$scratch/page.md" || fail "the document is $(cat "$scratch
 check "$scratch/late" --limit 0 tests
 [[ $code == 75 && $output == *'cuda_test: no time left'*'Not complete'* ]] || fail "without time: exit $code, $output"
 
+# expect_no_child MESSAGE: that the process whose id is in the file `child` has ended.
+expect_no_child() {
+  local child
+  child=$(cat "$scratch/child")
+  [[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "$1"
+}
 result_of() { grep -F "\"check\": \"$2\"" "$1/results.jsonl" | tail -n 1; }
 
 # A test that does not end is killed, with its children; the others are run nevertheless, and after a failure in another process.
 make_cuda_test A=OK B=HANG C=OK D=FAILED E=OK F=CRASH G=SKIPPED H=OK
 check "$scratch/late" --shorten 30 tests
 [[ $code == 1 ]] || fail "a test that does not end: exit $code, $output"
-child=$(cat "$scratch/child")
-[[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a child of a killed program runs"
+expect_no_child "a child of a killed program runs"
 result=$(result_of "$scratch/late" cuda_test)
 for text in '"status": "failed"' '"passed": 4' 'Cuda.B: did not end' 'Cuda.D: Expected: D' 'Cuda.F: exit -11: an illegal address' \
   '"skipped": {"Cuda.G": "no CUDA device available"}'; do
@@ -175,9 +180,8 @@ pid=$!
 while [[ ! -s $scratch/child ]] && kill -0 $pid; do sleep 0.05; done
 kill -TERM $pid
 wait $pid && code=0 || code=$?
-child=$(cat "$scratch/child")
 [[ $code == 143 ]] || fail "after SIGTERM: exit $code"
-[[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a program runs after SIGTERM"
+expect_no_child "a program runs after SIGTERM"
 
 # Tests that skip themselves do not pass where there is a GPU.
 make_cuda_test A=SKIPPED
@@ -211,8 +215,7 @@ SH
 check "$scratch/resume" --shorten 60 resume
 result=$(result_of "$scratch/resume" "bit-exact resume")
 [[ $result == *'"status": "failed"'*'stokerd: exit 70: error: an illegal address'* ]] || fail "a stokerd that fails: $result"
-child=$(cat "$scratch/child")
-[[ ! -e /proc/$child || $(cut -d ' ' -f 3 "/proc/$child/stat") == Z ]] || fail "a stokerd runs after its check"
+expect_no_child "a stokerd runs after its check"
 
 check "$scratch/unknown" nothing
 [[ $code == 64 && $output == *'unknown part nothing'* ]] || fail "an unknown part: exit $code, $output"

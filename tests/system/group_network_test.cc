@@ -118,17 +118,14 @@ class GroupNetworkTest : public RunTest {
   }
   void expect_codes(int code) {
     for (int rank = 0; rank < 2; ++rank) {
-      const auto exit = ranks_[static_cast<size_t>(rank)]->wait(kPatience);
-      ASSERT_TRUE(exit) << "rank " << rank << " is still running";
-      EXPECT_EQ(exit->code, code) << text_of(log_path(rank));
+      ASSERT_EQ(code_of(*ranks_[static_cast<size_t>(rank)]), code) << text_of(log_path(rank));
     }
   }
   // The run that no network has disturbed.
   void expect_same_as_alone(const std::string& run, uint64_t steps,
                             const std::vector<std::string>& more = {}) {
     Process alone(arguments(run_dir("alone"), steps, more), path("alone.out"));
-    const auto exit = alone.wait(kPatience);
-    ASSERT_TRUE(exit && exit->code == 0) << text_of(path("alone.out"));
+    ASSERT_EQ(code_of(alone), 0) << text_of(path("alone.out"));
     EXPECT_EQ(newest_step(run), steps);
     EXPECT_EQ(model_sha256(run, steps), model_sha256(run_dir("alone"), steps));
     EXPECT_EQ(deterministic_records(run), deterministic_records(run_dir("alone")));

@@ -28,17 +28,21 @@ metrics: {tensorboard: false}
 train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
                         batch + "}\n");
   }
-  // Runs stokerd with a memory limit below the 1.6 GB that the activations of 100000 samples take.
+  // Runs stokerd after a command of the shell that limits its memory to less than the 1.6 GB that the
+  // activations of 100000 samples take.
+  Exit train_after(const std::string& limit, const std::string& config,
+                   const std::vector<std::string>& more) const {
+    Process limited(joined({"/bin/sh", "-c", limit + "; exec \"$@\"", "sh", program("stokerd"),
+                            "--config", config, "--run-dir", run_dir()},
+                           more),
+                    path("limited.out"));
+    const auto exit = limited.wait(kPatience);
+    EXPECT_TRUE(exit.has_value()) << "it did not end";
+    return exit.value_or(Exit{.code = -1});
+  }
   Exit train_with_memory_limit(const std::string& config,
                                const std::vector<std::string>& more) const {
-    Process limited(
-        joined({"/bin/sh", "-c", std::string("ulimit -d ") + kLimitKib + "; exec \"$@\"", "sh",
-                program("stokerd"), "--config", config, "--run-dir", run_dir()},
-               more),
-        path("limited.out"));
-    const auto exit = limited.wait(100s);
-    EXPECT_TRUE(exit.has_value()) << "it did not end";
-    return exit.value_or(Exit{});
+    return train_after(std::string("ulimit -d ") + kLimitKib, config, more);
   }
 };
 
@@ -46,14 +50,7 @@ TEST_F(OutOfMemoryTest, ResumesFromCheckpointAfterOomKill) {
   const auto group = OwnCgroup::with_memory(uint64_t{1} << 30);
   if (!group.is_ready()) GTEST_SKIP() << "a control group with a memory limit cannot be created";
   const auto train_in_group = [&](const std::string& batch, const std::vector<std::string>& more) {
-    Process limited(
-        joined({"/bin/sh", "-c", "echo $$ >" + group.processes_file() + "; exec \"$@\"", "sh",
-                program("stokerd"), "--config", config(batch), "--run-dir", run_dir()},
-               more),
-        path("limited.out"));
-    const auto exit = limited.wait(kPatience);
-    EXPECT_TRUE(exit.has_value()) << "it did not end";
-    return exit.value_or(Exit{.code = -1});
+    return train_after("echo $$ >" + group.processes_file(), config(batch), more);
   };
   ASSERT_EQ(train_in_group("8", {}).code, 0) << text_of(path("limited.out"));
   ASSERT_EQ(newest_step(run_dir()), 20u);
