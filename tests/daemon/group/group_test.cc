@@ -374,6 +374,25 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
                                          "connect from 127.0.0.1 to all other ranks: "));
 }
 
+// This test is rank 2, which joins and does not connect, so that rank 1 still waits for it.
+TEST_F(GroupTest, NamesChiefKilledWhileAnotherRankConnects) {
+  test::Process& chief = start(0, 3, {});
+  test::Process& rank = start(1, 3, {});
+  const auto store = TcpStore::connect("127.0.0.1", static_cast<uint16_t>(port_),
+                                       {.prefix = "stoker", .server = "rank 0"});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const auto joined = join_group(
+      **store, {.launcher = Launcher::kTorchrun, .rank = 2, .world_size = 3}, "runs/test",
+      {.host = "node-2", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  ASSERT_TRUE(chief.kill());
+  EXPECT_EQ(exit_code_of(rank), 73);
+  EXPECT_THAT(output_of(rank),
+              ContainsRegex("error peer lost: (rank 0 exited, hangs or cannot be reached: )?the "
+                            "group's store on [^ ]+, served by rank 0, does not respond"));
+  EXPECT_THAT(output_of(rank), Not(HasSubstr("network interface")));
+}
+
 // A process that accepts the connection and is stopped, or is another program.
 TEST_F(GroupTest, ReportsListenerThatDoesNotReply) {
   const BoundSocket silent;
