@@ -40,19 +40,14 @@ Result<std::optional<FailureRecord>> read_failure_record(Store& store, int rank)
   return std::optional(std::move(record));
 }
 
-namespace {
-
-// Waits for it, because a connection can be closed before the record is written.
-Result<std::optional<FailureRecord>> wait_for_record(Store& store, int rank,
-                                                     std::chrono::milliseconds grace) {
+Result<std::optional<FailureRecord>> wait_for_failure_record(Store& store, int rank,
+                                                             std::chrono::milliseconds grace) {
   const std::string key = failure_key(rank);
   const Status written = store.wait(key, std::chrono::steady_clock::now() + grace, {});
   if (written.code() == StatusCode::kTimedOut) return std::optional<FailureRecord>();
   STOKER_RETURN_IF_ERROR(written);
   return read_failure_record(store, rank);
 }
-
-}  // namespace
 
 Status write_failure_record(Store& store, const FailureRecord& record) {
   return store.set_if_absent(failure_key(record.rank), to_json(record)).status();
@@ -67,7 +62,7 @@ Result<std::optional<FailedRank>> search_failed_rank(Store& store, int world_siz
   for (int rank = 0; rank < world_size; ++rank) {
     // The other ranks have had the time of the first one that is missing.
     const auto wait = silent ? std::chrono::milliseconds(0) : grace;
-    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_record(store, rank, wait));
+    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, wait));
     if (record && !record->lost_rank)
       return std::optional(
           FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}});
@@ -94,7 +89,7 @@ Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, in
   while (true) {
     if (rank == kUnknownRank) return search_failed_rank(store, world_size, grace);
     visited.insert(rank);
-    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_record(store, rank, grace));
+    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, grace));
     if (!record)
       return std::optional(FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}});
     if (!record->lost_rank)

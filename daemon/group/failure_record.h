@@ -35,6 +35,10 @@ Status write_failure_record(Store& store, const FailureRecord& record);
 // nullopt: the rank has none so far.
 Result<std::optional<FailureRecord>> read_failure_record(Store& store, int rank);
 
+// The same, but waits for it, because a connection can be closed before the record is written.
+Result<std::optional<FailureRecord>> wait_for_failure_record(Store& store, int rank,
+                                                             std::chrono::milliseconds grace);
+
 struct FailedRank {
   int rank = 0;
   std::optional<std::string> reason;  // nullopt: it left no record

@@ -152,7 +152,6 @@ class GlooGroup final : public ProcessGroup {
   Summand make_summand(const at::Tensor& tensor, const at::Tensor& own, at::Tensor& scratch) const;
   static void sum(const Summand& of);
   Status finish_all_reduces(const std::stop_token& stop);
-  std::string describe(const FailedRank& failed);
   Status lose(Phase& last, int peer, const std::string& reason);
 
   // Constant after construction.
@@ -564,15 +563,6 @@ Status GlooGroup::check_rank(int rank) {
 
 // ---- failures ------------------------------------------------------------------------------------
 
-std::string GlooGroup::describe(const FailedRank& failed) {
-  const std::string name = describe_rank(keys_, environment_, failed.rank);
-  if (failed.disconnected_from)
-    return name + " and " + describe_rank(keys_, environment_, *failed.disconnected_from) +
-           " lost their connection; check the network between them";
-  if (failed.reason) return name + " failed: " + *failed.reason;
-  return name + " exited, hangs or cannot be reached";
-}
-
 // Closes the connections first, so that the other ranks notice. Transfers would keep them open. The device
 // would wait for the other ranks forever, and this process for the device.
 void GlooGroup::close(Phase& last) {
@@ -600,16 +590,12 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
   const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), grace)
                                    : Result<std::optional<FailedRank>>(written);
   if (!failed.ok()) {
-    const bool is_of_chief =
-        failed.status().code() == StatusCode::kPeerLost && !environment_.launcher_serves_store;
-    lost_ = Status(StatusCode::kPeerLost,
-                   (is_of_chief ? environment_.name_of(0) + " exited, hangs or cannot be reached: "
-                                : std::string()) +
-                       failed.status().message() + noticed);
+    lost_ =
+        Status(StatusCode::kPeerLost, describe_lost_store(environment_, failed.status()) + noticed);
     return lost_;
   }
   const std::string cause =
-      *failed ? describe(**failed)
+      *failed ? describe_failure(keys_, environment_, **failed)
               : std::string("ranks lost their connections; check the network between them") +
                     (maybe_devices_ ? ", and their GPUs" : "");
   is_leaving_ = true;
@@ -695,10 +681,9 @@ Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment&
     return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<c10d::ProcessGroupGloo>(
         std::move(keys), environment.rank, environment.world_size, std::move(gloo)));
   } catch (const std::exception& error) {
-    return Status(StatusCode::kPeerLost,
-                  "rank " + std::to_string(environment.rank) + " cannot connect from " + address +
-                      " to all other ranks: " + short_message(error) +
-                      "; check the network interface, and firewalls between the nodes");
+    return Status(StatusCode::kPeerLost, "rank " + std::to_string(environment.rank) +
+                                             " cannot connect from " + address +
+                                             " to all other ranks: " + short_message(error));
   }
 }
 
@@ -720,10 +705,11 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
                                      options.has_exited, deadline, stop));
   auto backend = connect_ranks(environment, *store, prefix, *address,
                                std::min(options.timeout, until(deadline)));
-  if (!backend.ok()) {
-    PrefixedStore keys(*store, prefix);
-    return report_start_failure(keys, environment, backend.status());
-  }
+  PrefixedStore keys(*store, prefix);
+  if (!backend.ok())
+    return report_connect_failure(keys, environment, backend.status(), options.has_exited,
+                                  kRecordGrace);
+  STOKER_RETURN_IF_ERROR(announce_connected(keys, environment.rank));
   return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(
       environment, std::move(store), prefix, *std::move(backend), options));
 }

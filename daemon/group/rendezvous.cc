@@ -8,7 +8,6 @@
 
 #include <boost/json.hpp>
 
-#include "daemon/group/failure_record.h"
 #include "daemon/group/socket_address.h"
 #include "shared/base/json_parser.h"
 
@@ -27,6 +26,7 @@ constexpr std::chrono::seconds kReportGrace{10};
 constexpr milliseconds kMinCheckInterval{500};
 constexpr const char* kExitedWithoutReason =
     " exited without a reason; see its log, and that of the kernel for the OOM killer";
+constexpr const char* kLost = " exited, hangs or cannot be reached";
 constexpr const char* kGenerationKey = "generation";
 // Of one generation:
 constexpr const char* kRunKey = "run";        // set by rank 0: the generation has begun
@@ -36,6 +36,7 @@ constexpr const char* kCompleteKey = "complete";  // set by rank 0, after it has
 constexpr const char* kFailedKey = "failed";      // the first rank that failed or was lost
 
 std::string rank_key(int rank) { return "rank/" + std::to_string(rank); }
+std::string connected_key(int rank) { return "connected/" + std::to_string(rank); }
 // Set by a rank that does not need the store any more.
 std::string left_key(int rank) { return "left/" + std::to_string(rank); }
 
@@ -337,6 +338,82 @@ Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
   return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message());
 }
 
+namespace {
+
+// Why a rank cannot connect to all others.
+struct ConnectFailure {
+  std::optional<FailedRank> cause;
+  std::vector<int> silent;  // neither connected nor failed, as far as they tell
+};
+
+Result<ConnectFailure> find_connect_failure(Store& keys, const LaunchEnvironment& environment,
+                                            const HasExited& has_exited, milliseconds grace) {
+  ConnectFailure found;
+  // What is known already needs no wait for the others.
+  for (const milliseconds patience : {milliseconds(0), grace}) {
+    found.silent.clear();
+    for (int rank = 0; rank < environment.world_size; ++rank) {
+      if (rank == environment.rank) continue;
+      STOKER_ASSIGN_OR_RETURN(const auto connected, keys.get(connected_key(rank)));
+      // The others have had the time of the first one that is silent.
+      const bool is_waited_for = !connected && found.silent.empty();
+      STOKER_ASSIGN_OR_RETURN(
+          const auto record,
+          wait_for_failure_record(keys, rank, is_waited_for ? patience : milliseconds(0)));
+      if (record && record->lost_rank) continue;
+      if (record || is_known_to_have_exited(find_start_record(keys, rank), rank, has_exited)) {
+        found.cause = FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+        if (record) found.cause->reason = record->reason;
+        return found;
+      }
+      if (!connected) found.silent.push_back(rank);
+    }
+  }
+  return found;
+}
+
+std::string names_of(Store& keys, const LaunchEnvironment& environment,
+                     const std::vector<int>& ranks) {
+  std::string names;
+  for (size_t i = 0; i < std::min(ranks.size(), kMaxNamedRanks); ++i)
+    names += (i == 0 ? "" : ", ") + describe_rank(keys, environment, ranks[i]);
+  if (ranks.size() > kMaxNamedRanks)
+    names += " and " + std::to_string(ranks.size() - kMaxNamedRanks) + " more";
+  return names;
+}
+
+}  // namespace
+
+Status announce_connected(Store& keys, int rank) { return keys.set(connected_key(rank), "1"); }
+
+Status report_connect_failure(Store& keys, const LaunchEnvironment& environment,
+                              const Status& reason, const HasExited& has_exited,
+                              milliseconds grace) {
+  const Status written = write_failure_record(
+      keys, {.rank = environment.rank, .lost_rank = kUnknownRank, .reason = reason.message()});
+  const auto found = written.ok() ? find_connect_failure(keys, environment, has_exited, grace)
+                                  : Result<ConnectFailure>(written);
+  if (!found.ok())
+    return Status(StatusCode::kPeerLost,
+                  describe_lost_store(environment, found.status()) + "; " + reason.message());
+  std::string message = reason.message();
+  int failed_rank = environment.rank;
+  if (found->cause) {
+    failed_rank = found->cause->rank;
+    message = describe_failure(keys, environment, *found->cause) + "; " + message;
+  } else {
+    if (!found->silent.empty())
+      message = names_of(keys, environment, found->silent) +
+                (found->silent.size() == 1 ? " has" : " have") +
+                " neither connected nor told why not; see the log; " + message;
+    if (found->silent.size() == 1) failed_rank = found->silent.front();
+    message += "; check the network interface, and firewalls between the nodes";
+  }
+  announce_loss(keys, found->cause ? failed_rank : environment.rank);
+  leave_store(keys, environment, failed_rank, has_exited);
+  return Status(StatusCode::kPeerLost, message);
+}
+
 void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank,
                  const HasExited& has_exited) {
   (void)keys.set(left_key(environment.rank), "1");
@@ -352,6 +429,22 @@ void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_r
 
 std::string describe_rank(Store& keys, const LaunchEnvironment& environment, int rank) {
   return name_of(environment, rank, find_start_record(keys, rank));
+}
+
+std::string describe_failure(Store& keys, const LaunchEnvironment& environment,
+                             const FailedRank& failed) {
+  const std::string name = describe_rank(keys, environment, failed.rank);
+  if (failed.disconnected_from)
+    return name + " and " + describe_rank(keys, environment, *failed.disconnected_from) +
+           " lost their connection; check the network between them";
+  if (failed.reason) return name + " failed: " + *failed.reason;
+  return name + kLost;
+}
+
+std::string describe_lost_store(const LaunchEnvironment& environment, const Status& error) {
+  const bool is_of_chief =
+      error.code() == StatusCode::kPeerLost && !environment.launcher_serves_store;
+  return (is_of_chief ? environment.name_of(0) + kLost + ": " : std::string()) + error.message();
 }
 
 }  // namespace stoker::group

@@ -12,12 +12,14 @@
 //           process has this rank. kCancelled.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
 
+#include "daemon/group/failure_record.h"
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/store.h"
 #include "shared/base/deadline.h"
@@ -53,6 +55,16 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
 Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
                             const Status& reason);
 
+// For a rank that has connected to all others: it is then not the cause if others cannot.
+Status announce_connected(Store& keys, int rank);
+
+// For a rank that cannot connect to all others, because of `reason`: tells the others. Returns kPeerLost, which
+// names the rank that was killed, that failed, or that serves the store and does not respond; else those that
+// within `grace` have neither connected nor told why they cannot. If there are none, it is the network.
+Status report_connect_failure(Store& keys, const LaunchEnvironment& environment,
+                              const Status& reason, const HasExited& has_exited,
+                              std::chrono::milliseconds grace);
+
 // Tells the ranks that are not in a collective why this one fails.
 void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason);
 
@@ -83,5 +95,12 @@ void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_r
 
 // "rank 3 (node-2, pid 4711)"; without what is not known.
 std::string describe_rank(Store& keys, const LaunchEnvironment& environment, int rank);
+
+// Why a rank has failed, with its name.
+std::string describe_failure(Store& keys, const LaunchEnvironment& environment,
+                             const FailedRank& failed);
+
+// An error of the store, with the name of the chief if that serves it.
+std::string describe_lost_store(const LaunchEnvironment& environment, const Status& error);
 
 }  // namespace stoker::group

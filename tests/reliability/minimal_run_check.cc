@@ -71,15 +71,6 @@ const std::string& uninterrupted_results() {
   return results;
 }
 
-std::string find_leftovers(const std::string& run_dir) {
-  std::string found;
-  for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with('.')) found += " " + entry.path().string();
-  }
-  return found;
-}
-
 }  // namespace
 
 TraceEnd run_minimal_run(const std::string& run_dir, const std::string& output,
@@ -103,6 +94,15 @@ bool said(const std::string& output, const std::string& words) {
 uint64_t newest_visible(const std::string& run_dir) {
   const auto entries = list_checkpoints(run_dir);
   return entries.empty() ? 0 : entries.back().step;
+}
+
+std::string find_leftovers(const std::string& run_dir) {
+  std::string found;
+  for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with('.')) found += " " + entry.path().string();
+  }
+  return found;
 }
 
 AssertionResult all_checkpoints_valid(const std::string& run_dir, uint64_t acknowledged) {

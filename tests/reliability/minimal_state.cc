@@ -15,6 +15,14 @@ void add_tensor(writer::Snapshot& snapshot, writer::Part part, const std::string
   std::ranges::copy(bytes, buffer.begin());
 }
 
+// From one file, or from the shards of several ranks.
+template <typename Numbers>
+Status read_optimizer(const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& name,
+                      Numbers& numbers) {
+  STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint.open_optimizer());
+  return tensors->read(name, std::as_writable_bytes(std::span(numbers)));
+}
+
 template <typename Numbers>
 Status read_tensor(const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& file,
                    const std::string& name, Numbers& numbers) {
@@ -55,8 +63,7 @@ Result<MinimalState> MinimalState::read_from(const checkpoint::VerifiedCheckpoin
   MinimalState state;
   std::array<int64_t, 1> step{};
   STOKER_RETURN_IF_ERROR(read_tensor(checkpoint, "model.safetensors", "weights", state.weights));
-  STOKER_RETURN_IF_ERROR(
-      read_tensor(checkpoint, "optimizer.safetensors", "momentum", state.momentum));
+  STOKER_RETURN_IF_ERROR(read_optimizer(checkpoint, "momentum", state.momentum));
   STOKER_RETURN_IF_ERROR(read_tensor(checkpoint, "trainer_state.safetensors", "step", step));
   state.step = static_cast<uint64_t>(step[0]);
   return state;

@@ -216,6 +216,14 @@ TraceEnd run_to_exit(const std::vector<std::string>& argv, const std::string& ou
   return to_trace_end(status);
 }
 
+BackgroundRun::BackgroundRun(const std::vector<std::string>& argv, const std::string& output)
+    : pid_(start(argv, output, /*traced=*/false)) {}
+
+BackgroundRun::~BackgroundRun() {
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
 std::optional<std::string> untraceable_reason() {
   bool seen = false;
   const TraceEnd end = trace({"/bin/ls", "/proc/self"}, "/dev/null", "/proc", [&](const FileCall&) {

@@ -48,6 +48,18 @@ TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
 // Runs the program without tracing.
 TraceEnd run_to_exit(const std::vector<std::string>& argv, const std::string& output);
 
+// Runs a program without tracing and kills it when this object ends. It must not exit before.
+class BackgroundRun {
+ public:
+  BackgroundRun(const std::vector<std::string>& argv, const std::string& output);
+  BackgroundRun(const BackgroundRun&) = delete;
+  BackgroundRun& operator=(const BackgroundRun&) = delete;
+  ~BackgroundRun();
+
+ private:
+  const int pid_;
+};
+
 // Why programs cannot be traced here, in one line; empty if they can.
 std::optional<std::string> untraceable_reason();
 

@@ -17,6 +17,7 @@
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
 #include "shared/base/file.h"
+#include "tests/system/late_link.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -35,7 +36,8 @@ constexpr int kTimeoutSeconds = 5;
 constexpr const char* kMain = "main0";
 constexpr const char* kSecond = "second0";
 
-std::string main_address(int host) { return "10.77.0." + std::to_string(host + 1); }
+constexpr const char* kMainNetwork = "10.77.0.";
+std::string main_address(int host) { return kMainNetwork + std::to_string(host + 1); }
 
 class GroupNetworkTest : public RunTest {
  protected:
@@ -46,7 +48,7 @@ class GroupNetworkTest : public RunTest {
     if (!permitted || permitted->code != 0 || permitted->signal != 0)
       GTEST_SKIP() << "no network namespaces here: " << text_of(path("probe.out"));
     for (auto& host : hosts_) host = make_host();
-    connect(kMain, "10.77.0.");
+    connect(kMain, kMainNetwork);
     connect(kSecond, "10.78.0.");
   }
 
@@ -64,6 +66,14 @@ class GroupNetworkTest : public RunTest {
   }
   void cut(const std::string& interface) const { set_link(interface, "down"); }
   void mend(const std::string& interface) const { set_link(interface, "up"); }
+
+  // In place of the first cable.
+  Result<std::unique_ptr<LateLink>> make_late(const LateLinkOptions& options) const {
+    run(on_host(0, {"ip", "link", "delete", kMain}));
+    auto link = LateLink::open({namespace_of(0), namespace_of(1)}, kMain, options);
+    if (link.ok()) set_addresses(kMain, kMainNetwork);
+    return link;
+  }
 
   // As an agent of torchrun on host 1. Without it the chief serves the store, on host 0.
   void serve_store_on_second_host() {
@@ -158,6 +168,9 @@ class GroupNetworkTest : public RunTest {
   void connect(const std::string& interface, const std::string& prefix) const {
     run({"ip", "link", "add", interface, "netns", std::to_string(hosts_[0]->pid()), "type", "veth",
          "peer", "name", interface, "netns", std::to_string(hosts_[1]->pid())});
+    set_addresses(interface, prefix);
+  }
+  void set_addresses(const std::string& interface, const std::string& prefix) const {
     for (int host = 0; host < 2; ++host) {
       run(on_host(host, {"ip", "link", "set", "lo", "up"}));
       run(on_host(host, {"ip", "address", "add", prefix + std::to_string(host + 1) + "/24", "dev",
@@ -194,6 +207,19 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverSlowLinkThatLosesPackets) {
   Process statistics(on_host(0, {"tc", "-s", "qdisc", "show", "dev", kMain}), path("dropped.out"));
   ASSERT_TRUE(statistics.wait(kPatience));
   EXPECT_THAT(text_of(path("dropped.out")), ContainsRegex("dropped [1-9]"));
+  expect_same_as_alone(run_dir(), 12, wide);
+}
+
+// Each exchange of a step waits for several round trips, and for the packets that are sent again.
+TEST_F(GroupNetworkTest, TrainsSameBytesOverLateLinkThatDropsPackets) {
+  const auto link = make_late({.delay = 20ms, .dropped_of_thousand = 10});
+  if (!link.ok()) GTEST_SKIP() << "no TUN devices here: " << link.status().message();
+  const std::vector<std::string> wide{"--set", "model.hidden_sizes=[200, 200]"};
+  start(run_dir(), 12, wide);
+  expect_codes(0);
+  EXPECT_GT((*link)->dropped(), 0u) << "of " << (*link)->delivered();
+  RecordProperty("dropped", std::to_string((*link)->dropped()));
+  RecordProperty("delivered", std::to_string((*link)->delivered()));
   expect_same_as_alone(run_dir(), 12, wide);
 }
 

@@ -20,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/group/gloo_group.h"
+#include "daemon/group/rendezvous.h"
 #include "daemon/group/socket_address.h"
 #include "daemon/group/start_checks.h"
 #include "daemon/group/tcp_store.h"
@@ -345,7 +346,6 @@ TEST_F(GroupTest, NamesRankThatCannotTakePart) {
                     "\\) failed: .*network interface 'stoker-none' does not exist"));
 }
 
-// A process that accepts the connection and is stopped, or is another program.
 TEST_F(GroupTest, TellsRanksThatJoinLaterWhyChiefCannotTakePart) {
   test::Process& chief = start(0, 2, {.interface = "stoker-none"});
   test::Process& other = start(1, 2, {});
@@ -355,6 +355,45 @@ TEST_F(GroupTest, TellsRanksThatJoinLaterWhyChiefCannotTakePart) {
   EXPECT_EQ(exit_code_of(chief), 78);
 }
 
+// As one that is stopped, or killed, on another host. This test is rank 0: it serves the store and joins.
+TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
+  ::signal(SIGPIPE, SIG_IGN);
+  auto listening = listen_on("127.0.0.1", 0);
+  ASSERT_TRUE(listening.ok()) << listening.status().message();
+  port_ = listening->port;
+  const auto store = TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "test"});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  test::Process& rank = start(1, 2, {.timeout = milliseconds(500)});
+  const auto joined = join_group(
+      **store, {.launcher = Launcher::kTorchrun, .rank = 0, .world_size = 2}, "runs/test",
+      {.host = "node-0", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  EXPECT_EQ(exit_code_of(rank), 73);
+  EXPECT_THAT(output_of(rank), HasSubstr("error peer lost: rank 0 (node-0, pid 7) has neither "
+                                         "connected nor told why not; see the log; rank 1 cannot "
+                                         "connect from 127.0.0.1 to all other ranks: "));
+}
+
+// This test is rank 2, which joins and does not connect, so that rank 1 still waits for it.
+TEST_F(GroupTest, NamesChiefKilledWhileAnotherRankConnects) {
+  test::Process& chief = start(0, 3, {});
+  test::Process& rank = start(1, 3, {});
+  const auto store = TcpStore::connect("127.0.0.1", static_cast<uint16_t>(port_),
+                                       {.prefix = "stoker", .server = "rank 0"});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const auto joined = join_group(
+      **store, {.launcher = Launcher::kTorchrun, .rank = 2, .world_size = 3}, "runs/test",
+      {.host = "node-2", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  ASSERT_TRUE(chief.kill());
+  EXPECT_EQ(exit_code_of(rank), 73);
+  EXPECT_THAT(output_of(rank),
+              ContainsRegex("error peer lost: (rank 0 exited, hangs or cannot be reached: )?the "
+                            "group's store on [^ ]+, served by rank 0, does not respond"));
+  EXPECT_THAT(output_of(rank), Not(HasSubstr("network interface")));
+}
+
+// A process that accepts the connection and is stopped, or is another program.
 TEST_F(GroupTest, ReportsListenerThatDoesNotReply) {
   const BoundSocket silent;
   ASSERT_EQ(::listen(silent.fd(), 64), 0);

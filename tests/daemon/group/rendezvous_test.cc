@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/group/failure_record.h"
 #include "daemon/group/socket_address.h"
 #include "tests/daemon/group/memory_store.h"
 
@@ -110,7 +111,7 @@ TEST(RendezvousTest, NamesRankThatCannotTakePart) {
   }
 }
 
-// Ranks that cannot connect to each other fail at about the same time.
+// Ranks can fail at about the same time.
 TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
   MemoryStore store;
   PrefixedStore keys(store, "1/");
@@ -120,6 +121,89 @@ TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
   const Status second =
       report_start_failure(keys, rank_of(0, 2), Status(StatusCode::kPeerLost, "closed"));
   EXPECT_THAT(second.message(), testing::MatchesRegex("rank 1 failed: .*no route; closed"));
+}
+
+// Rank 1 of four, which have joined: "closed" ends its attempt to connect to them.
+class ConnectFailureTest : public testing::Test {
+ protected:
+  ConnectFailureTest() {
+    for (int rank = 0; rank < 4; ++rank)
+      (void)store_.set(
+          "rank/" + std::to_string(rank),
+          R"({"host":")" + host_name() + R"(","pid":)" + std::to_string(100 + rank) + "}");
+  }
+  std::string report(const HasExited& has_exited = {},
+                     std::chrono::milliseconds grace = std::chrono::milliseconds(0)) {
+    const Status reported = report_connect_failure(
+        store_, rank_of(1, 4), Status(StatusCode::kPeerLost, "closed"), has_exited, grace);
+    EXPECT_EQ(reported.code(), StatusCode::kPeerLost);
+    return reported.message();
+  }
+  static std::string name_of(int rank) {
+    return "rank " + std::to_string(rank) + " (" + host_name() + ", pid " +
+           std::to_string(100 + rank) + ")";
+  }
+  void lose_connection(int rank) {
+    EXPECT_TRUE(
+        write_failure_record(store_, {.rank = rank, .lost_rank = kUnknownRank, .reason = "reset"})
+            .ok());
+  }
+  std::string what_others_are_told() { return check_failed(store_, rank_of(0, 4)).message(); }
+
+  MemoryStore store_;
+};
+
+// Connections of a killed process are closed before or after its lock is released, and that of its store.
+TEST_F(ConnectFailureTest, NamesChiefWhoseStoreDoesNotRespond) {
+  store_.lose();
+  EXPECT_EQ(report(),
+            "rank 0 exited, hangs or cannot be reached: the store does not respond; closed");
+}
+
+TEST_F(ConnectFailureTest, NamesChiefWhoseStoreIsLostWhileItWaitsForRecords) {
+  const std::jthread chief([this] {
+    (void)wait_for_failure_record(store_, 1, std::chrono::minutes(2));
+    store_.lose();
+  });
+  EXPECT_THAT(report({}, std::chrono::minutes(2)), HasSubstr("rank 0 exited, hangs or"));
+}
+
+TEST_F(ConnectFailureTest, NamesKilledRankWithoutWaitingForOthers) {
+  const auto has_exited = [](int rank) { return rank == 2; };
+  EXPECT_EQ(report(has_exited, std::chrono::hours(1)),
+            name_of(2) + " exited, hangs or cannot be reached; closed");
+  EXPECT_THAT(what_others_are_told(), HasSubstr(name_of(2) + " exited without a reason"));
+}
+
+TEST_F(ConnectFailureTest, NamesRankThatFailedFirst) {
+  lose_connection(0);
+  announce_failure(store_, rank_of(3, 4), Status(StatusCode::kIoError, "no memory"));
+  EXPECT_THAT(report({}, std::chrono::hours(1)),
+              testing::MatchesRegex("rank 3 .* failed: .*no memory; closed"));
+  EXPECT_THAT(what_others_are_told(), HasSubstr(name_of(3) + " failed: "));
+}
+
+// It runs on another host, so that nothing tells that it has exited.
+TEST_F(ConnectFailureTest, NamesRankThatNeitherConnectsNorTellsWhy) {
+  EXPECT_TRUE(announce_connected(store_, 0).ok());
+  lose_connection(3);
+  EXPECT_EQ(report(), name_of(2) +
+                          " has neither connected nor told why not; see the log; closed; check the "
+                          "network interface, and firewalls between the nodes");
+  EXPECT_THAT(what_others_are_told(), HasSubstr(name_of(1) + " left the group: closed"));
+}
+
+TEST_F(ConnectFailureTest, NamesAllThatAreSilent) {
+  lose_connection(0);
+  EXPECT_THAT(report(), testing::StartsWith(name_of(2) + ", " + name_of(3) + " have neither"));
+}
+
+TEST_F(ConnectFailureTest, BlamesNetworkIfAllOthersRespond) {
+  EXPECT_TRUE(announce_connected(store_, 0).ok());
+  lose_connection(2);
+  lose_connection(3);
+  EXPECT_EQ(report({}, std::chrono::hours(1)),
+            "closed; check the network interface, and firewalls between the nodes");
 }
 
 TEST(RendezvousTest, NamesMissingRanksAtDeadline) {

@@ -40,6 +40,11 @@ class ThreadGroup {
   }
   uint64_t checks() const { return checks_; }  // of the ranks since then
   uint64_t collectives() const { return collectives_; }
+  // Ranks that wait in a collective for the others.
+  size_t waiting() {
+    const std::lock_guard lock(mutex_);
+    return arrived_;
+  }
   // Elements of the sums that a rank has started, in order: all-reduces and reduce-scatters.
   const std::vector<int64_t>& started_sizes(int rank) const {
     return started_sizes_[static_cast<size_t>(rank)];

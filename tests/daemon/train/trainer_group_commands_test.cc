@@ -1,17 +1,12 @@
-// What changes how the ranks of a group continue: rollbacks, dataset versions, the loss of the group,
-// and commands of several clients. All ranks decide the same at the same step.
+// What changes how the ranks of a group continue: rollbacks, dataset versions, and the loss of the group.
+// All ranks decide the same at the same step.
 #include <atomic>
 #include <chrono>
-#include <future>
-#include <random>
-#include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <variant>
 #include <vector>
 
-#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +15,6 @@
 namespace stoker::train {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -37,17 +31,6 @@ class TrainerGroupCommandsTest : public TrainerGroupTest {
     is_poisoned_ = [poisoned](int rank, uint64_t sample) {
       return rank == 1 && sample == poisoned;
     };
-  }
-  void expect_all(TrainerOutcome expected) {
-    for (const auto& outcome : train()) {
-      ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-      EXPECT_EQ(*outcome, expected);
-    }
-  }
-  std::vector<uint64_t> steps_of_ranks() const {
-    std::vector<uint64_t> steps;
-    for (const auto& session : ranks_) steps.push_back(session->state_->step);
-    return steps;
   }
 };
 
@@ -172,138 +155,6 @@ TEST_F(TrainerGroupCommandsTest, EndsWhenGroupIsLostAtCommit) {
   for (const auto& session : ranks_) EXPECT_FALSE(session->channels_.expects_exchange);
   EXPECT_EQ(chief().writer_->stats().failures, 1u) << "tried again";
 }
-
-// ---- Commands under load
-
-// A client of the control server: sends commands one after another until training has ended.
-class Client {
- public:
-  struct Exchange {
-    control::Command command;
-    boost::json::object reply;
-  };
-
-  Client(Mailbox& mailbox, uint64_t seed) : mailbox_(mailbox), random_(seed) {}
-
-  void send_random(int count) {
-    for (int i = 0; i < count; ++i)
-      if (!send(random_command())) return;
-  }
-  // False: training has ended.
-  bool send(const control::Command& command) {
-    std::promise<Result<std::string>> replied;
-    mailbox_.post(
-        {command, [&](Result<std::string> reply) { replied.set_value(std::move(reply)); }});
-    const auto reply = replied.get_future().get();
-    if (!reply.ok()) {
-      EXPECT_EQ(reply.status().code(), StatusCode::kClosed) << reply.status().to_string();
-      return false;
-    }
-    exchanges_.push_back({command, boost::json::parse(*reply).as_object()});
-    return true;
-  }
-  const std::vector<Exchange>& exchanges() const { return exchanges_; }
-
- private:
-  control::Command random_command() {
-    switch (std::uniform_int_distribution<int>(0, 5)(random_)) {
-      case 0:
-        return control::Pause{};
-      case 1:
-      case 2:
-        return control::Resume{};
-      case 3:
-        return control::SaveCheckpoint{};
-      default:
-        return control::SetSetting{
-            .key = "optimizer.lr",
-            .value = "0.00" + std::to_string(std::uniform_int_distribution<int>(1, 9)(random_))};
-    }
-  }
-
-  Mailbox& mailbox_;
-  std::mt19937_64 random_;
-  std::vector<Exchange> exchanges_;
-};
-
-class TrainerGroupLoadTest : public TrainerGroupCommandsTest,
-                             public testing::WithParamInterface<uint64_t> {
- protected:
-  using Exchanges = std::vector<std::pair<uint64_t, uint64_t>>;
-
-  // Until one of two clients stops the run.
-  void train_under_load(int commands) {
-    exchanges_.resize(ranks_.size());
-    for (size_t each = 0; each < ranks_.size(); ++each)
-      rank(each).on_row = [this, each](const metrics::TrainMetrics& row) {
-        exchanges_[each].emplace_back(row.step, rank(each).channels_.group_exchanges);
-      };
-    std::jthread first([&] {
-      clients_[0].send_random(commands);
-      EXPECT_TRUE(clients_[0].send(control::Stop{}));
-    });
-    std::jthread second([&] {
-      while (clients_[1].send(control::Resume{})) clients_[1].send_random(10);
-    });
-    expect_all(TrainerOutcome::kStopped);
-    chief().mailbox_.close();
-  }
-  // Of the pauses, from how often the ranks have exchanged their records between two steps.
-  static std::set<uint64_t> paused_steps(const Exchanges& exchanges) {
-    std::set<uint64_t> steps;
-    for (size_t i = 1; i < exchanges.size(); ++i)
-      if (exchanges[i].second > exchanges[i - 1].second + 1) steps.insert(exchanges[i - 1].first);
-    return steps;
-  }
-
-  std::vector<Exchanges> exchanges_;  // by rank: after each step
-  std::vector<Client> clients_;
-};
-
-TEST_P(TrainerGroupLoadTest, AppliesCommandsOfTwoClientsAtSameStepsOnAllRanks) {
-  open(shared_config(1'000'000), 4);
-  for (const uint64_t client : {1, 2})
-    clients_.emplace_back(chief().mailbox_, 10 * GetParam() + client);
-  train_under_load(60);
-
-  const uint64_t end = chief().state_->step;
-  EXPECT_THAT(steps_of_ranks(), ElementsAre(end, end, end, end));
-  for (size_t each = 1; each < ranks_.size(); ++each) {
-    EXPECT_EQ(exchanges_[each], exchanges_[0]) << "rank " << each << " paused elsewhere";
-    EXPECT_EQ(rank(each).setting_changes_, chief().setting_changes_);
-    expect_same_records(rank(each), chief());
-  }
-  // One collective per step and per exchange of a pause, whatever the commands.
-  EXPECT_EQ(group_->collectives(), chief().channels_.group_exchanges);
-
-  // Each reply has the step of its effect.
-  const auto saved = chief().saved();
-  std::set<uint64_t> paused;
-  std::multiset<std::string> changed;
-  for (const Client& client : clients_) {
-    for (const auto& [command, reply] : client.exchanges()) {
-      const uint64_t step = reply.at("step").to_number<uint64_t>();
-      EXPECT_LE(step, end);
-      if (std::holds_alternative<control::Pause>(command)) paused.insert(step);
-      if (std::holds_alternative<control::Stop>(command)) {
-        EXPECT_EQ(step, end);
-      }
-      if (std::holds_alternative<control::SaveCheckpoint>(command)) {
-        EXPECT_THAT(saved, Contains(step));
-      }
-      if (const auto* const set = std::get_if<control::SetSetting>(&command))
-        changed.insert(std::to_string(step) + " " + set->key + " " + set->value);
-    }
-  }
-  // A pause that the same step stopped was none.
-  paused.erase(end);
-  EXPECT_EQ(paused, paused_steps(exchanges_[0]));
-  const auto& changes = chief().setting_changes_;
-  EXPECT_EQ(changed, std::multiset<std::string>(changes.begin(), changes.end()));
-  EXPECT_FALSE(changed.empty());
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, TrainerGroupLoadTest, testing::Range<uint64_t>(1, 6));
 
 }  // namespace
 }  // namespace stoker::train

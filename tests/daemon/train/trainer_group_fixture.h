@@ -41,7 +41,7 @@ class TrainerGroupTest : public TrainerTest {
     ranks_.clear();
     group_ = std::make_unique<ThreadGroup>(world_size);
     for (int rank = 0; rank < world_size; ++rank) {
-      ModelContext context;
+      ModelContext context{.files = files_of_(rank)};
       context.maybe_group = &group_->rank(rank);
       context.may_commit = may_commit_;
       const auto is_poisoned = [this, rank](uint64_t sample) { return is_poisoned_(rank, sample); };
@@ -63,6 +63,17 @@ class TrainerGroupTest : public TrainerTest {
   void train_to_end() {
     for (const auto& outcome : train()) ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   }
+  void expect_all(TrainerOutcome expected) {
+    for (const auto& outcome : train()) {
+      ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+      EXPECT_EQ(*outcome, expected);
+    }
+  }
+  std::vector<uint64_t> steps_of_ranks() const {
+    std::vector<uint64_t> steps;
+    for (const auto& session : ranks_) steps.push_back(session->state_->step);
+    return steps;
+  }
   // From other threads.
   static void wait_until(const std::function<bool()>& is_so) {
     while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -75,6 +86,9 @@ class TrainerGroupTest : public TrainerTest {
 
   // For the sessions that are opened later; called on the threads of the workers.
   std::function<bool(int rank, uint64_t sample)> is_poisoned_ = [](int, uint64_t) { return false; };
+  std::function<FileSystem&(int rank)> files_of_ = [](int) -> FileSystem& {
+    return default_file_system();
+  };
   Status may_commit_;  // an error prevents each commit
   std::unique_ptr<ThreadGroup> group_;
   std::vector<std::unique_ptr<Session>> ranks_;

@@ -1,0 +1,99 @@
+// SIGKILL of one of two ranks before each system call that changes the run directory, and in the middle of each
+// write, while they save checkpoints with a sharded optimizer state. Then both are killed, as a launcher does,
+// and start again.
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "shared/run/run_layout.h"
+#include "tests/reliability/minimal_run_check.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::test {
+namespace {
+
+constexpr uint64_t kLastStep = 10;
+
+struct ShardedPoint {
+  std::string name;
+  uint64_t occurrence;
+  bool in_middle;
+};
+
+class ShardedCrashTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
+  }
+
+  // Runs both ranks, that with this number traced, until it ends.
+  static TraceEnd run(const std::string& scene, int traced,
+                      const std::function<Verdict(const FileCall&)>& check) {
+    const std::string run = scene + "/run";
+    const TemporaryDirectory meeting(quick_folder());
+    std::filesystem::create_directories(run::RunLayout(run).checkpoints_dir());
+    const auto command = [&](int rank) {
+      return std::vector<std::string>{STOKER_MINIMAL_SHARDS, run, meeting.path(),
+                                      std::to_string(rank)};
+    };
+    auto staying = command(1 - traced);
+    staying.emplace_back("stay");
+    const BackgroundRun other(staying, scene + "/output");
+    return trace(command(traced), scene + "/output", run, check);
+  }
+
+  static std::vector<ShardedPoint> find_points(int rank) {
+    const TemporaryDirectory scene(quick_folder());
+    std::vector<ShardedPoint> points;
+    const TraceEnd end = run(scene.path(), rank, [&](const FileCall& call) {
+      if (call.changes) points.push_back({call.name, call.occurrence, false});
+      if (call.name == "write") points.push_back({call.name, call.occurrence, true});
+      return Verdict::kContinue;
+    });
+    EXPECT_EQ(end.code, 0);
+    return points;
+  }
+
+  void kill_at(int rank, const ShardedPoint& point) {
+    const TemporaryDirectory scene(quick_folder());
+    std::string location = "not reached";
+    const TraceEnd end = run(scene.path(), rank, [&](const FileCall& call) {
+      if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kContinue;
+      location = to_string(call) + (point.in_middle ? ", in the middle" : "");
+      return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
+    });
+    SCOPED_TRACE(location);
+    EXPECT_NE(end.signal, 0);
+    const std::string run_dir = scene / "run";
+    ++visible_.at(newest_visible(run_dir) / 5);
+    EXPECT_TRUE(all_checkpoints_valid(run_dir, newest_saved(scene / "output")));
+    const TraceEnd again = run(scene.path(), 0, [](const FileCall&) { return Verdict::kContinue; });
+    EXPECT_EQ(again.code, 0);
+    EXPECT_TRUE(all_checkpoints_valid(run_dir, kLastStep));
+    EXPECT_EQ(find_leftovers(run_dir), "");
+  }
+
+  void kill_everywhere(int rank, size_t at_least) {
+    const auto points = find_points(rank);
+    ASSERT_GE(points.size(), at_least);
+    for (const ShardedPoint& point : points) {
+      kill_at(rank, point);
+      if (HasFailure()) return;
+    }
+    std::cout << "enumerated: " << points.size() << " kills of rank " << rank << ", " << visible_[0]
+              << " before the first checkpoint, " << visible_[1] << " before the second one, "
+              << visible_[2] << " after it, 0 failures\n";
+  }
+
+  std::array<size_t, 3> visible_{};
+};
+
+TEST_F(ShardedCrashTest, RecoversFromKillOfChiefAtAnyCall) { kill_everywhere(0, 40); }
+
+TEST_F(ShardedCrashTest, RecoversFromKillOfOtherRankAtAnyCall) { kill_everywhere(1, 8); }
+
+}  // namespace
+}  // namespace stoker::test
