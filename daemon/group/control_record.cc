@@ -10,7 +10,7 @@
 namespace stoker::group {
 namespace {
 
-constexpr size_t kSharedNumbers = 8;
+constexpr size_t kSharedNumbers = 10;
 constexpr size_t kCommand = kSharedNumbers - 1;  // the last of them
 constexpr size_t kRankNumbers = 5;
 constexpr double kMaxCount = 9007199254740992;  // 2^53
@@ -34,10 +34,16 @@ size_t count_numbers(int world_size) {
 
 ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
                           int world_size) {
-  ControlNumbers numbers{static_cast<double>(own.step),          static_cast<double>(own.stop),
-                         static_cast<double>(own.preempted),     static_cast<double>(own.save),
-                         static_cast<double>(own.snapshot),      static_cast<double>(own.refresh),
-                         static_cast<double>(own.sample_errors), static_cast<double>(own.command)};
+  ControlNumbers numbers{static_cast<double>(own.step),
+                         static_cast<double>(own.stop),
+                         static_cast<double>(own.preempted),
+                         static_cast<double>(own.save),
+                         static_cast<double>(own.snapshot),
+                         static_cast<double>(own.refresh),
+                         static_cast<double>(own.sample_errors),
+                         static_cast<double>(own.can_capture),
+                         static_cast<double>(own.gave_up_capture),
+                         static_cast<double>(own.command)};
   numbers.resize(count_numbers(world_size));
   double* const ranks = numbers.data() + kSharedNumbers + kRankNumbers * static_cast<size_t>(rank);
   ranks[0] = report.compute_ms;
@@ -66,6 +72,8 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                        .snapshot = static_cast<uint64_t>(sum[4]),
                        .refresh = static_cast<uint64_t>(sum[5]),
                        .sample_errors = static_cast<uint64_t>(sum[6]),
+                       .can_capture = static_cast<uint64_t>(sum[7]),
+                       .gave_up_capture = static_cast<uint64_t>(sum[8]),
                        .command = static_cast<SharedCommand>(sum[kCommand]),
                        .ranks = {}};
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)

@@ -31,13 +31,15 @@ struct RankReport {
 };
 
 struct ControlRecord {
-  uint64_t step = 0;           // completed steps; the same on all ranks
-  uint64_t stop = 0;           // ranks that have been requested to stop
-  uint64_t preempted = 0;      // of these: by the launcher
-  uint64_t save = 0;           // ranks that have been requested to save
-  uint64_t snapshot = 0;       // 1: all ranks save their part of this step; of the chief
-  uint64_t refresh = 0;        // 1: another dataset version starts after this step; of the chief
-  uint64_t sample_errors = 0;  // since the start, on the ranks other than the chief
+  uint64_t step = 0;             // completed steps; the same on all ranks
+  uint64_t stop = 0;             // ranks that have been requested to stop
+  uint64_t preempted = 0;        // of these: by the launcher
+  uint64_t save = 0;             // ranks that have been requested to save
+  uint64_t snapshot = 0;         // 1: all ranks save their part of this step; of the chief
+  uint64_t refresh = 0;          // 1: another dataset version starts after this step; of the chief
+  uint64_t sample_errors = 0;    // since the start, on the ranks other than the chief
+  uint64_t can_capture = 0;      // ranks that are ready to capture CUDA graphs
+  uint64_t gave_up_capture = 0;  // ranks that capture none
   SharedCommand command = SharedCommand::kNone;  // of the chief
   std::vector<RankReport> ranks;                 // by rank; set by parse_sum()
   bool operator==(const ControlRecord&) const = default;

@@ -9,6 +9,7 @@ namespace stoker::train {
 void CpuEngine::run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) {
   const auto began = std::chrono::steady_clock::now();
   calls_.work(calls_.prepare(batch_view(batch), batch.ticket, micro_batch), micro_batch);
+  if (micro_batch.is_last) calls_.exchange();
   calls_.release(batch.ticket);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
   usage_.work_ms += took.count();

@@ -62,7 +62,7 @@ DeviceEngine::DeviceEngine(std::unique_ptr<DeviceQueue> queue,
       calls_(std::move(calls)),
       pinned_(std::move(pinned)),
       queue_(std::move(queue)),
-      schedule_(options.captures) {}
+      schedule_(options.captures, /*awaits_agreement=*/!calls_.exchanges.empty()) {}
 
 DeviceEngine::~DeviceEngine() {
   try {
@@ -104,8 +104,8 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
   const task::Batch input = batch_view(received.layout, bytes, options_.device);
   // The shape after prepare() follows from that of the input.
-  const GraphSchedule::Part part{shape_of(input), buffer, micro_batch.is_first, micro_batch.is_last,
-                                 micro_batch.level};
+  GraphSchedule::Part part{shape_of(input), buffer, micro_batch.is_first, micro_batch.is_last,
+                           micro_batch.level};
   Prepared& prepared = prepared_[buffer][part.shape];
   const auto prepare_batch = [this, &prepared, input, ticket = received.ticket, micro_batch] {
     prepare(prepared, input, ticket, micro_batch);
@@ -113,25 +113,43 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   const auto work = [this, &prepared, micro_batch] { calls_.work(prepared.batch, micro_batch); };
   if (micro_batch.is_instrumented) {
     make_room_for_eager_work();
-    return queue_->call([prepare_batch, work] {
+    return queue_->call([this, prepare_batch, work, is_last = micro_batch.is_last] {
       prepare_batch();
       work();
+      if (is_last) calls_.exchange();
     });
   }
   queue_->submit(prepare_batch);
-  switch (schedule_.next(part)) {
-    case GraphSchedule::Mode::kPlain:
-      make_room_for_eager_work();
-      return queue_->submit(work);
-    case GraphSchedule::Mode::kReplay:
-      ++replays_since_drop_;
-      return schedule_.graph(part).replay();
-    case GraphSchedule::Mode::kCapture:
-      return capture(part, work);
+  GraphSchedule::Mode mode = schedule_.next(part);
+  if (mode == GraphSchedule::Mode::kReplay) ++replays_since_drop_;
+  mode = run_part(part, mode, work);
+  if (!micro_batch.is_last) return;
+  for (const Exchange& each : calls_.exchanges) {
+    queue_->call([this, &each] { was_exchanged_ = each.run(); });
+    if (!was_exchanged_) return;
+    ++part.exchange;
+    if (each.work) mode = run_part(part, mode, each.work);
   }
 }
 
-void DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& work) {
+GraphSchedule::Mode DeviceEngine::run_part(const GraphSchedule::Part& part,
+                                           GraphSchedule::Mode mode, const cuda::Work& work) {
+  switch (mode) {
+    case GraphSchedule::Mode::kPlain:
+      make_room_for_eager_work();
+      queue_->submit(work);
+      break;
+    case GraphSchedule::Mode::kReplay:
+      schedule_.graph(part).replay();
+      break;
+    case GraphSchedule::Mode::kCapture:
+      if (!capture(part, work)) mode = GraphSchedule::Mode::kPlain;
+      break;
+  }
+  return mode;
+}
+
+bool DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& work) {
   try {
     // A capture cannot use memory that eager steps left in the cache.
     queue_->release_cached_memory();
@@ -144,9 +162,22 @@ void DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& wo
     // Also without memory: a capture needs more than an eager step.
     disable_capture(error.what_without_backtrace());
     queue_->release_cached_memory();
-    return queue_->submit(work);
+    queue_->submit(work);
+    return false;
   }
   schedule_.graph(part).replay();
+  return true;
+}
+
+StepEngine::CaptureVote DeviceEngine::capture_vote() const {
+  return {.is_ready = schedule_.is_ready(), .has_given_up = schedule_.has_given_up()};
+}
+
+void DeviceEngine::stop_capturing(const std::string& reason) {
+  if (schedule_.has_given_up()) return;
+  queue_->wait_for_work(DeviceQueue::Next::kDropGraphs);
+  disable_capture(reason);
+  queue_->release_cached_memory();
 }
 
 void DeviceEngine::disable_capture(const std::string& reason) {

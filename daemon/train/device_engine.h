@@ -1,5 +1,6 @@
 // DeviceEngine: the StepEngine for a device that runs asynchronously to the host. While the device
-// computes a step, the next batch is copied to it. Steps are replayed from captured graphs.
+// computes a step, the next batch is copied to it. Steps are replayed from captured graphs: in a group
+// the parts between the exchanges of the ranks, which run eagerly.
 //
 // A ring slot is released when its copy is complete, and values are delivered when their read is
 // complete. The host is at most two batches ahead, so the workers always have slots to fill.
@@ -46,6 +47,10 @@ class DeviceEngine final : public StepEngine {
   bool poll() override;
   void synchronize() override;
   void drop_captured_work() override;
+  CaptureVote capture_vote() const override;
+  void start_capturing() override { schedule_.agree(); }
+  void stop_capturing(const std::string& reason) override;
+  bool is_capturing() const override { return schedule_.is_agreed(); }
   bool is_asynchronous() const override { return true; }
   cuda::DeviceUsage device_usage() override { return queue_->usage(); }
 
@@ -68,7 +73,10 @@ class DeviceEngine final : public StepEngine {
   void compute(size_t buffer, const feed::ReceivedBatch& received, MicroBatchInfo micro_batch);
   void prepare(Prepared& prepared, const task::Batch& input, uint64_t ticket,
                MicroBatchInfo micro_batch) const;
-  void capture(const GraphSchedule::Part& part, const cuda::Work& work);
+  // Returns the mode of the next part of the micro-batch.
+  GraphSchedule::Mode run_part(const GraphSchedule::Part& part, GraphSchedule::Mode mode,
+                               const cuda::Work& work);
+  bool capture(const GraphSchedule::Part& part, const cuda::Work& work);
   void disable_capture(const std::string& reason);
   void make_room_for_eager_work();
   void release_oldest();
@@ -82,6 +90,7 @@ class DeviceEngine final : public StepEngine {
   GraphSchedule schedule_;    // its graphs must be destroyed before the queue
   uint64_t graph_bytes_ = 0;  // memory that only the graphs can use
   bool has_dropped_graphs_ = false;
+  bool was_exchanged_ = false;  // by the last exchange
   uint64_t replays_since_drop_ = 0;
   // By the shape of the input; the contents belong to submitted work.
   std::array<std::map<std::string, Prepared>, cuda::DeviceQueue::kBuffers> prepared_;

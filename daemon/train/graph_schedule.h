@@ -5,7 +5,8 @@
 // that each part (a shape, an input buffer and the position in the step) is captured once and then
 // replayed. Shapes beyond kMaxShapes always run eagerly, because each graph holds memory. One
 // failed capture disables capturing: host work of a model that prevents a capture recurs in every
-// step.
+// step. In a group, captures start when agree() was called, and all parts of a micro-batch have the
+// mode of the first.
 //
 // Threads: owned by the trainer thread.
 #pragma once
@@ -32,11 +33,13 @@ class GraphSchedule {
     size_t buffer = 0;
     bool is_first = true, is_last = true;  // position in its step
     int level = 0;                         // in the tree of the step
+    int exchange = 0;                      // of the ranks of a group, which it follows; 0: none
     auto operator<=>(const Part&) const = default;
   };
 
   // With `captures` false, everything runs eagerly.
-  explicit GraphSchedule(bool captures) : captures_(captures) {}
+  explicit GraphSchedule(bool captures, bool awaits_agreement = false)
+      : awaits_agreement_(awaits_agreement), captures_(captures), is_agreed_(!awaits_agreement) {}
 
   // The mode of the next part. A part with kPlain counts as run; kCapture must be followed by
   // captured() or give_up().
@@ -48,16 +51,25 @@ class GraphSchedule {
   void restart() {
     graphs_.clear();
     warmed_up_.clear();
+    is_agreed_ = !awaits_agreement_;
   }
+  // Whether a shape is warmed up.
+  bool is_ready() const;
+  // From now on, parts of such shapes are captured.
+  void agree() { is_agreed_ = true; }
   // Drops all graphs and runs everything eagerly from now on.
   void give_up();
+  bool has_given_up() const { return !captures_; }  // or never captured
+  bool is_agreed() const { return captures_ && is_agreed_; }
 
   // Only if next() returned kReplay for `part`.
   cuda::Graph& graph(const Part& part) { return *graphs_.at(part); }
   size_t graphs() const { return graphs_.size(); }
 
  private:
+  const bool awaits_agreement_;
   bool captures_;
+  bool is_agreed_;
   // Eager steps by shape; at most kMaxShapes entries.
   std::map<std::string, int> warmed_up_;
   std::map<Part, std::unique_ptr<cuda::Graph>> graphs_;

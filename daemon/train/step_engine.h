@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,9 @@ struct MicroBatchInfo {
   bool is_first = true, is_last = true;
   bool is_instrumented = false;  // runs eagerly and during run(), because its phases are observed
   int level = 0;                 // in the tree of the step, see SumTree; 0 without one
+  // In a group: sums of gradients over the ranks start during the backward pass, which thus cannot be
+  // captured.
+  bool starts_sums = false;
 };
 
 class StepEngine {
@@ -43,10 +47,26 @@ class StepEngine {
   using Release = std::function<void(uint64_t ticket)>;
   // Transforms a batch before `work`. Called in every step, so the result can depend on the ticket.
   using Prepare = std::function<task::Batch(task::Batch, uint64_t ticket, MicroBatchInfo)>;
+  // In a group, the ranks exchange tensors after the work of the last micro-batch of a step.
+  struct Exchange {
+    // Called during run() and never captured, so it can use data of the host. False: the step ends here.
+    std::function<bool()> run;
+    // After it, as `work`; can be empty. What one leaves to the next must have been allocated before
+    // both were captured.
+    std::function<void()> work;
+  };
   struct Calls {
     Prepare prepare;
     Work work;
     Release release;
+    std::vector<Exchange> exchanges = {};  // in this order
+
+    void exchange() const {
+      for (const Exchange& each : exchanges) {
+        if (!each.run()) return;
+        if (each.work) each.work();
+      }
+    }
   };
   // Creates the engine that calls these. LibTorch's exceptions pass through.
   using Factory = std::function<Result<std::unique_ptr<StepEngine>>(Calls)>;
@@ -70,6 +90,17 @@ class StepEngine {
   // The work does something else from the next run() on; what was captured of it is dropped. Call
   // synchronize() first.
   virtual void drop_captured_work() {}
+  // With exchanges, all ranks capture from the same step on, or none does: each step takes as long as on the
+  // slowest, and the same kernels should update all replicas.
+  struct CaptureVote {
+    bool is_ready = false;      // the work has run often enough
+    bool has_given_up = false;  // or never captures
+  };
+  virtual CaptureVote capture_vote() const { return {}; }
+  // Between steps.
+  virtual void start_capturing() {}
+  virtual void stop_capturing(const std::string& /*reason*/) {}
+  virtual bool is_capturing() const { return false; }  // since start_capturing()
   // Whether work runs later than its call, or replays what was captured, so that it must get
   // everything that changes from step to step in device memory.
   virtual bool is_asynchronous() const = 0;

@@ -211,16 +211,10 @@ Status Trainer::open_engine() {
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
   const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
-  const StepEngine::Calls calls{prepare, work, release};
-  config::TrainConfig train = config_.train;
-  if (maybe_group_ && !state_.device().is_cpu() &&
-      std::exchange(train.cuda_graphs, config::CudaGraphs::kNever) == config::CudaGraphs::kAuto)
-    log_warn("cuda graph capture disabled",
-             {{"reason", "the sums of a group are not captured"},
-              {"hint", "train.cuda_graphs: never disables the attempt"}});
-  auto made = make_engine_
-                  ? make_engine_(calls)
-                  : make_engine(train, state_.device(), source_.ring(), receiver_.memory(), calls);
+  const StepEngine::Calls calls{prepare, work, release, exchanges()};
+  auto made = make_engine_ ? make_engine_(calls)
+                           : make_engine(config_.train, state_.device(), source_.ring(),
+                                         receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
@@ -480,7 +474,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
         .is_first = part == 0,
         .is_last = part + 1 == parts,
         .is_instrumented = instrumentation_.maybe_observer() != nullptr,
-        .level = uses_tree_ ? SumTree::level_of(part) : 0};
+        .level = uses_tree_ ? SumTree::level_of(part) : 0,
+        .starts_sums = maybe_buckets_ && part + 1 == parts && !engine_->is_capturing()};
     if (micro_batch.is_last) {
       step_lr_ = learning_rate();
       engine_->submit([this, lr = step_lr_] { state_.optimizer().set_lr(lr); });
@@ -509,15 +504,18 @@ void Trainer::seed_generators(uint64_t ticket) {
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
   step_.set_observer(observer_of(micro_batch));
-  if (maybe_buckets_ && micro_batch.is_last) maybe_buckets_->begin();
+  if (micro_batch.starts_sums) maybe_buckets_->begin();
   step_.add(batch, micro_batch.is_first || uses_tree_);
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
-  if (!micro_batch.is_last) return;
-  if (maybe_group_) group_status_ = sum_over_ranks();
-  if (!group_status_.ok()) return;  // the gradients are undefined
+  if (micro_batch.is_last && !maybe_group_) update();
+}
+
+void Trainer::update() {
   guard_.finish(step_);
-  if (is_sharded_) group_status_ = gather_parameters();
-  if (!group_status_.ok()) return;
+  if (!is_sharded_) update_ema();
+}
+
+void Trainer::update_ema() {
   if (state_.ema_weights() != nullptr) state_.ema_weights()->update();
 }
 

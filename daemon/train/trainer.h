@@ -152,6 +152,8 @@ class Trainer {
   Status receive_quarantine();
   Status sum_over_ranks();
   Status apply_agreed();
+  void apply_capture_votes(const group::ControlRecord& agreed);
+  std::vector<StepEngine::Exchange> exchanges();
   void report_ranks();
   Status agree_while_paused();
   void return_deferred();
@@ -167,6 +169,8 @@ class Trainer {
   StepObserver* observer_of(MicroBatchInfo micro_batch);
   void seed_generators(uint64_t ticket);
   void work(const task::Batch& batch, MicroBatchInfo micro_batch);
+  void update();
+  void update_ema();
   Status failed(const std::exception& error) const;
 
   // False if the run must roll back.
@@ -226,7 +230,6 @@ class Trainer {
       NonfiniteGuard::NonfiniteAction::kContinue;
   // At the start of the step; only for functions of the engine.
   std::optional<TrainingState::Mark> step_began_;
-  std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 
   const decltype(TrainerStart::on_setting_change) on_setting_change_;
   const bool has_device_memory_;
@@ -265,6 +268,7 @@ class Trainer {
   Interval interval_;
   cuda::DeviceUsage device_usage_;  // up to the last report
   control::TrainerStatus status_;
+  std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 };
 
 }  // namespace stoker::train

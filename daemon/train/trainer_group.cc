@@ -59,6 +59,9 @@ ControlRecord Trainer::own_record(uint64_t step_to_save) {
   own.stop = stop_requests_.empty() ? 0 : 1;
   own.preempted = was_preempted_ ? 1 : 0;
   own.save = std::exchange(asks_for_save_, false) ? 1 : 0;
+  const StepEngine::CaptureVote capture = engine_->capture_vote();
+  own.can_capture = capture.is_ready ? 1 : 0;
+  own.gave_up_capture = capture.has_given_up ? 1 : 0;
   const auto micro_batches = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   if (!maybe_group_->is_chief()) {
     own.sample_errors = source_.sample_errors_before(state_.ticket + micro_batches);
@@ -152,6 +155,26 @@ Status Trainer::gather_parameters() {
       });
 }
 
+// After an error, the tensors are undefined.
+std::vector<StepEngine::Exchange> Trainer::exchanges() {
+  if (!maybe_group_) return {};
+  std::vector<StepEngine::Exchange> exchanges{{.run =
+                                                   [this] {
+                                                     group_status_ = sum_over_ranks();
+                                                     return group_status_.ok();
+                                                   },
+                                               .work = [this] { update(); }}};
+  if (!is_sharded_) return exchanges;
+  exchanges.push_back({.run =
+                           [this] {
+                             group_status_ = gather_parameters();
+                             return group_status_.ok();
+                           },
+                       .work = {}});
+  if (state_.ema_weights() != nullptr) exchanges.back().work = [this] { update_ema(); };
+  return exchanges;
+}
+
 // For the status.
 void Trainer::report_ranks() {
   if (!maybe_group_ || rank_steps_ == 0) return;
@@ -171,6 +194,7 @@ Status Trainer::apply_agreed() {
   sample_errors_of_others_ = agreed.sample_errors;
   is_save_agreed_ = agreed.snapshot > 0;
   is_refresh_agreed_ = agreed.refresh > 0;
+  apply_capture_votes(agreed);
   if (agreed.save > 0 && maybe_group_->is_chief()) save_requests_.emplace_back();
   Request request;
   if (agreed.command != SharedCommand::kNone && maybe_group_->is_chief()) {
@@ -195,6 +219,16 @@ Status Trainer::apply_agreed() {
   is_preempted_ = agreed.preempted > 0;
   for (const Done& stopped : std::exchange(stop_requests_, {})) execute(control::Stop{}, stopped);
   return {};
+}
+
+void Trainer::apply_capture_votes(const ControlRecord& agreed) {
+  const auto world_size = static_cast<uint64_t>(maybe_group_->group().world_size());
+  if (agreed.gave_up_capture > 0)
+    engine_->stop_capturing("not captured on " + std::to_string(agreed.gave_up_capture) + " of " +
+                            std::to_string(world_size) +
+                            " ranks, because of train.cuda_graphs or the reason in their logs");
+  else if (agreed.can_capture == world_size)
+    engine_->start_capturing();
 }
 
 // `request`: on the chief, whose command the others receive as text.

@@ -31,6 +31,7 @@
 #include "shared/model/fused_kernels.h"
 #include "shared/task/task.h"
 #include "tests/daemon/train/image_config.h"
+#include "tests/daemon/train/thread_group.h"
 #include "tests/daemon/train/trainer_session.h"
 
 namespace stoker::train {
@@ -150,6 +151,30 @@ TEST_F(CudaTest, SamplesNewDropoutMaskInEachReplay) {
   const auto captured = trained(config);
   config.train.cuda_graphs = config::CudaGraphs::kNever;
   EXPECT_EQ(captured->model_sha256(), trained(config)->model_sha256());
+}
+
+// One rank, whose sums are copies: what is captured between them. Two need two GPUs.
+TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedInGroup) {
+  for (const auto reduction : {config::Reduction::kOrdered, config::Reduction::kAllReduce}) {
+    auto config = repeatable(20);
+    config.train.gradient_accumulation_steps = 2;
+    config.train.ema_decay = 0.9;
+    config.distributed.reduction = reduction;
+    config.run.rng = config::Rng::kPerTicket;
+    std::vector<std::string> models;
+    for (const auto graphs : {config::CudaGraphs::kAuto, config::CudaGraphs::kNever}) {
+      config.train.cuda_graphs = graphs;
+      configure_numerics(config.run, config.train);
+      ThreadGroup group(1);
+      ModelContext context = on_device();
+      context.maybe_group = &group.rank(0);
+      Session run(config, fresh(), kNoPoison, std::move(context));
+      const auto outcome = run.train();
+      ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+      models.push_back(run.model_sha256());
+    }
+    EXPECT_EQ(models[0], models[1]);
+  }
 }
 
 TEST_F(CudaTest, ResumesBitForBit) {

@@ -24,9 +24,11 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
   const ControlRecord chief{
       .step = 7, .save = 1, .snapshot = 1, .refresh = 1, .command = SharedCommand::kChangeSetting};
   const ControlRecord other{
-      .step = 7, .stop = 1, .preempted = 1, .save = 1, .sample_errors = 1u << 31};
-  const auto sums = sum(to_numbers(chief, {}, 0, 3),
-                        sum(to_numbers(other, {}, 1, 3), to_numbers({.step = 7}, {}, 2, 3)));
+      .step = 7, .stop = 1, .preempted = 1, .save = 1, .sample_errors = 1u << 31, .can_capture = 1};
+  const auto sums =
+      sum(to_numbers(chief, {}, 0, 3),
+          sum(to_numbers(other, {}, 1, 3),
+              to_numbers({.step = 7, .can_capture = 1, .gave_up_capture = 1}, {}, 2, 3)));
   const auto parsed = parse_sum(sums, 7, 3);
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(*parsed, (ControlRecord{.step = 7,
@@ -36,6 +38,8 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
                                     .snapshot = 1,
                                     .refresh = 1,
                                     .sample_errors = 1u << 31,
+                                    .can_capture = 2,
+                                    .gave_up_capture = 1,
                                     .command = SharedCommand::kChangeSetting,
                                     .ranks = std::vector<RankReport>(3)}));
 }
@@ -59,14 +63,14 @@ TEST(ControlRecordTest, ReportsRanksAtDifferentSteps) {
 
 TEST(ControlRecordTest, RejectsUnknownCommand) {
   ControlNumbers numbers = to_numbers({.step = 1}, {}, 0, 1);
-  numbers[7] = 200;
+  numbers[9] = 200;
   EXPECT_FALSE(parse_sum(numbers, 1, 1).ok());
 }
 
 TEST(ControlRecordTest, RejectsNumbersThatAreNoCounts) {
   const ControlNumbers valid = to_numbers({.step = 1}, {}, 0, 1);
   ASSERT_TRUE(parse_sum(valid, 1, 1).ok());
-  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12}) {
+  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14}) {
     for (const double invalid :
          {-1.0, std::nan(""), 1e300, -std::numeric_limits<double>::infinity(),
           std::numeric_limits<double>::infinity()}) {

@@ -72,6 +72,28 @@ TEST(GraphScheduleTest, WarmsUpAgainAfterRestart) {
   EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kCapture);
 }
 
+TEST(GraphScheduleTest, CapturesInGroupAfterAgreementOnly) {
+  GraphSchedule schedule(true, /*awaits_agreement=*/true);
+  for (int round = 0; round < 2; ++round) {
+    for (int step = 0; step < GraphSchedule::kWarmUpSteps; ++step) {
+      EXPECT_FALSE(schedule.is_ready());
+      EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kPlain);
+    }
+    EXPECT_TRUE(schedule.is_ready());
+    EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kPlain);
+    EXPECT_FALSE(schedule.is_agreed());
+    schedule.agree();
+    EXPECT_TRUE(schedule.is_agreed());
+    EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kCapture);
+    schedule.restart();
+  }
+  schedule.agree();
+  schedule.give_up();
+  EXPECT_FALSE(schedule.is_agreed());
+  EXPECT_FALSE(schedule.is_ready());
+  EXPECT_TRUE(schedule.has_given_up());
+}
+
 TEST(GraphScheduleTest, CapturesNothingAfterGivingUpOrWhenDisabled) {
   GraphSchedule schedule(true);
   for (int step = 0; step < GraphSchedule::kWarmUpSteps + 1; ++step) take(schedule, {.shape = "a"});

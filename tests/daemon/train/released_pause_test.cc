@@ -7,11 +7,9 @@
 
 #include <gmock/gmock.h>
 
-#include "daemon/cuda/stream_queue.h"
 #include "daemon/fake_device/device_allocator.h"
-#include "daemon/fake_device/fake_streams.h"
-#include "daemon/train/device_engine.h"
 #include "shared/base/log.h"
+#include "tests/daemon/train/fake_device_engine.h"
 #include "tests/daemon/train/trainer_session.h"
 #include "tests/support/faulty_files.h"
 
@@ -37,16 +35,9 @@ class ReleasedPauseTest : public TrainerTest {
     ModelContext context{.files = files};
     context.has_device_memory = true;
     context.is_saved = is_saved;
-    const auto ring = std::make_shared<const ring::ShmRing*>(nullptr);
-    context.make_engine = [ring, seed](StepEngine::Calls calls) {
-      return Result<std::unique_ptr<StepEngine>>(std::make_unique<DeviceEngine>(
-          std::make_unique<cuda::StreamQueue>(
-              std::make_unique<fake_device::FakeStreams>(fake_device::FakeDeviceOptions{
-                  .seed = seed, .removed_fence = "", .is_all_pinned = true}),
-              (*ring)->layout().slot_bytes(), (*ring)->slots()),
-          std::vector<std::unique_ptr<PinnedMemory>>(),
-          DeviceEngineOptions{.slots = (*ring)->slots()}, std::move(calls)));
-    };
+    const LaterRing ring = make_later_ring();
+    context.make_engine =
+        on_fake_device(ring, {.seed = seed, .removed_fence = "", .is_all_pinned = true});
     auto made = std::make_unique<Session>(config, root, kNoPoison, std::move(context));
     *ring = made->ring_.get();
     return made;

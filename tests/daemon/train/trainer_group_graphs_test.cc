@@ -1,0 +1,265 @@
+// The ranks of a group on simulated devices: steps are captured between the sums over the ranks, on all
+// ranks from the same step on, or on none.
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/fake_device/device_allocator.h"
+#include "shared/base/log.h"
+#include "tests/daemon/train/fake_device_engine.h"
+#include "tests/daemon/train/trainer_group_fixture.h"
+
+namespace stoker::train {
+namespace {
+
+using fake_device::FakeDeviceLog;
+using fake_device::FakeDeviceOptions;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// With two micro-batches on each of two ranks, a step has three graphs: one for each micro-batch, and the
+// update.
+constexpr uint64_t kGraphs = 3;
+constexpr uint64_t kFirstCaptured = GraphSchedule::kWarmUpSteps + 1;  // step
+
+config::Config plain_config(uint64_t steps) {
+  auto config = shared_config(steps);
+  config.metrics.tensorboard = false;  // whose histograms make the first step an instrumented one
+  return config;
+}
+
+class TrainerGroupGraphsTest : public TrainerGroupTest {
+ protected:
+  // Of each rank, for the next open_on_devices().
+  struct Device {
+    FakeDeviceOptions options;
+    bool captures = true;
+    std::vector<bool> starts_sums;           // of each call of the work of a last micro-batch
+    std::vector<uint64_t> captures_by_step;  // before the first micro-batch of each step
+  };
+
+  static void SetUpTestSuite() { fake_device::install_device_allocator(); }
+
+  // The ranks with a sharded optimizer write one checkpoint.
+  std::function<std::string()> folders_of(const config::Config& config) {
+    if (config.distributed.shard == config::Shard::kNone) return [this] { return fresh(); };
+    return [folder = fresh()] { return folder; };
+  }
+  void open_on_devices(const config::Config& config, int world_size, uint64_t seed = 1) {
+    if (devices_.empty()) devices_.resize(static_cast<size_t>(world_size));
+    ranks_.clear();
+    const auto folder = folders_of(config);
+    group_ = std::make_unique<ThreadGroup>(world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
+      Device& device = devices_[static_cast<size_t>(rank)];
+      device.options.seed = seed * 100 + static_cast<uint64_t>(rank);
+      device.options.is_all_pinned = true;
+      const LaterRing ring = make_later_ring();
+      ModelContext context;
+      context.maybe_group = &group_->rank(rank);
+      context.make_engine = [&device, make = on_fake_device(ring, device.options, device.captures)](
+                                StepEngine::Calls calls) {
+        calls.work = [&device, work = std::move(calls.work)](const task::Batch& batch,
+                                                             MicroBatchInfo micro_batch) {
+          if (micro_batch.is_last) device.starts_sums.push_back(micro_batch.starts_sums);
+          work(batch, micro_batch);
+        };
+        return make(std::move(calls));
+      };
+      ranks_.push_back(std::make_unique<Session>(config, folder(), kNoPoison, std::move(context)));
+      *ring = ranks_.back()->ring_.get();
+      const GroupStep step(group_->rank(rank), config.train.gradient_accumulation_steps);
+      const uint64_t per_step = step.share().tickets_per_step, begin = step.share().begin();
+      ranks_.back()->on_batch = [&device, per_step, begin](uint64_t ticket) {
+        if (ticket % per_step == begin)
+          device.captures_by_step.push_back(device.options.log->captures);
+      };
+    }
+  }
+  void expect_no_violations() {
+    for (const Device& device : devices_) EXPECT_THAT(device.options.log->violations, IsEmpty());
+  }
+  // Of a rank: the first step with a capture; 0: none.
+  uint64_t first_captured_step(size_t rank) const {
+    const auto& captures = devices_[rank].captures_by_step;
+    for (size_t step = 1; step < captures.size(); ++step)
+      if (captures[step] > 0) return step;
+    return 0;
+  }
+  const FakeDeviceLog& log(size_t rank) const { return *devices_[rank].options.log; }
+
+  static std::string log_of(const std::function<void()>& action) {
+    flush_log();  // what was logged before
+    testing::internal::CaptureStderr();
+    action();
+    flush_log();
+    return testing::internal::GetCapturedStderr();
+  }
+  static size_t count_of(const std::string& text, const std::string& part) {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+
+  std::vector<Device> devices_;
+};
+
+struct GroupVariant {
+  const char* name;
+  std::function<config::Config()> config;
+};
+void PrintTo(const GroupVariant& variant, std::ostream* out) { *out << variant.name; }
+
+config::Config with_allreduce(config::Config config) {
+  config.distributed.reduction = config::Reduction::kAllReduce;
+  config.distributed.bucket_mib = 1e-3;  // several buckets
+  return config;
+}
+
+const GroupVariant kGroupVariants[] = {
+    {"Ordered", [] { return plain_config(12); }},
+    {"AllReduce", [] { return with_allreduce(plain_config(12)); }},
+    {"Sharded", [] { return sharded_config(12); }},
+    {"ShardedAllReduce", [] { return with_allreduce(sharded_config(12)); }},
+    {"Fp16SkippedSteps",
+     [] {
+       auto config = plain_config(12);
+       config.train.precision = config::Precision::kFp16;
+       config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+       return config;
+     }},
+};
+
+class TrainerGroupGraphsOfVariantTest
+    : public TrainerGroupGraphsTest,
+      public testing::WithParamInterface<std::tuple<GroupVariant, int>> {};
+
+TEST_P(TrainerGroupGraphsOfVariantTest, TrainsAsOnCpu) {
+  const auto& [variant, world_size] = GetParam();
+  const config::Config config = variant.config();
+  open(config, world_size, folders_of(config));
+  train_to_end();
+  const auto group_on_cpu = std::move(group_);
+  const auto on_cpu = std::exchange(ranks_, {});
+  for (const uint64_t seed : {1, 2, 3}) {
+    ranks_.clear();
+    devices_.clear();
+    open_on_devices(config, world_size, seed);
+    train_to_end();
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      expect_same_records(*ranks_[rank], *on_cpu[rank]);
+      EXPECT_EQ(checksum_of_parameters(ranks_[rank]->state_->model()),
+                checksum_of_parameters(on_cpu[rank]->state_->model()));
+      EXPECT_GE(log(rank).replays, 4u) << "graphs were used";
+      EXPECT_EQ(log(rank).captures, log(0).captures);
+    }
+    EXPECT_EQ(chief().model_sha256(), on_cpu[0]->model_sha256());
+    expect_no_violations();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, TrainerGroupGraphsOfVariantTest,
+                         testing::Combine(testing::ValuesIn(kGroupVariants), testing::Values(2, 4)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + std::string("On") +
+                                  std::to_string(std::get<1>(test.param)) + "Ranks";
+                         });
+
+TEST_F(TrainerGroupGraphsTest, CapturesPartsOfStepBetweenSums) {
+  open_on_devices(plain_config(10), 2);
+  train_to_end();
+  for (const size_t rank : {0, 1}) {
+    EXPECT_EQ(first_captured_step(rank), kFirstCaptured);
+    EXPECT_EQ(log(rank).captures, kGraphs);
+    EXPECT_EQ(log(rank).replays, kGraphs * (10 - GraphSchedule::kWarmUpSteps));
+  }
+}
+
+// The steps of a profile run eagerly and do not count, so this rank is ready later.
+TEST_F(TrainerGroupGraphsTest, CapturesFromSameStepOnAllRanks) {
+  open_on_devices(plain_config(10), 2);
+  rank(1).ask(control::Profile{.steps = 2, .wait = false});
+  train_to_end();
+  EXPECT_EQ(first_captured_step(0), kFirstCaptured + 2);
+  EXPECT_EQ(devices_[0].captures_by_step, devices_[1].captures_by_step);
+}
+
+TEST_F(TrainerGroupGraphsTest, CapturesAgainFromSameStepAfterUnfreezing) {
+  auto config = plain_config(16);
+  config.model.freeze = {"0.*"};
+  config.model.unfreeze_at_step = 6;
+  open_on_devices(config, 2);
+  train_to_end();
+  EXPECT_EQ(devices_[0].captures_by_step, devices_[1].captures_by_step);
+  EXPECT_EQ(log(0).captures, 2 * kGraphs);
+  expect_no_violations();
+}
+
+class TrainerGroupFailedCaptureTest : public TrainerGroupGraphsTest,
+                                      public testing::WithParamInterface<uint64_t> {};
+
+// In a micro-batch the others learn it in the same step, in the update in the next.
+TEST_P(TrainerGroupFailedCaptureTest, EndsCapturesOnAllRanks) {
+  const auto config = plain_config(12);
+  open(config, 2);
+  train_to_end();
+  const std::string expected = chief().model_sha256();
+  devices_.resize(2);
+  devices_[1].options.failing_capture = GetParam();
+  open_on_devices(config, 2);
+  const std::string logged = log_of([this] { train_to_end(); });
+  EXPECT_EQ(chief().model_sha256(), expected);
+  EXPECT_EQ(log(1).failed_captures, 1u);
+  EXPECT_EQ(log(1).captures, GetParam() + 1);
+  EXPECT_EQ(log(0).captures, kGraphs);
+  const bool is_update = GetParam() == kGraphs - 1;
+  EXPECT_EQ(log(0).replays, is_update ? 2 * kGraphs : kGraphs);
+  expect_no_violations();
+  EXPECT_EQ(count_of(logged, "cuda graph capture disabled"), 2u) << logged;
+  EXPECT_EQ(count_of(logged, "not captured on 1 of 2 ranks"), 1u) << logged;
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, TrainerGroupFailedCaptureTest,
+                         testing::Range<uint64_t>(0, kGraphs));
+
+TEST_F(TrainerGroupGraphsTest, CapturesNothingIfOneRankMustNot) {
+  devices_.resize(2);
+  devices_[1].captures = false;
+  open_on_devices(plain_config(8), 2);
+  const std::string logged = log_of([this] { train_to_end(); });
+  for (const size_t rank : {0, 1}) EXPECT_EQ(log(rank).captures, 0u);
+  EXPECT_EQ(count_of(logged, "cuda graph capture disabled"), 1u) << logged;
+}
+
+TEST_F(TrainerGroupGraphsTest, StartsSumsInBackwardPassOnlyIfItIsNotCaptured) {
+  open_on_devices(with_allreduce(plain_config(8)), 2);
+  train_to_end();
+  // Of three eager steps and a capture; replays call no function.
+  EXPECT_THAT(devices_[0].starts_sums, ElementsAre(true, true, true, false));
+  ranks_.clear();
+  devices_.clear();
+  devices_.resize(2);
+  devices_[1].captures = false;
+  open_on_devices(with_allreduce(plain_config(8)), 2);
+  train_to_end();
+  EXPECT_EQ(devices_[0].starts_sums, std::vector<bool>(8, true));
+}
+
+TEST_F(TrainerGroupGraphsTest, UpdatesNothingAfterLostRank) {
+  open_on_devices(plain_config(12), 2);
+  group_->lose_at(6);
+  for (const auto& outcome : train()) EXPECT_EQ(outcome.status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(chief().saved(), IsEmpty());
+  // Of the last step, the update was not replayed.
+  EXPECT_EQ(log(0).replays, kGraphs * (6 - GraphSchedule::kWarmUpSteps) - 1);
+}
+
+}  // namespace
+}  // namespace stoker::train
