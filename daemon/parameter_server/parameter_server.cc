@@ -1,5 +1,3 @@
-#include "daemon/parameter_server/parameter_server.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include "daemon/parameter_server/parameter_server.h"
 #include "daemon/train/sum_tree.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/deadline.h"
@@ -527,8 +526,9 @@ Status ParameterServer::claim(const WorkerLife& worker, group::PairConnection& c
       }
       STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim(worker));
       if (claimed.result == ClaimResult::kGranted)
-        reply =
-            make_header(static_cast<int64_t>(ClaimReply::kGranted), claimed.ticket, claimed.step);
+        reply = make_header(
+            static_cast<int64_t>(ClaimReply::kGranted), claimed.ticket, claimed.step,
+            {.steps = claimed.prefetch ? static_cast<int64_t>(*claimed.prefetch) : kNoTicket});
       if (claimed.result == ClaimResult::kEnded)
         reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), 0, schedule_.step());
       if (claimed.result != ClaimResult::kWait) break;

@@ -369,6 +369,7 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
   ASSERT_TRUE(chief.initialize(4, {}, {}).ok());
   WorkerConnection& other = connect(1);
   const auto slow = pull(chief);
+  EXPECT_EQ(slow.prefetch, 5u);
   train(other);
   push(chief, slow);
   train(other);
@@ -379,10 +380,10 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
     EXPECT_NE(log->identity.start_id, 0u);
     EXPECT_EQ(log->identity.start_id,
               read_update_log(update_log_path(updates_dir_, 0))->identity.start_id);
-    EXPECT_THAT(log->updates,
-                testing::ElementsAre(LoggedUpdate{.ticket = 5, .worker = 1, .read_steps = {4, 4}},
+    EXPECT_THAT(log->updates,  // the chief prefetches ticket 5
+                testing::ElementsAre(LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {4, 4}},
                                      LoggedUpdate{.ticket = 4, .worker = 0, .read_steps = {4, 4}},
-                                     LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {6, 6}}));
+                                     LoggedUpdate{.ticket = 7, .worker = 1, .read_steps = {6, 6}}));
   }
 }
 
