@@ -261,7 +261,7 @@ Status UpdateLog::append(const LoggedUpdate& update) {
   return files_->write(fd_.get(), record, path_);
 }
 
-Status UpdateLog::sync() { return files_->sync(fd_.get(), path_); }
+Status UpdateLog::sync() const { return files_->sync(fd_.get(), path_); }
 
 Status remove_update_log(FileSystem& files, const std::string& path) {
   const Status removed = files.remove_file(path);

@@ -5,7 +5,7 @@
 // a record is at the place of its step, and the file is cut where a checkpoint is resumed. Format:
 // docs/distributed.md.
 //
-// Threads:  one at a time.
+// Threads:  one at a time; sync() also while another one appends.
 // Blocking: for the disk; append() does not wait for it.
 // Errors:   kCorrupt: a log is corrupt. kIoError, kNoSpace, kNotFound, kPermission. kMismatch:
 //           compare_replayed_logs().
@@ -57,7 +57,8 @@ class UpdateLog {
 
   // Not usable any more after an error.
   Status append(const LoggedUpdate& update);
-  Status sync();
+  // What was appended before is durable.
+  Status sync() const;
 
  private:
   static Result<UpdateLog> open_at(FileSystem& files, const std::string& path,
