@@ -407,7 +407,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
     // What follows is not in the logs of a cluster that has trained before; of the state of another run, or of
     // steps that the run has since repeated, nothing is.
     STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
-        default_file_system(), layout_.updates_dir(), start.is_saved ? start.state->step : 0));
+        default_file_system(), layout_.updates_dir(), start.state->step, start.is_saved));
   }
   if (group_)
     STOKER_RETURN_IF_ERROR(group_->text_of_chief("prepared", preparation_stop()).status());

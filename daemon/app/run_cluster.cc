@@ -309,8 +309,8 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     STOKER_RETURN_IF_ERROR(start_as_chief(start, saved));
     // No log leads to the state of another run, or of steps that the run has since repeated.
     if (!start.is_saved)
-      STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(default_file_system(),
-                                                               layout_.updates_dir(), /*step=*/0));
+      STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
+          default_file_system(), layout_.updates_dir(), start.state->step, /*leads_here=*/false));
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
   }

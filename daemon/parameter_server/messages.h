@@ -22,8 +22,8 @@ enum class Operation : int64_t {
   kInitialize =
       1,  // start_id of the update logs, step + Sums; then parameters and optimizer state, to server 0 also those that are
           // not trained. Only from the chief
-  kClaim,  // -> ClaimReply, ticket, step. Only server 0
-  kPull,   // step + norm -> step; then parameters
+  kClaim,  // -> ClaimReply, ticket, step; as Sums::steps the ticket to prefetch, -1: none. Only server 0
+  kPull,  // step + norm -> step; then parameters
   kPush,  // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull returned
           // on each server -> PushResult, step
   kReadUntrained,  // ->; then the parameters that are not trained. Only server 0
@@ -60,6 +60,8 @@ struct Sums {
   double norm = -1;
 };
 
+// In the reply to kClaim.
+inline constexpr int64_t kNoTicket = -1;
 // Of a WorkerSummary in kReadStatus.
 inline constexpr int64_t kNumbersPerWorker = 5;
 

@@ -527,8 +527,9 @@ Status ParameterServer::claim(const WorkerLife& worker, group::PairConnection& c
       }
       STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim(worker));
       if (claimed.result == ClaimResult::kGranted)
-        reply =
-            make_header(static_cast<int64_t>(ClaimReply::kGranted), claimed.ticket, claimed.step);
+        reply = make_header(
+            static_cast<int64_t>(ClaimReply::kGranted), claimed.ticket, claimed.step,
+            {.steps = claimed.prefetch ? static_cast<int64_t>(*claimed.prefetch) : kNoTicket});
       if (claimed.result == ClaimResult::kEnded)
         reply = make_header(static_cast<int64_t>(ClaimReply::kEnded), 0, schedule_.step());
       if (claimed.result != ClaimResult::kWait) break;
@@ -543,14 +544,22 @@ Status ParameterServer::pull(const Header& request, bool with_state,
   const at::Tensor parameters = make_bytes(parameter_bytes_);
   const at::Tensor state = make_bytes(with_state ? state_bytes_ : 0);
   Header reply = make_header(0);
+  UpdateLog* log = nullptr;
   {
     const std::lock_guard lock(mutex_);
     STOKER_RETURN_IF_ERROR(commit(request));
     pack(variables_.parameters(), parameters);
-    // A checkpoint follows.
-    if (with_state && log_) keep_log(log_->sync());
-    if (with_state) pack(variables_.state(), state);
+    if (with_state) {
+      pack(variables_.state(), state);
+      log = writable_log();
+    }
     reply[2] = static_cast<int64_t>(variables_.step());
+  }
+  // A checkpoint of these updates follows. Other workers need not wait for the disk.
+  if (log != nullptr) {
+    const Status synced = log->sync();
+    const std::lock_guard lock(mutex_);
+    keep_log(synced);
   }
   STOKER_RETURN_IF_ERROR(send_header(connection, reply, stop));
   STOKER_RETURN_IF_ERROR(connection.send(parameters, stop));
@@ -611,10 +620,11 @@ Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const a
                               double norm) {
   const uint64_t before = variables_.step();
   const Status applied = variables_.apply(ticket, payload, norm);
-  if (variables_.step() > before && log_)
-    keep_log(log_->append({.ticket = ticket,
-                           .worker = static_cast<uint32_t>(worker.worker),
-                           .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())}));
+  UpdateLog* const log = writable_log();
+  if (variables_.step() > before && log != nullptr)
+    keep_log(log->append({.ticket = ticket,
+                          .worker = static_cast<uint32_t>(worker.worker),
+                          .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())}));
   return applied;
 }
 
@@ -622,7 +632,8 @@ Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const a
 // updates after `step` in it are no longer those of the run.
 Status ParameterServer::open_log(uint64_t step, uint64_t start_id) {
   log_.reset();
-  FileSystem& files = default_file_system();
+  is_log_failed_ = false;
+  FileSystem& files = *options_.files;
   if (options_.updates.replicas == config::ReplicaMode::kSync)
     return is_first() ? cut_update_logs(files, options_.updates_dir, step) : Status();
   UpdateLogIdentity identity = options_.logged_run;
@@ -637,10 +648,12 @@ Status ParameterServer::open_log(uint64_t step, uint64_t start_id) {
   return remove_update_log(files, path);
 }
 
+UpdateLog* ParameterServer::writable_log() { return log_ && !is_log_failed_ ? &*log_ : nullptr; }
+
 // Training continues without the log, which then ends at the last update that it has.
 void ParameterServer::keep_log(const Status& written) {
   if (written.ok()) return;
-  log_.reset();
+  is_log_failed_ = true;
   log_warn("file write failed", {{"path", options_.updates_dir}, {"error", written.to_string()}});
 }
 

@@ -32,6 +32,7 @@
 #include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_store.h"
+#include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/run/run_state.h"
 
@@ -42,8 +43,9 @@ struct ServerOptions {
   UpdateOptions updates;
   std::function<bool(uint64_t step)> is_recorded;  // whether a metrics record ends with this step
   Meeting meeting;
-  std::string updates_dir;       // of the update logs
-  UpdateLogIdentity logged_run;  // of the log of this server
+  std::string updates_dir;                     // of the update logs
+  UpdateLogIdentity logged_run;                // of the log of this server
+  FileSystem* files = &default_file_system();  // of the logs; must outlive the server
   int64_t untrained_bytes = 0;  // server 0: of the parameters that are not trained, for all workers
   // Throws std::system_error if the system has no more threads.
   std::function<std::jthread(std::function<void()> body)> start_thread =
@@ -92,6 +94,7 @@ class ParameterServer {
                             const at::Tensor& payload);
   Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload, double norm);
   Status open_log(uint64_t step, uint64_t start_id);
+  UpdateLog* writable_log();  // null: none. mutex_ is locked
   void keep_log(const Status& written);
   void complete_step();
   void log_lost(const WorkerLife& life, const Status& lost);
@@ -107,7 +110,9 @@ class ParameterServer {
   std::condition_variable_any changed_;
   // Guarded by mutex_.
   VariableStore variables_;
-  std::optional<UpdateLog> log_;      // kAsync; nullopt: it cannot be written
+  // kAsync. Replaced only in a request of the chief, whose thread can therefore use it without mutex_.
+  std::optional<UpdateLog> log_;
+  bool is_log_failed_ = false;        // a write has failed
   at::Tensor untrained_;              // bytes
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket

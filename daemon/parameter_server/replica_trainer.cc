@@ -5,10 +5,8 @@
 #include <cmath>
 #include <exception>
 #include <map>
-#include <span>
 #include <utility>
 
-#include "daemon/train/batch_view.h"
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
@@ -102,14 +100,13 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
                                ServerConnection& connection, train::TrainerChannels& channels,
                                Clock& clock, std::optional<ChiefDuties> chief)
     : config_(config),
-      data_(data),
       plan_(plan),
       state_(state),
       connection_(connection),
       channels_(channels),
       clock_(clock),
       chief_(std::move(chief)),
-      shapes_(data, plan),
+      reader_(data, plan),
       step_(state.model(), state.task(), state.optimizer(), config.train, nullptr, 1),
       triggers_(config.checkpoint, chief_ && chief_->save_after_resume) {
   status_.device = state.device().str();
@@ -184,7 +181,7 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     }
     // The save requeues the ticket.
     if (chief_ && request_due_save(claimed.step)) continue;
-    STOKER_RETURN_IF_ERROR(train_on(claimed.ticket, claimed.step, stop));
+    STOKER_RETURN_IF_ERROR(train_on(claimed, stop));
     if (chief_) STOKER_RETURN_IF_ERROR(take_records(stop));
   }
   const bool is_finished = state_.step >= config_.train.max_steps;
@@ -218,14 +215,18 @@ void ReplicaTrainer::execute_commands() {
 
 // ---- one ticket ----------------------------------------------------------------------------------
 
-Status ReplicaTrainer::train_on(uint64_t ticket, uint64_t step, const std::stop_token& stop) {
+// The next batch is read while the servers and the gradient of this one are waited for.
+Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
+                                const std::stop_token& stop) {
+  const auto [ticket, step] = std::pair(claimed.ticket, claimed.step);
+  STOKER_ASSIGN_OR_RETURN(task::Batch batch, reader_.read(ticket, stop));
+  if (claimed.prefetch) reader_.prefetch(*claimed.prefetch);
   {
     const ScopedActivity waiting(kWaitForServers);
     STOKER_RETURN_IF_ERROR(connection_.pull(step, stop));
   }
   state_.step = step;
   channels_.board.set_step(step);
-  STOKER_ASSIGN_OR_RETURN(task::Batch batch, read_batch(ticket));
   state_.seed_generators(config_.run.seed, ticket);
   step_.add(state_.task().mixed(std::move(batch), config_.run.seed, ticket), /*is_first=*/true);
   const ScopedActivity waiting(kWaitForServers);
@@ -233,29 +234,6 @@ Status ReplicaTrainer::train_on(uint64_t ticket, uint64_t step, const std::stop_
       connection_.push(ticket, step, sums_of_micro_batch(), state_.optimizer().gradients(), stop);
   step_.drop();
   return pushed.status();
-}
-
-Result<task::Batch> ReplicaTrainer::read_batch(uint64_t ticket) {
-  const ring::BatchLayout& layout = shapes_.of(ticket);
-  batch_memory_.resize(std::max(batch_memory_.size(), layout.slot_bytes()));
-  const std::span<std::byte> slot(batch_memory_.data(), layout.slot_bytes());
-  const uint64_t rows = layout.batch();
-  std::vector<data::order::PlannedSample> planned(rows);
-  plan_.at(ticket, 0, planned);
-  std::vector<data::SampleReadRequest> samples;
-  for (const data::order::PlannedSample& each : planned)
-    samples.push_back({.sample = each.sample, .random_key = plan_.random_key(each)});
-  std::vector<std::span<std::byte>> outputs;
-  for (size_t i = 0; i < layout.sample().size(); ++i)
-    outputs.push_back(layout.rows(slot, i, 0, rows));
-  const data::BatchReadResult read = data_.read_batch(samples, outputs);
-  if (read.status.code() == StatusCode::kCancelled) return read.status;
-  if (read.status.code() == StatusCode::kCorrupt)
-    return read.status.with_context("ticket " + std::to_string(ticket) + ", sample " +
-                                    std::to_string(samples[read.good].sample));
-  // Of the process that reads, which another start may not have.
-  if (!read.status.ok()) return read.status.with_context("ticket " + std::to_string(ticket));
-  return train::batch_view(layout, slot.data(), c10::Device(c10::kCPU));
 }
 
 // Those of all micro-batches of a step add up to what one process has.

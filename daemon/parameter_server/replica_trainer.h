@@ -1,6 +1,7 @@
-// ReplicaTrainer: the training loop of a worker of a cluster. Takes a ticket, the parameters of the
-// servers, and sends the gradients; the servers update. The chief also writes records and checkpoints,
-// which are those of one process.
+// ReplicaTrainer: the training loop of a worker of a cluster. Takes a ticket, reads its batch, takes the
+// parameters of the servers, and sends the gradients; the servers update. The batch that probably follows is
+// read in the meantime (BatchReader). The chief also writes records and checkpoints, which are those of one
+// process.
 //
 // Threads:   run() on one thread. Other threads send requests through the mailbox and read the status
 //            board.
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/parameter_server/batch_reader.h"
 #include "daemon/parameter_server/server_connection.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "daemon/parameter_server/variable_store.h"
@@ -32,7 +34,6 @@
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
-#include "shared/feed/batch_shapes.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/run/run_state.h"
 
@@ -79,8 +80,7 @@ class ReplicaTrainer {
  private:
   Result<run::RunOutcome> train(const std::stop_token& stop);
   void execute_commands();
-  Status train_on(uint64_t ticket, uint64_t step, const std::stop_token& stop);
-  Result<task::Batch> read_batch(uint64_t ticket);
+  Status train_on(const ServerConnection::Claimed& claimed, const std::stop_token& stop);
   Sums sums_of_micro_batch();
   // The chief.
   Status take_records(const std::stop_token& stop);
@@ -97,15 +97,13 @@ class ReplicaTrainer {
   void publish(control::TrainerState activity);
 
   const config::Config& config_;
-  const data::Dataset& data_;
   const data::order::SamplePlan& plan_;
   train::TrainingState& state_;
   ServerConnection& connection_;
   train::TrainerChannels& channels_;
   Clock& clock_;
   std::optional<ChiefDuties> chief_;
-  const feed::BatchShapes shapes_;
-  std::vector<std::byte> batch_memory_;
+  BatchReader reader_;
   train::TrainStep step_;
   train::SaveTriggers triggers_;
   control::TrainerStatus status_;

@@ -48,7 +48,8 @@ class ServerConnection {
   struct Claimed {
     ClaimReply reply = ClaimReply::kWait;
     uint64_t ticket = 0, step = 0;
-    bool is_preempted = false;  // with kEnded
+    std::optional<uint64_t> prefetch = {};  // with kGranted: the ticket that probably follows
+    bool is_preempted = false;              // with kEnded
   };
   // While it waits it is not lost on the other servers.
   virtual Result<Claimed> claim(const std::stop_token& stop) = 0;

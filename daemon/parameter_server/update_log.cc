@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "shared/base/hash.h"
+#include "shared/base/log.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -193,13 +194,32 @@ Status cut(int fd, const std::string& path, const LogHeader& header, uint64_t st
   return {};
 }
 
-// Ends the log at `step`. Removes one that begins there or later.
-Status cut_log(FileSystem& files, const std::string& path, uint64_t step) {
+// What a replay needs of the updates before `step` is lost.
+void warn_removed(const std::string& path, const LogHeader& header, uint64_t bytes, uint64_t step,
+                  const std::string& reason) {
+  if (header.first_step >= step || bytes < offset_of(header, header.first_step + 1)) return;
+  log_warn("update log removed", {{"path", path}, {"step", step}, {"reason", reason}});
+}
+
+std::string difference_of(const UpdateLogIdentity& log, const UpdateLogIdentity& run) {
+  const auto of_another = [](const char* what) { return std::string("it is of another ") + what; };
+  if (log.num_servers != run.num_servers) return of_another("number of parameter servers");
+  if (log.placement != run.placement) return of_another("placement of the variables");
+  if (log.config_digest != run.config_digest) return of_another("configuration");
+  if (log.data_fingerprint != run.data_fingerprint) return of_another("dataset");
+  if (log.model_digest != run.model_digest) return of_another("model");
+  return of_another("parameter server");
+}
+
+// Ends the log at `step`. Removes one that begins there or later, or does not lead to the state of this step.
+Status cut_log(FileSystem& files, const std::string& path, uint64_t step, bool leads_here) {
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK));
   const auto header = read_header(fd.get(), path);
   if (!header.ok()) return {};
-  if (header->first_step >= step) return files.remove_file(path);
   STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd.get(), path));
+  if (!leads_here)
+    warn_removed(path, *header, bytes, step, "the checkpoint is not of this run directory");
+  if (!leads_here || header->first_step >= step) return files.remove_file(path);
   if (bytes <= offset_of(*header, step)) return {};
   STOKER_RETURN_IF_ERROR(cut(fd.get(), path, *header, step));
   return files.sync(fd.get(), path);
@@ -232,13 +252,17 @@ Result<UpdateLog> UpdateLog::open_at(FileSystem& files, const std::string& path,
   if (fd.ok()) {
     STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd->get(), path));
     const auto header = read_header(fd->get(), path);
-    if (header.ok() && is_same_run(identity_of(*header), identity) &&
-        can_continue(fd->get(), path, *header, bytes, step)) {
+    const bool is_same = header.ok() && is_same_run(identity_of(*header), identity);
+    if (is_same && can_continue(fd->get(), path, *header, bytes, step)) {
       STOKER_RETURN_IF_ERROR(cut(fd->get(), path, *header, step));
       const LogHeader next = make_header(identity, header->first_step);
       STOKER_RETURN_IF_ERROR(files.write(fd->get(), std::as_bytes(std::span(&next, 1)), path));
       return open_to_append(files, path, step);
     }
+    if (header.ok())
+      warn_removed(path, *header, bytes, step,
+                   is_same ? "it does not have the updates up to this step"
+                           : difference_of(identity_of(*header), identity));
   } else if (fd.status().code() != StatusCode::kNotFound) {
     return fd.status();
   }
@@ -261,7 +285,7 @@ Status UpdateLog::append(const LoggedUpdate& update) {
   return files_->write(fd_.get(), record, path_);
 }
 
-Status UpdateLog::sync() { return files_->sync(fd_.get(), path_); }
+Status UpdateLog::sync() const { return files_->sync(fd_.get(), path_); }
 
 Status remove_update_log(FileSystem& files, const std::string& path) {
   const Status removed = files.remove_file(path);
@@ -270,7 +294,8 @@ Status remove_update_log(FileSystem& files, const std::string& path) {
   return files.sync_directory(std::filesystem::path(path).parent_path().string());
 }
 
-Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step) {
+Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step,
+                       bool leads_here) {
   const auto names = list_directory(directory);
   if (names.status().code() == StatusCode::kNotFound) return {};
   if (!names.ok()) return names.status();
@@ -279,7 +304,8 @@ Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t
     if (!name.starts_with("ps-") || !name.ends_with(".log")) continue;
     const std::string path = join_path(directory, name);
     if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) continue;
-    if (!cut_log(files, path, step).ok()) STOKER_RETURN_IF_ERROR(remove_update_log(files, path));
+    if (!cut_log(files, path, step, leads_here).ok())
+      STOKER_RETURN_IF_ERROR(remove_update_log(files, path));
   }
   return files.sync_directory(directory);
 }

@@ -5,7 +5,7 @@
 // a record is at the place of its step, and the file is cut where a checkpoint is resumed. Format:
 // docs/distributed.md.
 //
-// Threads:  one at a time.
+// Threads:  one at a time; sync() also while another one appends.
 // Blocking: for the disk; append() does not wait for it.
 // Errors:   kCorrupt: a log is corrupt. kIoError, kNoSpace, kNotFound, kPermission. kMismatch:
 //           compare_replayed_logs().
@@ -49,7 +49,8 @@ std::string update_log_path(const std::string& directory, uint32_t server);
 class UpdateLog {
  public:
   // For the updates after `step`. Continues the log at `path` if it is of the same run (start_id apart) and
-  // server, and has the updates before; cuts those after. Otherwise replaces it by one that begins at `step`.
+  // server, and has the updates before; cuts those after. Otherwise replaces it by one that begins at `step`,
+  // which is logged if this loses updates before.
   // That of server 0 also removes those of servers that the run has no longer, and of a replay.
   // After an error, there is no log at `path`, unless remove_update_log() fails, too.
   static Result<UpdateLog> open(FileSystem& files, const std::string& path,
@@ -57,7 +58,8 @@ class UpdateLog {
 
   // Not usable any more after an error.
   Status append(const LoggedUpdate& update);
-  Status sync();
+  // What was appended before is durable.
+  Status sync() const;
 
  private:
   static Result<UpdateLog> open_at(FileSystem& files, const std::string& path,
@@ -78,8 +80,10 @@ Status remove_update_log(FileSystem& files, const std::string& path);
 
 // For a run that continues from `step` without these servers: cuts the logs of all servers in the directory
 // there, if there is one, and removes those that it cannot cut, and of a replay. With 0, removes all. Leaves
-// what is no log.
-Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step);
+// what is no log. `leads_here`: the updates in the logs led to the state of `step`; otherwise removes all, too,
+// which is logged if this loses updates before.
+Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step,
+                       bool leads_here = true);
 
 struct ReadUpdateLog {
   UpdateLogIdentity identity;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace stoker::parameter_server {
 
@@ -28,6 +30,7 @@ Status UpdateSchedule::join(const WorkerLife& worker) {
     return Status(StatusCode::kBusy, "worker " + std::to_string(worker.worker) +
                                          " has been replaced by a later start");
   release(worker.worker);
+  state.prefetched.reset();
   state.life = worker.life;
   state.is_present = true;
   return {};
@@ -36,6 +39,7 @@ Status UpdateSchedule::join(const WorkerLife& worker) {
 void UpdateSchedule::leave(const WorkerLife& worker) {
   if (!check_life(worker).ok()) return;
   release(worker.worker);
+  workers_[worker.worker].prefetched.reset();
   workers_[worker.worker].is_present = false;
 }
 
@@ -50,7 +54,7 @@ Status UpdateSchedule::check_life(const WorkerLife& worker) const {
 // Hands the ticket of the worker on, and ends its save.
 void UpdateSchedule::release(size_t worker) {
   const auto held = std::exchange(workers_[worker].held, std::nullopt);
-  if (held && options_.replicas == config::ReplicaMode::kAsync) returned_.insert(held->ticket);
+  if (held && !is_sync()) returned_.insert(held->ticket);
   if (worker == 0) is_saving_ = false;
 }
 
@@ -59,43 +63,116 @@ void UpdateSchedule::release(size_t worker) {
 Result<Claim> UpdateSchedule::claim(const WorkerLife& worker) {
   STOKER_RETURN_IF_ERROR(check_life(worker));
   if (!is_initialized_) return Claim{};
-  if (const auto& held = workers_[worker.worker].held)
-    return Claim{.result = ClaimResult::kGranted, .ticket = held->ticket, .step = held->step};
+  const Worker& state = workers_[worker.worker];
+  if (state.held)
+    return Claim{.result = ClaimResult::kGranted,
+                 .ticket = state.held->ticket,
+                 .step = state.held->step,
+                 .prefetch = state.prefetched};
   if (is_finished()) return Claim{.result = ClaimResult::kEnded};
-  return options_.replicas == config::ReplicaMode::kSync ? claim_sync(worker.worker)
-                                                         : claim_async(worker.worker);
+  return is_sync() ? claim_sync(worker.worker) : claim_async(worker.worker);
 }
 
 Claim UpdateSchedule::grant(size_t worker, uint64_t ticket) {
-  workers_[worker].held = Held{.ticket = ticket, .step = step_};
-  return {.result = ClaimResult::kGranted, .ticket = ticket, .step = step_};
+  Worker& state = workers_[worker];
+  state.held = Held{.ticket = ticket, .step = step_};
+  if (!state.prefetched || !is_free(*state.prefetched)) {
+    state.prefetched.reset();
+    state.prefetched = is_sync() ? next_of_sync(worker) : next_of_async();
+  }
+  return {.result = ClaimResult::kGranted,
+          .ticket = ticket,
+          .step = step_,
+          .prefetch = state.prefetched};
 }
 
-// A free ticket of the step; with more workers than tickets otherwise the one that the fewest have.
+// A free ticket of the step; with more workers than tickets otherwise the one that the fewest have. Of these
+// its own one, then one that no other worker prefetches.
 Claim UpdateSchedule::claim_sync(size_t worker) {
   if (is_saving_) return {};
   const bool has_backups = options_.num_workers > options_.gradients_per_step;
-  const uint64_t first = step_ * options_.gradients_per_step;
-  std::optional<std::pair<size_t, uint64_t>> best;  // holders, ticket
-  for (uint64_t ticket = first; ticket < first + options_.gradients_per_step; ++ticket) {
+  std::optional<std::tuple<size_t, size_t, uint64_t>> best;  // holders, prefetching, ticket
+  for (uint64_t ticket = first_ticket(); is_in_step(ticket); ++ticket) {
     if (received_.contains(ticket)) continue;
-    const std::pair<size_t, uint64_t> candidate{num_holders(ticket), ticket};
+    const bool is_own = workers_[worker].prefetched == ticket;
+    const std::tuple candidate{num_holders(ticket), is_own ? 0 : num_prefetching(ticket), ticket};
     if (!best || candidate < *best) best = candidate;
   }
-  if (!best || (best->first > 0 && !has_backups)) return {};
-  return grant(worker, best->second);
+  if (!best || (std::get<0>(*best) > 0 && !has_backups)) return {};
+  return grant(worker, std::get<2>(*best));
 }
 
 Claim UpdateSchedule::claim_async(size_t worker) {
   if (!keeps_bound(worker)) return {};
-  if (!returned_.empty()) {
-    const uint64_t ticket = *returned_.begin();
-    returned_.erase(returned_.begin());
-    return grant(worker, ticket);
-  }
-  if (is_saving_ || next_ticket_ >= options_.max_steps) return {};
-  return grant(worker, next_ticket_++);
+  const auto ticket = choose_async(worker);
+  if (!ticket) return {};
+  for (; next_ticket_ <= *ticket; ++next_ticket_) returned_.insert(next_ticket_);
+  returned_.erase(*ticket);
+  return grant(worker, *ticket);
 }
+
+// Its own one, then the lowest that no other worker prefetches, then the lowest. During a save only those
+// that the state needs.
+std::optional<uint64_t> UpdateSchedule::choose_async(size_t worker) const {
+  const uint64_t end = is_saving_ ? next_ticket_ : options_.max_steps;
+  const auto own = workers_[worker].prefetched;
+  if (own && *own < end && is_free(*own)) return own;
+  if (const auto next = next_of_async(); next && *next < end) return next;
+  if (!returned_.empty()) return *returned_.begin();
+  return next_ticket_ < end ? std::optional(next_ticket_) : std::nullopt;
+}
+
+// ---- prefetching ---------------------------------------------------------------------------------
+
+// Of the free tickets of the step, workers without a ticket take the lowest. Then one of the next step, which
+// is free when this one is complete.
+std::optional<uint64_t> UpdateSchedule::next_of_sync(size_t worker) const {
+  std::vector<uint64_t> free;
+  for (uint64_t ticket = first_ticket(); is_in_step(ticket); ++ticket)
+    if (is_free(ticket) && num_prefetching(ticket) == 0) free.push_back(ticket);
+  size_t num_waiting = 0;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& other = workers_[i];
+    const bool takes_own =
+        other.prefetched && is_in_step(*other.prefetched) && is_free(*other.prefetched);
+    num_waiting += i != worker && other.is_present && !other.held && !takes_own ? 1 : 0;
+  }
+  if (free.size() > num_waiting) return free[num_waiting];
+  if (step_ + 1 >= options_.max_steps) return std::nullopt;
+  std::pair best{num_prefetching(first_ticket() + options_.gradients_per_step),
+                 first_ticket() + options_.gradients_per_step};
+  for (uint64_t i = 1; i < options_.gradients_per_step; ++i) {
+    const uint64_t ticket = first_ticket() + options_.gradients_per_step + i;
+    best = std::min(best, {num_prefetching(ticket), ticket});
+  }
+  return best.second;
+}
+
+// The lowest free ticket that no worker prefetches.
+std::optional<uint64_t> UpdateSchedule::next_of_async() const {
+  for (const uint64_t ticket : returned_)
+    if (num_prefetching(ticket) == 0) return ticket;
+  for (uint64_t ticket = next_ticket_; ticket < options_.max_steps; ++ticket)
+    if (num_prefetching(ticket) == 0) return ticket;
+  return std::nullopt;
+}
+
+// Whether no worker has it, and it has no gradient.
+bool UpdateSchedule::is_free(uint64_t ticket) const {
+  if (!is_sync()) return ticket >= next_ticket_ || returned_.contains(ticket);
+  return ticket >= first_ticket() && !received_.contains(ticket) && num_holders(ticket) == 0;
+}
+
+bool UpdateSchedule::is_in_step(uint64_t ticket) const {
+  return ticket >= first_ticket() && ticket < first_ticket() + options_.gradients_per_step;
+}
+
+size_t UpdateSchedule::num_prefetching(uint64_t ticket) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      workers_, [ticket](const Worker& worker) { return worker.prefetched == ticket; }));
+}
+
+// ---- holders -------------------------------------------------------------------------------------
 
 // Whether no gradient exceeds the bound even if all others that are being computed, with one more of
 // this worker, are applied before it.
@@ -127,8 +204,7 @@ Result<PushResult> UpdateSchedule::push(const WorkerLife& worker, uint64_t ticke
                                                     " does not have ticket " +
                                                     std::to_string(ticket));
   const Held done = *std::exchange(held, std::nullopt);
-  const PushResult result =
-      options_.replicas == config::ReplicaMode::kSync ? push_sync(done) : push_async(done);
+  const PushResult result = is_sync() ? push_sync(done) : push_async(done);
   Worker& state = workers_[worker.worker];
   ++(result == PushResult::kDropped ? state.num_dropped : state.num_applied);
   return result;

@@ -11,6 +11,10 @@
 //          max_staleness, a worker waits for its ticket while this could make the gradient of another one
 //          more updates old than that.
 //
+// With a ticket, a worker learns of the one that it probably gets next, so that it reads these samples in
+// the meantime. It is not the worker's: the step of a gradient, and the bound, are those of the claim. Others
+// take it if nothing else is free.
+//
 // A worker has a number of its life, which increases with each start. A new life, and the loss of the
 // connection, requeue the tickets of the one before. Whatever an earlier life sends is rejected, so a
 // worker that returns must take a ticket, and with it the current parameters, before it sends gradients.
@@ -58,6 +62,7 @@ struct Claim {
   ClaimResult result = ClaimResult::kWait;
   uint64_t ticket = 0;  // only if granted
   uint64_t step = 0;    // of the parameters that the gradient is to be computed from
+  std::optional<uint64_t> prefetch = {};  // the ticket that probably follows; nullopt: not known
 
   bool operator==(const Claim&) const = default;
 };
@@ -121,12 +126,21 @@ class UpdateSchedule {
     uint64_t life = 0;  // 0: has never joined
     bool is_present = false;
     std::optional<Held> held;
+    std::optional<uint64_t> prefetched;  // the ticket that it probably gets next
     uint64_t num_applied = 0, num_dropped = 0;
   };
 
   Status check_life(const WorkerLife& worker) const;
   void release(size_t worker);
+  bool is_sync() const { return options_.replicas == config::ReplicaMode::kSync; }
+  uint64_t first_ticket() const { return step_ * options_.gradients_per_step; }  // of the step
   Claim grant(size_t worker, uint64_t ticket);
+  std::optional<uint64_t> next_of_sync(size_t worker) const;
+  std::optional<uint64_t> next_of_async() const;
+  std::optional<uint64_t> choose_async(size_t worker) const;
+  bool is_free(uint64_t ticket) const;
+  bool is_in_step(uint64_t ticket) const;
+  size_t num_prefetching(uint64_t ticket) const;
   Claim claim_sync(size_t worker);
   Claim claim_async(size_t worker);
   bool keeps_bound(size_t worker) const;
@@ -143,8 +157,10 @@ class UpdateSchedule {
   uint64_t num_stale_ = 0, num_backups_ = 0;
   uint64_t largest_staleness_ = 0;
   std::set<uint64_t> received_;  // kSync: the tickets of the current step that have a gradient
-  std::set<uint64_t> returned_;  // kAsync: tickets of workers that were lost, to be requeued
-  uint64_t next_ticket_ = 0;     // kAsync: the lowest that no worker has had
+  // kAsync: free tickets that are lower than others that are not: of workers that were lost, or that
+  // another worker was expected to take.
+  std::set<uint64_t> returned_;
+  uint64_t next_ticket_ = 0;  // kAsync: higher than all that a worker has had
 };
 
 }  // namespace stoker::parameter_server

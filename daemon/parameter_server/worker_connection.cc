@@ -82,9 +82,12 @@ Result<WorkerConnection::Claimed> WorkerConnection::claim(const std::stop_token&
   STOKER_ASSIGN_OR_RETURN(const Header reply, ask(first(), request_of(Operation::kClaim), stop));
   const auto result = static_cast<ClaimReply>(reply[0]);
   if (result == ClaimReply::kWait) STOKER_RETURN_IF_ERROR(keep_alive(stop));
+  const int64_t prefetch = result == ClaimReply::kGranted ? sums_of(reply).steps : kNoTicket;
   return Claimed{.reply = result,
                  .ticket = static_cast<uint64_t>(reply[1]),
                  .step = static_cast<uint64_t>(reply[2]),
+                 .prefetch = prefetch == kNoTicket ? std::nullopt
+                                                   : std::optional(static_cast<uint64_t>(prefetch)),
                  .is_preempted = result == ClaimReply::kEnded && reply[1] != 0};
 }
 

@@ -450,6 +450,7 @@ TEST_F(ClusterRunTest, BeginsNewLogsAtCheckpointThatIsNotInRun) {
   expect_codes(start_all(run_dir()), 0);
   for (const char* const log : {"/updates/ps-0.log", "/updates/ps-1.log"})
     EXPECT_EQ(fs::file_size(run_dir() + log), 240u);
+  EXPECT_THAT(text_of(log_path("worker", 0)), HasSubstr("update log removed"));
 }
 
 TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {

@@ -4,10 +4,14 @@
 #include <signal.h>
 
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -71,7 +75,8 @@ class ParameterServerTest : public ::testing::Test {
         .is_recorded = [](uint64_t) { return true; },
         .meeting = meeting_,
         .updates_dir = updates_dir_,
-        .logged_run = {.server = static_cast<uint32_t>(server), .num_servers = kNumServers}};
+        .logged_run = {.server = static_cast<uint32_t>(server), .num_servers = kNumServers},
+        .files = files_};
     options.task.job = Job::kPs;
     options.task.index = static_cast<int>(server);
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
@@ -135,6 +140,7 @@ class ParameterServerTest : public ::testing::Test {
     return record.ok() && *record ? (*record)->step : 0;
   }
 
+  FileSystem* files_ = &default_file_system();  // of the servers
   config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
   std::array<bool, kNumServers> needs_norm_{};  // of all gradients
   uint64_t max_steps_ = 100;
@@ -369,6 +375,7 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
   ASSERT_TRUE(chief.initialize(4, {}, {}).ok());
   WorkerConnection& other = connect(1);
   const auto slow = pull(chief);
+  EXPECT_EQ(slow.prefetch, 5u);
   train(other);
   push(chief, slow);
   train(other);
@@ -379,10 +386,10 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
     EXPECT_NE(log->identity.start_id, 0u);
     EXPECT_EQ(log->identity.start_id,
               read_update_log(update_log_path(updates_dir_, 0))->identity.start_id);
-    EXPECT_THAT(log->updates,
-                testing::ElementsAre(LoggedUpdate{.ticket = 5, .worker = 1, .read_steps = {4, 4}},
+    EXPECT_THAT(log->updates,  // the chief prefetches ticket 5
+                testing::ElementsAre(LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {4, 4}},
                                      LoggedUpdate{.ticket = 4, .worker = 0, .read_steps = {4, 4}},
-                                     LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {6, 6}}));
+                                     LoggedUpdate{.ticket = 7, .worker = 1, .read_steps = {6, 6}}));
   }
 }
 
@@ -403,6 +410,96 @@ TEST_F(AsyncServerTest, TrainsWithoutLogThatCannotBeWritten) {
   const auto begun = chief.begin_save({});
   ASSERT_TRUE(begun.ok() && *begun);
   EXPECT_TRUE(chief.read_state(3, {}).ok());
+}
+
+// A disk that keeps sync() of a file waiting until release().
+class SlowDisk final : public FileSystem {
+ public:
+  void block() {
+    const std::lock_guard lock(mutex_);
+    is_blocked_ = true;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    is_blocked_ = false;
+    changed_.notify_all();
+  }
+  bool wait_until_syncing() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 60s, [this] { return is_syncing_; });
+  }
+  bool is_syncing() {
+    const std::lock_guard lock(mutex_);
+    return is_syncing_;
+  }
+
+  Status sync(int fd, const std::string& path) override {
+    {
+      std::unique_lock lock(mutex_);
+      is_syncing_ = is_blocked_;
+      changed_.notify_all();
+      changed_.wait_for(lock, 30s, [this] { return !is_blocked_; });
+      is_syncing_ = false;
+    }
+    return disk_.sync(fd, path);
+  }
+  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
+    return disk_.open(path, flags, mode);
+  }
+  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
+    return disk_.write(fd, bytes, path);
+  }
+  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
+                         const std::string& path) override {
+    return disk_.read_at(fd, offset, bytes, path);
+  }
+  Status sync_directory(const std::string& path) override { return disk_.sync_directory(path); }
+  Status make_directory(const std::string& path) override { return disk_.make_directory(path); }
+  Status rename(const std::string& from, const std::string& to) override {
+    return disk_.rename(from, to);
+  }
+  Status rename_noreplace(const std::string& from, const std::string& to) override {
+    return disk_.rename_noreplace(from, to);
+  }
+  Status remove_file(const std::string& path) override { return disk_.remove_file(path); }
+  Status remove_tree(const std::string& path) override { return disk_.remove_tree(path); }
+  Result<uint64_t> free_bytes(const std::string& path) override { return disk_.free_bytes(path); }
+
+ private:
+  FileSystem& disk_ = default_file_system();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  bool is_blocked_ = false, is_syncing_ = false;
+};
+
+class SlowDiskTest : public AsyncServerTest {
+ protected:
+  SlowDiskTest() { files_ = &disk_; }
+  SlowDisk disk_;
+};
+
+TEST_F(SlowDiskTest, ServesWorkersWhileLogIsSynced) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  WorkerConnection& worker = connect(1);
+  train(chief);
+  const auto begun = chief.begin_save({});
+  ASSERT_TRUE(begun.ok() && *begun);
+  disk_.block();
+  std::atomic<bool> has_state = false;
+  Status read;
+  std::jthread saving([&] {
+    read = chief.read_state(1, {});
+    has_state = true;
+  });
+  ASSERT_TRUE(disk_.wait_until_syncing());
+  EXPECT_TRUE(worker.pull(1, {}).ok());
+  EXPECT_TRUE(disk_.is_syncing()) << "the worker has waited for the disk";
+  EXPECT_FALSE(has_state) << "a checkpoint could have updates that are not durable";
+  disk_.release();
+  saving.join();
+  EXPECT_TRUE(read.ok()) << read.to_string();
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace stoker::parameter_server {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -76,6 +77,55 @@ TEST_F(UpdateLogTest, CutsAndContinuesAtResumedStep) {
   expect_log(0, 6);
   write(0, 2);
   expect_log(0, 2);
+}
+
+// What was logged meanwhile.
+template <typename Action>
+std::string log_of(const Action& action) {
+  testing::internal::CaptureStderr();
+  action();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST_F(UpdateLogTest, ReportsLogsThatAreReplaced) {
+  const auto open = [this](const UpdateLogIdentity& identity, uint64_t step) {
+    return log_of(
+        [&] { EXPECT_TRUE(UpdateLog::open(default_file_system(), path(), identity, step).ok()); });
+  };
+  auto other = identity_of(0);
+  other.placement = config::VariablePlacement::kRoundRobin;
+  EXPECT_EQ(open(other, 4), "");
+  EXPECT_EQ(open(identity_of(0), 4), "") << "it has no updates";
+  write(4, 9);
+  EXPECT_EQ(open(identity_of(0), 8), "") << "it continues";
+  EXPECT_THAT(open(other, 8), AllOf(HasSubstr("update log removed"), HasSubstr(path()),
+                                    HasSubstr("another placement")));
+  other.num_servers = 1;
+  write(0, 9);
+  EXPECT_EQ(open(other, 0), "") << "the run begins again";
+  write(0, 9);
+  EXPECT_THAT(open(other, 8), HasSubstr("another number of parameter servers"));
+  write(0, 9);
+  EXPECT_THAT(open(identity_of(0), 10), HasSubstr("does not have the updates up to this step"));
+}
+
+TEST_F(UpdateLogTest, ReportsLogsOfOtherState) {
+  const auto remove = [this](uint64_t step) {
+    return log_of([&] {
+      EXPECT_TRUE(
+          cut_update_logs(default_file_system(), directory(), step, /*leads_here=*/false).ok());
+    });
+  };
+  write(0, 9);
+  write(0, 9, 1);
+  std::ofstream(directory() + "/ps-2.log") << "text";
+  const std::string log = remove(4);
+  for (const uint32_t server : {0, 1}) {
+    EXPECT_THAT(log, HasSubstr(path(server)));
+    EXPECT_FALSE(fs::exists(path(server)));
+  }
+  EXPECT_TRUE(fs::exists(path(2)));
+  EXPECT_EQ(remove(4), "");
 }
 
 // The steps between were trained without the servers, or are lost.

@@ -1,6 +1,7 @@
 #include "daemon/parameter_server/update_schedule.h"
 
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -22,6 +23,10 @@ UpdateOptions async(size_t workers, uint64_t max_steps = 100,
           .num_workers = workers,
           .max_steps = max_steps,
           .max_staleness = max_staleness};
+}
+
+Claim granted(uint64_t ticket, uint64_t step, uint64_t prefetch) {
+  return {.result = ClaimResult::kGranted, .ticket = ticket, .step = step, .prefetch = prefetch};
 }
 
 // Server 0 with all workers in their first life.
@@ -104,14 +109,14 @@ TEST(UpdateScheduleTest, TellsBackupFromStaleGradient) {
 
 // ---- tickets and steps ---------------------------------------------------------------------------
 
-TEST(UpdateScheduleTest, HandsOutLowestFreeTicketOfStep) {
+TEST(UpdateScheduleTest, HandsOutTicketsOfStep) {
   Cluster cluster(sync(2, 4));
-  EXPECT_EQ(cluster.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 0, .step = 0}));
-  EXPECT_EQ(cluster.ticket(1), 1);
+  EXPECT_EQ(cluster.claim(0), granted(0, 0, 2));
+  EXPECT_EQ(cluster.claim(1), granted(1, 0, 3));
   EXPECT_EQ(cluster.push(1, 1), PushResult::kAccepted);
-  EXPECT_EQ(cluster.ticket(1), 2);
+  EXPECT_EQ(cluster.claim(1), granted(3, 0, 4));
   EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
-  EXPECT_EQ(cluster.ticket(0), 3);
+  EXPECT_EQ(cluster.claim(0), granted(2, 0, 5));
 }
 
 TEST(UpdateScheduleTest, GivesWorkerSameTicketUntilItIsPushed) {
@@ -128,7 +133,7 @@ TEST(UpdateScheduleTest, CountsOneStepForEachAggregation) {
   EXPECT_EQ(cluster.schedule().step(), 0);
   EXPECT_EQ(cluster.push(1, 1), PushResult::kStepCompleted);
   EXPECT_EQ(cluster.schedule().step(), 1);
-  EXPECT_EQ(cluster.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 2, .step = 1}));
+  EXPECT_EQ(cluster.claim(0), granted(2, 1, 4));
 }
 
 TEST(UpdateScheduleTest, LetsWorkerWaitForOthersOfStep) {
@@ -144,9 +149,9 @@ TEST(UpdateScheduleTest, LetsWorkerWaitForOthersOfStep) {
 TEST(UpdateScheduleTest, CountsOneStepForEachAsyncGradient) {
   Cluster cluster(async(2));
   EXPECT_EQ(cluster.ticket(0), 0);
-  EXPECT_EQ(cluster.ticket(1), 1);
-  EXPECT_EQ(cluster.push(1, 1), PushResult::kStepCompleted);
-  EXPECT_EQ(cluster.claim(1), (Claim{.result = ClaimResult::kGranted, .ticket = 2, .step = 1}));
+  EXPECT_EQ(cluster.claim(1), granted(2, 0, 3));
+  EXPECT_EQ(cluster.push(1, 2), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.claim(1), granted(3, 1, 4));
   EXPECT_EQ(cluster.push(0, 0), PushResult::kStepCompleted);
   EXPECT_EQ(cluster.schedule().step(), 2);
 }
@@ -162,9 +167,9 @@ TEST(UpdateScheduleTest, AppliesAsyncGradientOfOlderParameters) {
 
 TEST(UpdateScheduleTest, ContinuesFromRestoredStep) {
   Cluster of_sync(sync(2, 2), 7);
-  EXPECT_EQ(of_sync.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 14, .step = 7}));
+  EXPECT_EQ(of_sync.claim(0), granted(14, 7, 16));
   Cluster of_async(async(2), 7);
-  EXPECT_EQ(of_async.claim(0), (Claim{.result = ClaimResult::kGranted, .ticket = 7, .step = 7}));
+  EXPECT_EQ(of_async.claim(0), granted(7, 7, 8));
 }
 
 TEST(UpdateScheduleTest, EndsAfterLastStep) {
@@ -221,6 +226,104 @@ TEST(UpdateScheduleTest, HasNoBackupsWithoutMoreWorkersThanTickets) {
   cluster.ticket(0);
   cluster.push(1, cluster.ticket(1));
   EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait);
+}
+
+// ---- prefetching ---------------------------------------------------------------------------------
+
+TEST(UpdateScheduleTest, GivesWorkersTheTicketsTheyPrefetch) {
+  for (const UpdateOptions& options : {sync(2, 2), sync(2, 4), sync(3, 3), async(2), async(4)}) {
+    Cluster cluster(options);
+    const size_t workers = options.num_workers;
+    std::vector<std::optional<uint64_t>> prefetched(workers);
+    std::vector<uint64_t> held(workers);
+    for (int round = 0; round < 10; ++round) {
+      for (size_t worker = 0; worker < workers; ++worker) {
+        const Claim claim = cluster.claim(worker);
+        ASSERT_EQ(claim.result, ClaimResult::kGranted);
+        if (round > 0) {
+          EXPECT_EQ(claim.ticket, prefetched[worker]);
+        }
+        prefetched[worker] = claim.prefetch;
+        held[worker] = claim.ticket;
+      }
+      for (size_t worker = 0; worker < workers; ++worker) cluster.push(worker, held[worker]);
+    }
+  }
+}
+
+TEST(UpdateScheduleTest, PrefetchesTicketOfNextStep) {
+  Cluster cluster(sync(2, 2));
+  EXPECT_EQ(cluster.claim(0).prefetch, 2u) << "worker 1 takes ticket 1";
+  EXPECT_EQ(cluster.claim(1).prefetch, 3u);
+  cluster.push(0, 0);
+  EXPECT_EQ(cluster.result_of_claim(0), ClaimResult::kWait) << "the step is not complete";
+  cluster.push(1, 1);
+  const Claim claim = cluster.claim(0);
+  EXPECT_EQ(claim.ticket, 2u);
+  EXPECT_EQ(claim.step, 1u) << "the parameters are those of the claim";
+}
+
+// A worker that waits would cost more than a read that is not used.
+TEST(UpdateScheduleTest, TakesWhatAnotherPrefetchesIfNothingElseIsFree) {
+  Cluster of_sync(sync(2, 4));
+  EXPECT_EQ(of_sync.claim(0).prefetch, 2u);
+  EXPECT_EQ(of_sync.claim(1).prefetch, 3u);
+  of_sync.push(0, 0);
+  EXPECT_EQ(of_sync.ticket(0), 2u);
+  of_sync.push(0, 2);
+  EXPECT_EQ(of_sync.ticket(0), 3u);
+  of_sync.push(1, 1);
+  EXPECT_EQ(of_sync.result_of_claim(1), ClaimResult::kWait);
+
+  Cluster of_async(async(2, 4));
+  EXPECT_EQ(of_async.claim(0).prefetch, 1u);
+  EXPECT_EQ(of_async.claim(1).prefetch, 3u);
+  of_async.push(1, 2);
+  EXPECT_EQ(of_async.ticket(1), 3u);
+  of_async.push(1, 3);
+  EXPECT_EQ(of_async.ticket(1), 1u);
+}
+
+// The state would miss a ticket below those that are applied.
+TEST(UpdateScheduleTest, SavesNoStateWithoutTicketThatIsPrefetched) {
+  Cluster cluster(async(3));
+  EXPECT_EQ(cluster.claim(1).prefetch, 1u);
+  EXPECT_EQ(cluster.ticket(2), 2u);
+  cluster.push(2, 2);
+  EXPECT_FALSE(cluster.begin_save());
+  EXPECT_EQ(cluster.ticket(2), 1u) << "worker 1 is slow";
+  cluster.push(2, 1);
+  EXPECT_FALSE(cluster.begin_save());
+  EXPECT_EQ(cluster.result_of_claim(2), ClaimResult::kWait);
+  cluster.push(1, 0);
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_EQ(cluster.schedule().step(), 3u);
+}
+
+TEST(UpdateScheduleTest, PrefetchesNothingAfterLastStep) {
+  Cluster of_sync(sync(1, 1, 2));
+  EXPECT_EQ(of_sync.claim(0).prefetch, 1u);
+  of_sync.push(0, 0);
+  EXPECT_EQ(of_sync.claim(0).prefetch, std::nullopt);
+  Cluster of_async(async(1, 1));
+  EXPECT_EQ(of_async.claim(0).prefetch, std::nullopt);
+}
+
+TEST(UpdateScheduleTest, FreesPrefetchedTicketOfLostWorker) {
+  for (const UpdateOptions& options : {sync(2, 4), async(2)}) {
+    Cluster cluster(options);
+    EXPECT_EQ(cluster.ticket(0), 0);
+    const Claim other = cluster.claim(1);
+    cluster.kill(0);
+    cluster.push(1, other.ticket);
+    std::set<uint64_t> computed{other.ticket};
+    while (computed.size() < 4) {
+      const uint64_t ticket = cluster.ticket(1);
+      computed.insert(ticket);
+      cluster.push(1, ticket);
+    }
+    EXPECT_EQ(*computed.rbegin(), 3u);
+  }
 }
 
 // ---- staleness -----------------------------------------------------------------------------------
@@ -284,9 +387,11 @@ TEST(UpdateScheduleTest, RequeuesTicketOfLostWorker) {
 
   Cluster of_async(async(2));
   EXPECT_EQ(of_async.ticket(0), 0);
-  EXPECT_EQ(of_async.ticket(1), 1);
+  EXPECT_EQ(of_async.claim(1), granted(2, 0, 3));
   of_async.kill(0);
-  of_async.push(1, 1);
+  of_async.push(1, 2);
+  EXPECT_EQ(of_async.claim(1), granted(3, 1, 0)) << "it has read ticket 3";
+  of_async.push(1, 3);
   EXPECT_EQ(of_async.ticket(1), 0);
 }
 
@@ -317,7 +422,7 @@ TEST(UpdateScheduleTest, GivesReturnedWorkerCurrentStep) {
   cluster.ticket(1);
   for (int i = 0; i < 3; ++i) cluster.push(0, cluster.ticket(0));
   cluster.start(1);
-  EXPECT_EQ(cluster.claim(1), (Claim{.result = ClaimResult::kGranted, .ticket = 0, .step = 3}));
+  EXPECT_EQ(cluster.claim(1), granted(0, 3, 1));
 }
 
 TEST(UpdateScheduleTest, IgnoresLossOfEarlierLife) {
@@ -394,11 +499,13 @@ TEST(UpdateScheduleTest, SavesNoStateWithoutTicketOfLostWorker) {
   cluster.ticket(1);
   cluster.push(0, cluster.ticket(0));
   cluster.kill(1);
-  EXPECT_FALSE(cluster.begin_save()) << "ticket 1 is applied, 0 is not";
-  EXPECT_EQ(cluster.ticket(0), 0);
-  cluster.push(0, 0);
+  for (const uint64_t ticket : {0, 1}) {
+    EXPECT_FALSE(cluster.begin_save()) << "ticket 2 is applied, " << ticket << " is not";
+    EXPECT_EQ(cluster.ticket(0), ticket);
+    cluster.push(0, ticket);
+  }
   EXPECT_TRUE(cluster.begin_save());
-  EXPECT_EQ(cluster.schedule().step(), 2);
+  EXPECT_EQ(cluster.schedule().step(), 3);
 }
 
 TEST(UpdateScheduleTest, EndsSaveOfChiefThatIsLost) {

@@ -1,0 +1,239 @@
+// Workers read the batch of the next ticket while they train on one.
+#include "daemon/parameter_server/replica_trainer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "daemon/parameter_server/batch_reader.h"
+#include "shared/base/clock.h"
+#include "shared/feed/make_sample_plan.h"
+
+namespace stoker::parameter_server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 60s;
+
+// Each value of a sample is its number. Counts reads.
+class WatchedDataset final : public data::Dataset {
+ public:
+  WatchedDataset() {
+    info_.size = 64;
+    info_.fingerprint = "watched";
+    info_.spec = {{.name = "input", .dtype = DType::kF32, .shape = {4}},
+                  {.name = "target", .dtype = DType::kF32, .shape = {1}}};
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  data::SampleSource source(uint64_t) const override { return {}; }
+  Status read(uint64_t sample, const data::RandomKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    {
+      std::unique_lock lock(mutex_);
+      reads_.insert(sample);
+      changed_.notify_all();
+      EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return sample != blocked_; }));
+    }
+    if (sample == corrupt_) return Status(StatusCode::kCorrupt, "invalid");
+    for (const std::span<std::byte> output : outputs) {
+      const std::vector<float> values(output.size() / sizeof(float), static_cast<float>(sample));
+      std::memcpy(output.data(), values.data(), output.size());
+    }
+    return {};
+  }
+
+  bool wait_until_read(uint64_t sample) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return reads_.contains(sample); });
+  }
+  size_t num_reads(uint64_t sample) const {
+    const std::lock_guard lock(mutex_);
+    return reads_.count(sample);
+  }
+  void set_corrupt(uint64_t sample) { corrupt_ = sample; }
+  void set_blocked(std::optional<uint64_t> sample) {
+    const std::lock_guard lock(mutex_);
+    blocked_ = sample;
+    changed_.notify_all();
+  }
+
+ private:
+  data::DatasetInfo info_;
+  std::optional<uint64_t> corrupt_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  // Guarded by mutex_.
+  mutable std::multiset<uint64_t> reads_;  // begun
+  std::optional<uint64_t> blocked_;
+};
+
+// Ticket t has sample t.
+config::Config one_sample_config(uint64_t steps) {
+  config::Config config;
+  config.data["train"].source =
+      config::SyntheticDataset{.num_samples = 64, .input_shape = {4}, .num_targets = 1};
+  config.model.arch = config::MlpConfig{.hidden_sizes = {8}};
+  config.task.task = config::RegressionTask{};
+  config.feed.shuffle = config::ShuffleMode::kNone;
+  config.train.max_steps = steps;
+  config.train.micro_batch_size = 1;
+  return config;
+}
+
+data::order::SamplePlan plan_of(const config::Config& config, const data::Dataset& data) {
+  auto options = feed::make_plan_options(config, data, {});
+  EXPECT_TRUE(options.ok()) << options.status().to_string();
+  return data::order::SamplePlan(*std::move(options));
+}
+
+// ---- batches -------------------------------------------------------------------------------------
+
+class BatchReaderTest : public testing::Test {
+ protected:
+  // The sample that is read for a ticket.
+  double read(uint64_t ticket) {
+    const auto batch = reader_.read(ticket, {});
+    EXPECT_TRUE(batch.ok()) << batch.status().to_string();
+    return batch.ok() ? batch->front()[0][3].item<double>() : -1;
+  }
+  void prefetch(uint64_t ticket) {
+    reader_.prefetch(ticket);
+    EXPECT_TRUE(data_.wait_until_read(ticket));
+  }
+
+  WatchedDataset data_;
+  const data::order::SamplePlan plan_ = plan_of(one_sample_config(64), data_);
+  BatchReader reader_{data_, plan_};
+};
+
+TEST_F(BatchReaderTest, ReadsPrefetchedBatchOnce) {
+  EXPECT_EQ(read(0), 0);
+  for (uint64_t ticket = 1; ticket < 10; ++ticket) {
+    prefetch(ticket);
+    EXPECT_EQ(read(ticket), ticket);
+    EXPECT_EQ(data_.num_reads(ticket), 1u);
+  }
+}
+
+TEST_F(BatchReaderTest, HasPrefetchedBatchAfterAnotherTicket) {
+  prefetch(5);
+  EXPECT_EQ(read(2), 2);
+  reader_.prefetch(5);
+  EXPECT_EQ(read(3), 3);
+  EXPECT_EQ(read(5), 5);
+  EXPECT_EQ(data_.num_reads(5), 1u);
+}
+
+TEST_F(BatchReaderTest, ReadsTicketThatIsNoLongerPrefetched) {
+  prefetch(5);
+  prefetch(6);
+  EXPECT_EQ(read(6), 6);
+  EXPECT_EQ(read(5), 5);
+  EXPECT_EQ(data_.num_reads(5), 2u);
+}
+
+TEST_F(BatchReaderTest, ReportsErrorOnlyOfBatchThatIsRead) {
+  data_.set_corrupt(4);
+  prefetch(4);
+  EXPECT_EQ(read(3), 3);
+  const auto batch = reader_.read(4, {});
+  ASSERT_EQ(batch.status().code(), StatusCode::kCorrupt);
+  EXPECT_NE(batch.status().message().find("ticket 4, sample 4"), std::string::npos)
+      << batch.status().message();
+  EXPECT_EQ(data_.num_reads(4), 1u);
+}
+
+TEST_F(BatchReaderTest, StopsWhileBatchIsPrefetched) {
+  data_.set_blocked(7);
+  prefetch(7);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(reader_.read(7, stop.get_token()).status().code(), StatusCode::kCancelled);
+  data_.set_blocked({});
+}
+
+// ---- trainer -------------------------------------------------------------------------------------
+
+// The servers of a worker that gets all tickets.
+class PrefetchingServers final : public ServerConnection {
+ public:
+  PrefetchingServers(const WatchedDataset& data, uint64_t max_steps)
+      : data_(data), max_steps_(max_steps) {}
+
+  Result<Claimed> claim(const std::stop_token&) override {
+    if (step_ == max_steps_) return Claimed{.reply = ClaimReply::kEnded, .step = step_};
+    Claimed claimed{.reply = ClaimReply::kGranted, .ticket = step_, .step = step_};
+    if (step_ + 1 < max_steps_) claimed.prefetch = step_ + 1;
+    return claimed;
+  }
+  Status pull(uint64_t step, const std::stop_token&) override {
+    EXPECT_EQ(step, step_);
+    return {};
+  }
+  Result<PushResult> push(uint64_t ticket, uint64_t, const Sums&, const std::vector<at::Tensor>&,
+                          const std::stop_token&) override {
+    EXPECT_EQ(ticket, step_);
+    // A worker that reads it later never sends this gradient.
+    if (ticket + 1 < max_steps_ && !data_.wait_until_read(ticket + 1))
+      return Status(StatusCode::kTimedOut, "the next ticket is not read");
+    ++step_;
+    return PushResult::kStepCompleted;
+  }
+  Status keep_alive(const std::stop_token&) override { return {}; }
+  Status initialize(uint64_t, const Sums&, const std::stop_token&) override { return {}; }
+  Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
+    return std::optional<std::pair<uint64_t, Sums>>();
+  }
+  Status read_state(uint64_t, const std::stop_token&) override { return {}; }
+  Status end_save(const std::stop_token&) override { return {}; }
+  Result<std::optional<Record>> take_record(uint64_t, uint64_t, const std::stop_token&) override {
+    return std::optional<Record>();
+  }
+  Result<control::TrainerStatus::Cluster> read_status(const std::stop_token&) override {
+    return control::TrainerStatus::Cluster();
+  }
+  Status end_run(run::RunOutcome, const std::stop_token&) override { return {}; }
+  size_t num_servers() const override { return 1; }
+
+  uint64_t step() const { return step_; }
+
+ private:
+  const WatchedDataset& data_;
+  const uint64_t max_steps_;
+  uint64_t step_ = 0;
+};
+
+TEST(ReplicaTrainerTest, ReadsNextBatchBeforeItSendsGradient) {
+  constexpr uint64_t kSteps = 5;
+  at::set_num_threads(1);
+  const config::Config config = one_sample_config(kSteps);
+  const WatchedDataset data;
+  const data::order::SamplePlan plan = plan_of(config, data);
+  auto state = train::TrainingState::create(config, data, c10::Device(c10::kCPU));
+  ASSERT_TRUE(state.ok()) << state.status().to_string();
+  PrefetchingServers servers(data, kSteps);
+  train::TrainerChannels channels(system_clock());
+  ReplicaTrainer trainer(config, data, plan, **state, servers, channels, system_clock(), {});
+  const auto outcome = trainer.run({});
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kFinished);
+  EXPECT_EQ(servers.step(), kSteps);
+  for (uint64_t sample = 0; sample < kSteps; ++sample) EXPECT_EQ(data.num_reads(sample), 1u);
+  EXPECT_EQ(data.num_reads(kSteps), 0u);
+}
+
+}  // namespace
+}  // namespace stoker::parameter_server
