@@ -5,6 +5,7 @@
 set -eu
 scripts=$(dirname "$0")
 parity=$(cd "$scripts/../../parity" && pwd)
+# shellcheck source=tests/parity/python_or_skip.sh
 . "$parity/python_or_skip.sh"
 require_peers "$parity" 'numpy, sentencepiece, tiktoken, tokenizers'
 "$python" "$scripts/$1" "$2" "$3" "${STOKER_TOKENIZER_MEGABYTES:-1.5}"
