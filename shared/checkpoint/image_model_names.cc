@@ -179,8 +179,8 @@ ImageLibrary detect_image_library(const std::vector<std::string>& names) {
   };
   if (has_any("*embeddings.cls_token") || has_any("*embedder.embedder.convolution.weight"))
     return ImageLibrary::kTransformers;
-  if (has_any("cls_token") || has_any("pos_embed")) return ImageLibrary::kTimm;
-  if (has_any("encoder.layers.encoder_layer_*.mlp.linear_1.weight"))
+  if (has_any("*cls_token") || has_any("*pos_embed")) return ImageLibrary::kTimm;
+  if (has_any("*encoder.layers.encoder_layer_*.mlp.linear_1.weight"))
     return ImageLibrary::kTorchvisionBefore013;
   return ImageLibrary::kTorchvision;
 }

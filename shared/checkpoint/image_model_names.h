@@ -21,7 +21,7 @@ enum class ImageLibrary { kTorchvision, kTorchvisionBefore013, kTimm, kTransform
 // Null: those of stoker, or another model than resnet… and vit….
 const HuggingFaceNames* find_image_names(std::string_view model_name, ImageLibrary library);
 
-// The library that these names of tensors are of.
+// The library that these names of tensors are of, also below a prefix ("model.").
 ImageLibrary detect_image_library(const std::vector<std::string>& names);
 
 // transformers has three matrices, and biases, for the queries, keys and values of a vit; the others

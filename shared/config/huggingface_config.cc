@@ -13,8 +13,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "shared/base/file.h"
-#include "shared/base/json_parser.h"
-#include "shared/config/foreign_field.h"
+#include "shared/config/foreign_json.h"
 #include "shared/config/image_model_config.h"
 
 namespace stoker::config {
@@ -166,60 +165,6 @@ LlamaConfig with_sizes(LlamaConfig llama) {
 
 // ---- Reading
 
-std::string text_of(const json::value& value) {
-  constexpr size_t kMaxText = 80;
-  if (value.is_double()) return setting_text(value.as_double());
-  return one_line(json::serialize(value), kMaxText);
-}
-
-[[noreturn]] void reject_value(std::string_view field, const json::value& value,
-                               const std::string& expected) {
-  reject_field(field, "must be " + expected + ", got " + text_of(value), StatusCode::kCorrupt);
-}
-
-[[noreturn]] void reject_large_value(std::string_view field, const json::value& value,
-                                     const std::string& max) {
-  reject_field(field, text_of(value) + " is not supported (at most " + max + ")");
-}
-
-// Null if it is absent.
-json::value field_value(const json::object& object, std::string_view field) {
-  const json::value* const found = object.if_contains(field);
-  return found == nullptr ? json::value() : *found;
-}
-
-int64_t read_count(std::string_view field, const json::value& value, double max) {
-  const std::string max_text = std::to_string(static_cast<int64_t>(max));
-  const bool is_large = value.is_uint64() ||  // above those of int64
-                        (value.is_int64() && static_cast<double>(value.as_int64()) > max);
-  if (is_large) reject_large_value(field, value, max_text);
-  if (value.is_int64() && value.as_int64() >= 1) return value.as_int64();
-  reject_value(field, value, "an integer from 1 to " + max_text);
-}
-
-// A number above `min`, or from it.
-struct Range {
-  double min, max;
-  bool includes_min = false;
-};
-
-double read_real(std::string_view field, const json::value& value, const Range& range) {
-  boost::system::error_code error;
-  const double number = value.is_number() ? value.to_number<double>(error) : range.min - 1;
-  const bool is_above = number > range.min || (range.includes_min && number == range.min);
-  if (!error && number > range.max) reject_large_value(field, value, setting_text(range.max));
-  if (!error && is_above) return number;
-  const std::string min = setting_text(range.min), max = setting_text(range.max);
-  reject_value(field, value,
-               range.includes_min ? "a number from " + min + " to " + max
-                                  : "a number above " + min + " and at most " + max);
-}
-
-bool read_bool(std::string_view field, const json::value& value) {
-  if (value.is_bool()) return value.as_bool();
-  reject_value(field, value, "true or false");
-}
-
 template <typename C>
 void read_setting(const MappedSetting<C>& setting, const json::value& value, C& config) {
   std::visit(
@@ -241,44 +186,37 @@ template <typename C>
 void read_settings_of(const json::object& object, C& config) {
   for (const MappedSetting<C>& setting : settings_of(config)) {
     if (!setting.has_own_field) continue;
-    const json::value value = field_value(object, setting.field);
+    const json::value value = json_field(object, setting.field);
     if (!value.is_null())
       read_setting(setting, value, config);
     else if (setting.is_required)
-      reject_field(setting.field, "is missing", StatusCode::kCorrupt);
+      reject_field(setting.field, "is missing");
   }
-}
-
-// Fields that are supported with one value, which they also have if they are absent.
-void require_value(const json::object& object, std::string_view field, const json::value& wanted) {
-  const json::value value = field_value(object, field);
-  if (!value.is_null() && value != wanted)
-    reject_field(field, text_of(value) + " is not supported (only " + text_of(wanted) + ")");
 }
 
 void require_activation(const json::object& object, std::string_view field,
                         std::initializer_list<std::string_view> supported) {
-  const json::value value = field_value(object, field);
+  const json::value value = json_field(object, field);
   if (value.is_null() ||
       (value.is_string() && std::ranges::count(supported, value.as_string()) > 0))
     return;
   std::string words;
   for (const std::string_view word : supported)
     words += (words.empty() ? "" : ", ") + std::string(word);
-  reject_field(field, text_of(value) + " is not supported (only " + words + ")");
+  reject_field(field, json_text(value) + " is not supported (only " + words + ")");
 }
 
 Gpt2Config read_gpt2(const json::object& object) {
   require_activation(object, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
-  require_value(object, "add_cross_attention", false);
-  require_value(object, "scale_attn_weights", true);
-  require_value(object, "scale_attn_by_inverse_layer_idx", false);
-  require_value(object, "reorder_and_upcast_attn", false);
+  require_only(object, "add_cross_attention", false);
+  require_only(object, "scale_attn_weights", true);
+  require_only(object, "scale_attn_by_inverse_layer_idx", false);
+  require_only(object, "reorder_and_upcast_attn", false);
   Gpt2Config gpt2;
   read_settings_of(object, gpt2);
   std::vector<double> rates;
   for (const std::string_view field : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
-    const json::value value = field_value(object, field);
+    const json::value value = json_field(object, field);
     rates.push_back(value.is_null() ? gpt2.dropout : read_real(field, value, {0, 0.99, true}));
   }
   if (rates[0] != rates[1] || rates[0] != rates[2])
@@ -289,14 +227,14 @@ Gpt2Config read_gpt2(const json::object& object) {
 
 BertConfig read_bert(const json::object& object) {
   require_activation(object, "hidden_act", {"gelu"});
-  require_value(object, "position_embedding_type", "absolute");
+  require_only(object, "position_embedding_type", "absolute");
   for (const std::string_view field : {"is_decoder", "add_cross_attention", "is_causal"})
-    require_value(object, field, false);
+    require_only(object, field, false);
   BertConfig bert;
   read_settings_of(object, bert);
   if (bert.embed_dim % bert.num_heads != 0)
-    reject_field("hidden_size", "is not a multiple of num_attention_heads", StatusCode::kCorrupt);
-  const json::value head = field_value(object, "classifier_dropout");
+    reject_field("hidden_size", "is not a multiple of num_attention_heads");
+  const json::value head = json_field(object, "classifier_dropout");
   if (!head.is_null() && read_real("classifier_dropout", head, {0, 0.99, true}) != bert.dropout)
     reject_field("classifier_dropout", "differs from hidden_dropout_prob, which is not supported");
   return bert;
@@ -304,15 +242,15 @@ BertConfig read_bert(const json::object& object) {
 
 VitConfig read_vit(const json::object& object) {
   require_activation(object, "hidden_act", {"gelu"});
-  require_value(object, "qkv_bias", true);
+  require_only(object, "qkv_bias", true);
   VitConfig vit;
   vit.layer_norm_eps = 1e-12;  // the default of transformers
   read_settings_of(object, vit);
   if (vit.hidden_dim % vit.num_heads != 0)
-    reject_field("hidden_size", "is not a multiple of num_attention_heads", StatusCode::kCorrupt);
-  const json::value rate = field_value(object, "attention_probs_dropout_prob");
+    reject_field("hidden_size", "is not a multiple of num_attention_heads");
+  const json::value rate = json_field(object, "attention_probs_dropout_prob");
   if (!rate.is_null() && read_real("attention_probs_dropout_prob", rate, {0, 0.99, true}) != 0)
-    reject_field("attention_probs_dropout_prob", text_of(rate) + " is not supported (only 0)");
+    reject_field("attention_probs_dropout_prob", json_text(rate) + " is not supported (only 0)");
   return vit;
 }
 
@@ -323,8 +261,8 @@ std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::st
     if (value.is_object())
       reject_field(name, "has separate settings for layers of type '" + one_line(key, 80) +
                              "', which is not supported");
-  json::value type = field_value(scaling, "rope_type");
-  if (type.is_null()) type = field_value(scaling, "type");
+  json::value type = json_field(scaling, "rope_type");
+  if (type.is_null()) type = json_field(scaling, "type");
   if (type.is_null() || type == "default") return std::nullopt;
   RopeScaling rope;
   if (type == "linear")
@@ -332,44 +270,44 @@ std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::st
   else if (type == "llama3")
     rope.rope_type = RopeType::kLlama3;
   else
-    reject_field(name, "has the type " + text_of(type) +
+    reject_field(name, "has the type " + json_text(type) +
                            ", which is not supported (only default, linear, llama3)");
-  rope.factor = read_real("factor", field_value(scaling, "factor"), {1, kMaxSize, true});
+  rope.factor = read_real("factor", json_field(scaling, "factor"), {1, kMaxSize, true});
   if (rope.rope_type == RopeType::kLinear) return rope;
   rope.low_freq_factor =
-      read_real("low_freq_factor", field_value(scaling, "low_freq_factor"), {0, kMaxSize});
-  rope.high_freq_factor = read_real("high_freq_factor", field_value(scaling, "high_freq_factor"),
+      read_real("low_freq_factor", json_field(scaling, "low_freq_factor"), {0, kMaxSize});
+  rope.high_freq_factor = read_real("high_freq_factor", json_field(scaling, "high_freq_factor"),
                                     {rope.low_freq_factor, kMaxSize});
   constexpr std::string_view kOriginal = "original_max_position_embeddings";
-  const json::value original = field_value(scaling, kOriginal);
+  const json::value original = json_field(scaling, kOriginal);
   rope.original_max_position_embeddings = read_count(kOriginal, original, 1e9);
-  if (const json::value outer = field_value(object, kOriginal);
+  if (const json::value outer = json_field(object, kOriginal);
       !outer.is_null() && outer != original)
-    reject_field(kOriginal, text_of(outer) + " differs from that of " + std::string(name) + ", " +
-                                text_of(original));
+    reject_field(kOriginal, json_text(outer) + " differs from that of " + std::string(name) + ", " +
+                                json_text(original));
   return rope;
 }
 
 void read_rope(const json::object& object, LlamaConfig& llama) {
   std::optional<std::optional<RopeScaling>> scaling;  // set once read
-  json::value theta = field_value(object, "rope_theta");
+  json::value theta = json_field(object, "rope_theta");
   const auto read_share = [](const json::object& from) {
-    const json::value share = field_value(from, "partial_rotary_factor");
+    const json::value share = json_field(from, "partial_rotary_factor");
     if (!share.is_null() && read_real("partial_rotary_factor", share, {0, 1}) != 1)
-      reject_field("partial_rotary_factor", text_of(share) + " is not supported (only 1)");
+      reject_field("partial_rotary_factor", json_text(share) + " is not supported (only 1)");
   };
   read_share(object);
   // Versions before and from transformers 5.
   for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
-    const json::value found = field_value(object, name);
+    const json::value found = json_field(object, name);
     if (found.is_null()) continue;
     if (!found.is_object()) reject_value(name, found, "an object or null");
     const json::object& fields = found.as_object();
     read_share(fields);
-    const json::value inner = field_value(fields, "rope_theta");
+    const json::value inner = json_field(fields, "rope_theta");
     if (!inner.is_null() && !theta.is_null() && inner != theta)
-      reject_field("rope_theta", text_of(theta) + " differs from that of " + std::string(name) +
-                                     ", " + text_of(inner));
+      reject_field("rope_theta", json_text(theta) + " differs from that of " + std::string(name) +
+                                     ", " + json_text(inner));
     if (!inner.is_null()) theta = inner;
     const std::optional<RopeScaling> read = read_rope_scaling(object, name, fields);
     if (scaling && *scaling != read)
@@ -383,16 +321,16 @@ void read_rope(const json::object& object, LlamaConfig& llama) {
 // A window that hides no token of a sequence is not a window.
 void reject_sliding_window(const json::object& object, const std::string& model_type,
                            int64_t context_length) {
-  const json::value types = field_value(object, "layer_types");
+  const json::value types = json_field(object, "layer_types");
   if (!types.is_null() && !types.is_array()) reject_value("layer_types", types, "a list");
   if (types.is_array())
     for (const json::value& type : types.as_array())
       if (type != "full_attention")
-        reject_field("layer_types", "has " + text_of(type) +
+        reject_field("layer_types", "has " + json_text(type) +
                                         ", which is not supported (only "
                                         "full_attention)");
   const bool is_qwen = model_type.starts_with("qwen");
-  if (model_type == "llama" || (is_qwen && field_value(object, "use_sliding_window") != true))
+  if (model_type == "llama" || (is_qwen && json_field(object, "use_sliding_window") != true))
     return;
   const json::value* const found = object.if_contains("sliding_window");
   const json::value window =
@@ -400,7 +338,7 @@ void reject_sliding_window(const json::object& object, const std::string& model_
   if (window.is_null()) return;
   if (read_count("sliding_window", window, 1e12) < context_length)
     reject_field("sliding_window",
-                 text_of(window) +
+                 json_text(window) +
                      " is not supported: it is shorter than max_position_embeddings (" +
                      std::to_string(context_length) + ")");
 }
@@ -411,12 +349,12 @@ LlamaConfig read_llama(const json::object& object, const std::string& model_type
   read_settings_of(object, llama);
   // transformers' default is not that of Llama.
   if (model_type != "llama" && !llama.num_key_value_heads)
-    reject_field("num_key_value_heads", "is missing", StatusCode::kCorrupt);
+    reject_field("num_key_value_heads", "is missing");
   if (model_type == "qwen3" && !object.contains("head_dim")) llama.head_dim = 128;
   read_rope(object, llama);
   reject_sliding_window(object, model_type, llama.context_length);
   const auto flag = [&](std::string_view field) {
-    const json::value value = field_value(object, field);
+    const json::value value = json_field(object, field);
     return !value.is_null() && read_bool(field, value);
   };
   if (model_type == "qwen2") llama.qkv_bias = true;
@@ -426,10 +364,9 @@ LlamaConfig read_llama(const json::object& object, const std::string& model_type
   llama.qk_norm = model_type == "qwen3";
   const int64_t groups = llama.effective_num_key_value_heads();
   if (llama.num_heads % groups != 0)
-    reject_field("num_key_value_heads", "does not divide num_attention_heads",
-                 StatusCode::kCorrupt);
+    reject_field("num_key_value_heads", "does not divide num_attention_heads");
   if (llama.effective_head_dim() < 2 || llama.effective_head_dim() % 2 != 0)
-    reject_field("head_dim", "must be an even number", StatusCode::kCorrupt);
+    reject_field("head_dim", "must be an even number");
   return llama;
 }
 
@@ -437,17 +374,17 @@ constexpr std::array<std::string_view, 8> kModelTypes{"gpt2",  "llama", "mistral
                                                       "qwen3", "bert",  "resnet",  "vit"};
 
 HuggingFaceConfig read_object(const json::object& object) {
-  const json::value type = field_value(object, "model_type");
-  const json::value architecture = field_value(object, "architecture");
+  const json::value type = json_field(object, "model_type");
+  const json::value architecture = json_field(object, "architecture");
   if (type.is_null() && architecture.is_string())
     return {.model_type = std::string(architecture.as_string()), .arch = read_timm_config(object)};
   if (!type.is_string() || std::ranges::count(kModelTypes, type.as_string()) == 0) {
     std::string words;
     for (const std::string_view word : kModelTypes)
       words += (words.empty() ? "" : ", ") + std::string(word);
-    reject_field("model_type", text_of(type) + " is not supported (only " + words + ")");
+    reject_field("model_type", json_text(type) + " is not supported (only " + words + ")");
   }
-  if (!field_value(object, "quantization_config").is_null())
+  if (!json_field(object, "quantization_config").is_null())
     reject_field("quantization_config",
                  "is not supported; use the folder of the model in full precision");
   HuggingFaceConfig config{.model_type = std::string(type.as_string()), .arch = {}};
@@ -463,11 +400,10 @@ HuggingFaceConfig read_object(const json::object& object) {
     config.arch = read_vit(object);
     return config;
   }
-  require_value(object, "is_causal", true);
+  require_only(object, "is_causal", true);
   if (config.model_type == "gpt2") {
     const Gpt2Config gpt2 = read_gpt2(object);
-    if (gpt2.embed_dim % gpt2.num_heads != 0)
-      reject_field("n_embd", "is not a multiple of n_head", StatusCode::kCorrupt);
+    if (gpt2.embed_dim % gpt2.num_heads != 0) reject_field("n_embd", "is not a multiple of n_head");
     config.arch = gpt2;
   } else {
     config.arch = read_llama(object, config.model_type);
@@ -586,15 +522,7 @@ std::string find_huggingface_config(const std::string& path) {
 }
 
 Result<HuggingFaceConfig> parse_huggingface_config(std::string_view text, const std::string& path) {
-  boost::system::error_code error;
-  const json::value value = parse_json(text, error);
-  if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
-  if (!value.is_object()) return Status(StatusCode::kCorrupt, path + ": must be a JSON object");
-  try {
-    return read_object(value.as_object());
-  } catch (const FieldError& wrong) {
-    return Status(wrong.code, path + ": " + wrong.message);
-  }
+  return read_foreign_json<HuggingFaceConfig>(text, path, read_object);
 }
 
 void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigErrors& errors) {

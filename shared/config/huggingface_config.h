@@ -3,9 +3,8 @@
 //
 // Threads:  pure functions, except for their output arguments.
 // Blocking: read the file.
-// Errors:   kInvalidArgument: a model_type, a size, or a field that changes the result, that stoker
-//           does not support; kCorrupt: not JSON, or a field is missing, out of range or of another type;
-//           kNotFound, kIoError. The message names the file and the field.
+// Errors:   kInvalidArgument: as foreign_json.h; also a model_type, a size, or a field that changes the
+//           result, that stoker does not support; kNotFound, kIoError.
 #pragma once
 
 #include <string>

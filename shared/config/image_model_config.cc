@@ -12,8 +12,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/file.h"
-#include "shared/base/json_parser.h"
-#include "shared/config/foreign_field.h"
+#include "shared/config/foreign_json.h"
 #include "shared/config/huggingface_config.h"
 
 namespace stoker::config {
@@ -56,58 +55,24 @@ constexpr size_t kMaxChannels = 8;
 
 // ---- Reading
 
-std::string json_text(const json::value& value) {
-  constexpr size_t kMaxText = 80;
-  if (value.is_double()) return setting_text(value.as_double());
-  return one_line(json::serialize(value), kMaxText);
-}
-
-json::value json_field(const json::object& object, std::string_view field) {
-  const json::value* const found = object.if_contains(field);
-  return found == nullptr ? json::value() : *found;
-}
-
-void require_only(const json::object& object, std::string_view field, const json::value& wanted,
-                  const std::string& reason = {}) {
-  const json::value value = json_field(object, field);
-  if (!value.is_null() && value != wanted)
-    reject_field(field,
-                 json_text(value) + " is not supported (only " + json_text(wanted) + ")" + reason);
-}
-
-int64_t size_of(std::string_view field, const json::value& value, double max = kMaxImageSetting) {
-  if (value.is_int64() && value.as_int64() >= 1 && static_cast<double>(value.as_int64()) <= max)
-    return value.as_int64();
-  reject_field(field,
-               "must be an integer from 1 to " + std::to_string(static_cast<int64_t>(max)) +
-                   ", got " + json_text(value),
-               StatusCode::kCorrupt);
-}
-
 // A size, or twice the same: [16, 16].
 int64_t square_of(std::string_view field, const json::value& value, double max) {
-  if (!value.is_array()) return size_of(field, value, max);
+  if (!value.is_array()) return read_count(field, value, max);
   const json::array& sides = value.as_array();
   if (sides.size() != 2 || sides[0] != sides[1])
     reject_field(field, json_text(value) + " is not supported (only squares)");
-  return size_of(field, sides[0], max);
+  return read_count(field, sides[0], max);
 }
 
 std::vector<int64_t> sizes_of(const json::object& object, std::string_view field,
                               std::vector<int64_t> otherwise) {
   const json::value value = json_field(object, field);
   if (value.is_null()) return otherwise;
-  if (!value.is_array()) reject_field(field, "must be a list", StatusCode::kCorrupt);
+  if (!value.is_array()) reject_field(field, "must be a list");
   std::vector<int64_t> sizes;
-  for (const json::value& size : value.as_array()) sizes.push_back(size_of(field, size));
+  for (const json::value& size : value.as_array())
+    sizes.push_back(read_count(field, size, kMaxImageSetting));
   return sizes;
-}
-
-double positive_number(std::string_view field, const json::value& value) {
-  boost::system::error_code error;
-  const double number = value.is_number() ? value.to_number<double>(error) : 0;
-  if (!error && number > 0 && number <= kMaxImageSetting) return number;
-  reject_field(field, "must be a number above 0, got " + json_text(value), StatusCode::kCorrupt);
 }
 
 // "vit_base_patch16_384": vit_base_patch16 and 384.
@@ -143,19 +108,19 @@ VitConfig read_timm_vit(VitConfig vit, const json::object& object, const json::o
     else if (key == "patch_size")
       vit.patch_size = square_of(key, value, kMaxTimmPatchSide);
     else if (key == "embed_dim")
-      vit.hidden_dim = size_of(key, value);
+      vit.hidden_dim = read_count(key, value, kMaxImageSetting);
     else if (key == "depth")
-      vit.num_layers = size_of(key, value, kMaxTimmBlocks);
+      vit.num_layers = read_count(key, value, kMaxTimmBlocks);
     else if (key == "num_heads")
-      vit.num_heads = size_of(key, value);
+      vit.num_heads = read_count(key, value, kMaxImageSetting);
     else if (key == "mlp_ratio")
-      mlp_ratio = positive_number(key, value);
+      mlp_ratio = read_real(key, value, {0, kMaxImageSetting});
   }
-  vit.mlp_dim = size_of(
-      "mlp_ratio", static_cast<int64_t>(std::min(static_cast<double>(vit.hidden_dim) * mlp_ratio,
-                                                 2 * kMaxImageSetting)));
+  const double mlp_dim =
+      std::min(static_cast<double>(vit.hidden_dim) * mlp_ratio, 2 * kMaxImageSetting);
+  vit.mlp_dim = read_count("mlp_ratio", static_cast<int64_t>(mlp_dim), kMaxImageSetting);
   if (vit.hidden_dim % vit.num_heads != 0)
-    reject_field("embed_dim", "is not a multiple of num_heads", StatusCode::kCorrupt);
+    reject_field("embed_dim", "is not a multiple of num_heads");
   return vit;
 }
 
@@ -176,34 +141,23 @@ std::vector<double> numbers_of(std::string_view field, const json::value& value)
   else
     list.push_back(value);
   if (list.size() > kMaxChannels)
-    reject_field(field,
-                 "has " + std::to_string(list.size()) + " numbers, more than " +
-                     std::to_string(kMaxChannels),
-                 StatusCode::kCorrupt);
+    reject_field(field, "has " + std::to_string(list.size()) + " numbers, more than " +
+                            std::to_string(kMaxChannels));
   std::vector<double> numbers;
   for (const json::value& each : list) {
     boost::system::error_code error;
     const double number = each.is_number() ? each.to_number<double>(error) : 0;
-    if (!each.is_number() || error)
-      reject_field(field, "must be numbers, got " + json_text(value), StatusCode::kCorrupt);
+    if (!each.is_number() || error) reject_field(field, "must be numbers, got " + json_text(value));
     numbers.push_back(number);
   }
   return numbers;
 }
 
-Result<json::object> read_json_file(const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxHuggingFaceConfigBytes));
-  boost::system::error_code error;
-  const json::value value = parse_json(text, error);
-  if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
-  if (!value.is_object()) return Status(StatusCode::kCorrupt, path + ": must be a JSON object");
-  return value.as_object();
-}
-
 std::optional<Normalize> normalization_of(const json::object& object, std::string_view mean,
                                           std::string_view std) {
-  if (!object.contains(mean) || !object.contains(std)) return std::nullopt;
-  Normalize normalize{numbers_of(mean, object.at(mean)), numbers_of(std, object.at(std))};
+  const json::value mean_value = json_field(object, mean), std_value = json_field(object, std);
+  if (mean_value.is_null() || std_value.is_null()) return std::nullopt;
+  Normalize normalize{numbers_of(mean, mean_value), numbers_of(std, std_value)};
   if (normalize.mean.empty() || normalize.std.empty()) return std::nullopt;
   return normalize;
 }
@@ -437,12 +391,13 @@ Result<std::optional<Normalize>> read_normalization(const std::string& folder) {
   const bool has_preprocessor = ::stat(preprocessor.c_str(), &info) == 0;
   const std::string file = has_preprocessor ? preprocessor : find_huggingface_config(folder);
   if (file.empty()) return std::optional<Normalize>();
-  STOKER_ASSIGN_OR_RETURN(const json::object object, read_json_file(file));
-  try {
-    return has_preprocessor ? transformers_normalization(object) : timm_normalization(object);
-  } catch (const FieldError& wrong) {
-    return Status(wrong.code, file + ": " + wrong.message);
-  }
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(file, kMaxHuggingFaceConfigBytes));
+  auto read = read_foreign_json<std::optional<Normalize>>(
+      text, file, has_preprocessor ? transformers_normalization : timm_normalization);
+  if (read.ok() || !has_preprocessor) return read;
+  return Status(read.status().code(), read.status().message() +
+                                          "; or remove the file: its mean and std are only "
+                                          "compared with normalize of data.train");
 }
 
 bool is_same_normalization(const Normalize* ours, const Normalize& theirs) {

@@ -52,7 +52,7 @@ Result<std::string> format_timm_config(const ModelVariant& arch, const ImageFact
 std::string format_preprocessor_config(const ImageFacts& facts);
 
 // The mean and std in preprocessor_config.json of a folder, or in config.json of timm; nullopt:
-// neither has them. kCorrupt, kIoError.
+// neither has them. kInvalidArgument (foreign_json.h), kIoError.
 Result<std::optional<Normalize>> read_normalization(const std::string& folder);
 // `ours`: null for inputs in [0, 1]. A single number counts for all channels.
 bool is_same_normalization(const Normalize* ours, const Normalize& theirs);

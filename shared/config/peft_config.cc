@@ -9,8 +9,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/file.h"
-#include "shared/base/json_parser.h"
-#include "shared/config/foreign_field.h"
+#include "shared/config/foreign_json.h"
 
 namespace stoker::config {
 namespace {
@@ -41,25 +40,14 @@ bool has_effect(const json::value& value) {
   }
 }
 
-double read_number(std::string_view field, const json::value& value, double min, double max) {
-  boost::system::error_code error;
-  const double number = value.is_number() ? value.to_number<double>(error) : min - 1;
-  if (error || number < min || number > max)
-    reject_field(field,
-                 "must be a number from " + setting_text(min) + " to " + setting_text(max) +
-                     ", got " + one_line(json::serialize(value), 80),
-                 StatusCode::kCorrupt);
-  return number;
-}
-
 // A text, or a list of texts in any order, which is sorted.
 std::vector<std::string> read_names(std::string_view field, const json::value& value) {
   if (value.is_null()) return {};
   if (value.is_string()) return {std::string(value.as_string())};
   std::set<std::string> names;
-  if (!value.is_array()) reject_field(field, "must be a list of names", StatusCode::kCorrupt);
+  if (!value.is_array()) reject_field(field, "must be a list of names");
   for (const json::value& name : value.as_array()) {
-    if (!name.is_string()) reject_field(field, "must be a list of names", StatusCode::kCorrupt);
+    if (!name.is_string()) reject_field(field, "must be a list of names");
     names.emplace(name.as_string());
   }
   return {names.begin(), names.end()};
@@ -79,14 +67,13 @@ void check_init(const json::value& value) {
 
 void read_field(std::string_view field, const json::value& value, LoraConfig& lora) {
   if (field == "r") {
-    lora.r = static_cast<int64_t>(read_number(field, value, 1, kMaxRank));
+    lora.r = static_cast<int64_t>(read_real(field, value, {1, kMaxRank, true}));
     if (static_cast<double>(lora.r) != value.to_number<double>())
-      reject_field(field, "must be an integer", StatusCode::kCorrupt);
+      reject_field(field, "must be an integer");
   } else if (field == "lora_alpha") {
-    lora.lora_alpha = read_number(field, value, 0, kMaxRank);
-    if (lora.lora_alpha == 0) reject_field(field, "must be above 0", StatusCode::kCorrupt);
+    lora.lora_alpha = read_real(field, value, {0, kMaxRank});
   } else if (field == "lora_dropout") {
-    lora.lora_dropout = read_number(field, value, 0, 0.99);
+    lora.lora_dropout = read_real(field, value, {0, 0.99, true});
   } else if (field == "target_modules") {
     lora.target_modules = read_names(field, value);
   } else if (field == "modules_to_save") {
@@ -95,12 +82,12 @@ void read_field(std::string_view field, const json::value& value, LoraConfig& lo
     check_init(value);
   } else if (field == "peft_type") {
     if (!value.is_string() || value.as_string() != "LORA")
-      reject_field(field, "must be LORA, got " + one_line(json::serialize(value), 80));
+      reject_field(field, "must be LORA, got " + json_text(value));
   } else if (field == "bias") {
     if (!value.is_string() || value.as_string() != "none")
       reject_field(field, "must be none; trained biases are not supported");
   } else if (std::ranges::count(kIgnoredFields, field) == 0 && has_effect(value)) {
-    reject_field(field, "is not supported, got " + one_line(json::serialize(value), 80));
+    reject_field(field, "is not supported, got " + json_text(value));
   }
 }
 
@@ -156,22 +143,15 @@ json::array to_json_names(const std::vector<std::string>& names) {
 }  // namespace
 
 Result<LoraConfig> parse_peft_config(std::string_view text, const std::string& path) {
-  return parse_json_object<LoraConfig>(
-      text, path, [&](const json::object& object) -> Result<LoraConfig> {
-        LoraConfig lora;
-        try {
-          for (const char* const required : {"peft_type", "r", "lora_alpha", "target_modules"})
-            if (!object.contains(required))
-              reject_field(required, "is missing", StatusCode::kCorrupt);
-          for (const auto& [field, value] : object) read_field(field, value, lora);
-          drop_other_classifier(object, lora.modules_to_save);
-          if (lora.target_modules.empty())
-            reject_field("target_modules", "is empty", StatusCode::kCorrupt);
-          return lora;
-        } catch (const FieldError& wrong) {
-          return Status(wrong.code, path + ": " + wrong.message);
-        }
-      });
+  return read_foreign_json<LoraConfig>(text, path, [](const json::object& object) {
+    LoraConfig lora;
+    for (const char* const required : {"peft_type", "r", "lora_alpha", "target_modules"})
+      if (!object.contains(required)) reject_field(required, "is missing");
+    for (const auto& [field, value] : object) read_field(field, value, lora);
+    drop_other_classifier(object, lora.modules_to_save);
+    if (lora.target_modules.empty()) reject_field("target_modules", "is empty");
+    return lora;
+  });
 }
 
 std::string format_peft_config(const LoraConfig& lora, const PeftModel& model) {

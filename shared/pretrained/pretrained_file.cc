@@ -47,11 +47,11 @@ Result<PretrainedTensors> open_pretrained(const config::PretrainedConfig& pretra
   // Each image model that has names of another library has those of transformers.
   if (checkpoint::find_image_names(model_name, ImageLibrary::kTransformers) == nullptr)
     return opened;
+  KeyMappingRules rules(pretrained.key_mapping);
   std::vector<std::string> names;
   for (const TensorSpec& spec : opened.file->tensors()) {
     names.push_back(spec.name);
-    if (auto renamed = apply_key_mapping(pretrained, spec.name))
-      names.push_back(*std::move(renamed));
+    if (auto renamed = rules.rename(spec.name)) names.push_back(*std::move(renamed));
   }
   const ImageLibrary library = checkpoint::detect_image_library(names);
   opened.maybe_names = checkpoint::find_image_names(model_name, library);

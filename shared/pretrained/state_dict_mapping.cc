@@ -1,10 +1,11 @@
 #include "shared/pretrained/state_dict_mapping.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
-
-#include "shared/base/glob.h"
+#include <set>
 
 namespace stoker::pretrained {
 namespace {
@@ -16,11 +17,12 @@ class StateDictMapper {
  public:
   StateDictMapper(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
                   const config::PretrainedConfig& config, const checkpoint::HuggingFaceNames* names)
-      : needed_(needed), file_(file), strict_(config.strict), names_(names) {
-    for (const config::KeyMapping& rule : config.key_mapping)
-      rules_.push_back({NameGlob(rule.from), rule, 0});
-    for (const std::string& glob : config.exclude)
-      ignored_.push_back({NameGlob(glob), {.from = glob, .to = ""}, 0});
+      : needed_(needed),
+        file_(file),
+        strict_(config.strict),
+        names_(names),
+        rules_(config.key_mapping) {
+    for (const std::string& glob : config.exclude) ignored_.push_back({NameGlob(glob), glob});
   }
 
   StateDictMapping run() {
@@ -38,6 +40,7 @@ class StateDictMapper {
     check_used();
     if (mapping_.loads.empty() && mapping_.problems.empty())
       problem("no tensor of the file matches a tensor of the model by name");
+    if (mapping_.loads.empty() && rules_.empty()) mapping_.suggestion = suggest_prefix();
     return std::move(mapping_);
   }
 
@@ -59,10 +62,10 @@ class StateDictMapper {
     const TensorSpec* spec;
     bool is_transposed;
   };
-  struct Rule {
+  struct Ignored {
     NameGlob glob;
-    config::KeyMapping rule;
-    size_t matched = 0;
+    std::string pattern;
+    bool is_used = false;
   };
 
   void problem(const std::string& what) { mapping_.problems.push_back(what); }
@@ -84,14 +87,7 @@ class StateDictMapper {
   }
 
   checkpoint::HuggingFaceNames::Name map_name(const TensorSpec& spec) {
-    std::optional<std::string> renamed;
-    for (Rule& rule : rules_) {
-      const auto parts = rule.glob.match_parts(spec.name);
-      if (!parts) continue;
-      ++rule.matched;
-      renamed = expand_wildcards(rule.rule.to, *parts);
-      break;
-    }
+    const std::optional<std::string> renamed = rules_.rename(spec.name);
     const std::string& name = renamed ? *renamed : spec.name;
     if (names_ == nullptr) return {name};
     if (auto known = names_->to_stoker(name)) return *std::move(known);
@@ -126,9 +122,9 @@ class StateDictMapper {
 
   bool is_ignored(const std::string& name) {
     bool ignored = false;
-    for (Rule& rule : ignored_) {
-      if (!rule.glob.matches(name)) continue;
-      ++rule.matched;
+    for (Ignored& each : ignored_) {
+      if (!each.glob.matches(name)) continue;
+      each.is_used = true;
       ignored = true;
     }
     return ignored;
@@ -184,21 +180,60 @@ class StateDictMapper {
 
   // A pattern that matches nothing is an error in the configuration.
   void check_used() {
-    for (const Rule& rule : rules_)
-      if (rule.matched == 0)
-        problem("model.pretrained.key_mapping: from '" + rule.rule.from +
-                "' matches no tensor of the file that is left by earlier rules");
-    for (const Rule& rule : ignored_)
-      if (rule.matched == 0)
-        problem("model.pretrained.exclude: '" + rule.rule.from +
+    for (const std::string& from : rules_.unused())
+      problem("model.pretrained.key_mapping: from '" + from +
+              "' matches no tensor of the file that is left by earlier rules");
+    for (const Ignored& each : ignored_)
+      if (!each.is_used)
+        problem("model.pretrained.exclude: '" + each.pattern +
                 "' matches no tensor of either side");
+  }
+
+  // A prefix of a wrapper (DistributedDataParallel, Lightning, torch.compile), or of a model that the
+  // file's is a part of.
+  std::string suggest_prefix() const {
+    std::vector<std::string> ours, theirs;
+    for (const TensorSpec& spec : needed_) ours.push_back(spec.name);
+    for (const TensorSpec& spec : file_.tensors()) theirs.push_back(spec.name);
+    const auto to_ours = [&](const std::string& name) {
+      const auto known = names_ == nullptr ? std::nullopt : names_->to_stoker(name);
+      return known ? known->name : name;
+    };
+    const auto set = [](const std::string& prefix, const std::string& from, const std::string& to) {
+      return " have the prefix '" + prefix + "'; set model.pretrained.key_mapping: [{from: \"" +
+             from + "\", to: \"" + to + "\"}]";
+    };
+    if (const std::string prefix = find_prefix(theirs, ours, to_ours); !prefix.empty())
+      return "the names in the file" + set(prefix, prefix + "*", "*");
+    std::vector<std::string> mapped;
+    std::ranges::transform(theirs, std::back_inserter(mapped), to_ours);
+    if (const std::string prefix = find_prefix(ours, mapped, std::identity()); !prefix.empty())
+      return "the names in the model" + set(prefix, "*", prefix + "*");
+    return {};
+  }
+
+  // The prefix, with its dot, without which most of either side's names are in `wanted`;
+  // empty: none.
+  static std::string find_prefix(const std::vector<std::string>& names,
+                                 const std::vector<std::string>& wanted, const auto& translate) {
+    const std::set<std::string> known(wanted.begin(), wanted.end());
+    std::map<std::string, size_t> counts;
+    for (const std::string& name : names)
+      for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+        if (known.contains(translate(name.substr(dot + 1)))) ++counts[name.substr(0, dot + 1)];
+    const auto most =
+        std::ranges::max_element(counts, {}, [](const auto& counted) { return counted.second; });
+    const bool is_most =
+        most != counts.end() && 2 * most->second > std::min(names.size(), wanted.size());
+    return is_most ? most->first : std::string();
   }
 
   const std::vector<TensorSpec>& needed_;
   const checkpoint::TensorSource& file_;
   const bool strict_;
   const checkpoint::HuggingFaceNames* const names_;
-  std::vector<Rule> rules_, ignored_;
+  KeyMappingRules rules_;
+  std::vector<Ignored> ignored_;
   std::map<std::string, Available> available_;  // by mapped name
   StateDictMapping mapping_;
 };
@@ -207,6 +242,8 @@ class StateDictMapper {
 
 Status StateDictMapping::status() const {
   if (problems.empty()) return {};
+  if (!suggestion.empty())
+    return Status(StatusCode::kMismatch, "the file does not fit the model: " + suggestion);
   std::string text;
   for (size_t i = 0; i < std::min(problems.size(), kMaxNamed); ++i)
     text += (i > 0 ? "; " : "") + problems[i];
@@ -220,6 +257,7 @@ std::string StateDictMapping::report() const {
   const auto add = [&text](const char* word, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) text += word + line + '\n';
   };
+  if (!suggestion.empty()) add("suggestion ", {suggestion});
   add("problem ", problems);
   add("missing    ", missing);
   add("unexpected ", unexpected);
@@ -241,12 +279,25 @@ std::vector<TensorSpec> mapped_tensors(const checkpoint::TensorSource& file,
   return StateDictMapper(none, file, config, names).tensors();
 }
 
-std::optional<std::string> apply_key_mapping(const config::PretrainedConfig& config,
-                                             const std::string& name) {
-  for (const config::KeyMapping& rule : config.key_mapping)
-    if (const auto parts = NameGlob(rule.from).match_parts(name))
-      return expand_wildcards(rule.to, *parts);
+KeyMappingRules::KeyMappingRules(const std::vector<config::KeyMapping>& rules) {
+  for (const config::KeyMapping& rule : rules) rules_.push_back({NameGlob(rule.from), rule});
+}
+
+std::optional<std::string> KeyMappingRules::rename(const std::string& name) {
+  for (Rule& rule : rules_) {
+    const auto parts = rule.glob.match_parts(name);
+    if (!parts) continue;
+    rule.is_used = true;
+    return expand_wildcards(rule.rule.to, *parts);
+  }
   return std::nullopt;
+}
+
+std::vector<std::string> KeyMappingRules::unused() const {
+  std::vector<std::string> patterns;
+  for (const Rule& rule : rules_)
+    if (!rule.is_used) patterns.push_back(rule.rule.from);
+  return patterns;
 }
 
 bool is_widening(DType from, DType to) {

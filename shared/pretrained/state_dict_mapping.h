@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/glob.h"
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/checkpoint/huggingface.h"
@@ -38,8 +39,10 @@ struct StateDictMapping {
   std::vector<std::string> unexpected;  // in the file
   std::vector<std::string> missing;     // in the model
   std::vector<std::string> problems;    // all of them; if there are any, nothing may be loaded
+  // The cause of all problems, and what to set: one side has its names below a prefix. Empty: unknown.
+  std::string suggestion;
 
-  // kMismatch: reports the first problems and the number of the others.
+  // kMismatch: reports the suggestion, else the first problems and the number of the others.
   Status status() const;
   // All lists as text, one entry per line.
   std::string report() const;
@@ -57,9 +60,25 @@ std::vector<TensorSpec> mapped_tensors(const checkpoint::TensorSource& file,
                                        const config::PretrainedConfig& config,
                                        const checkpoint::HuggingFaceNames* names = nullptr);
 
-// The name of the first rule of key_mapping that matches; nullopt: none does.
-std::optional<std::string> apply_key_mapping(const config::PretrainedConfig& config,
-                                             const std::string& name);
+// The rules of model.pretrained.key_mapping.
+class KeyMappingRules {
+ public:
+  explicit KeyMappingRules(const std::vector<config::KeyMapping>& rules);
+
+  // By the first rule that matches; nullopt: none does.
+  std::optional<std::string> rename(const std::string& name);
+  // `from` of those that have renamed nothing.
+  std::vector<std::string> unused() const;
+  bool empty() const { return rules_.empty(); }
+
+ private:
+  struct Rule {
+    NameGlob glob;
+    config::KeyMapping rule;
+    bool is_used = false;
+  };
+  std::vector<Rule> rules_;
+};
 
 // Whether `from` converts to `to` without loss: F16 and BF16 to F32.
 bool is_widening(DType from, DType to);

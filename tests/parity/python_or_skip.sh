@@ -15,6 +15,14 @@ require_python() {
   export PYTHONDONTWRITEBYTECODE=1
 }
 
+# require_peers PARITY_FOLDER MODULES: the Python with the packages of requirements-*.txt is
+# STOKER_TRANSFORMERS_PYTHON, default that of deps.sh --peers, or of STOKER_PYTHON, or python3.
+require_peers() {
+  peers=$1/../../.deps/venv-peers/bin/python
+  [ -x "$peers" ] || peers=${STOKER_PYTHON:-python3}
+  require_python "${STOKER_TRANSFORMERS_PYTHON:-$peers}" STOKER_TRANSFORMERS_PYTHON "$2"
+}
+
 require_pytorch() {
   require_python "${STOKER_PYTHON:-python3}" STOKER_PYTHON 'torch, safetensors.torch'
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <regex>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/store.h"
@@ -320,7 +321,8 @@ TEST_F(RunLifecycleTest, WarnsOfTheNormalizationOfAPretrainedFolder) {
   for (const char* const name : {"config.json", "model.safetensors"})
     fs::copy(fs::path(STOKER_GOLDEN "/../parity/golden/images/vit_transformers_1") / name,
              path("vit"));
-  const auto log_with = [&](const std::string& preprocessor, const std::string& run) {
+  const auto log_with = [&](const std::string& preprocessor, const std::string& run,
+                            int exit_code = 0) {
     std::ofstream(path("vit/preprocessor_config.json")) << preprocessor;
     const std::string config = write_config(
         "data: {train: {format: synthetic, num_samples: 40, input_shape: [3, 6, 6], num_classes: "
@@ -329,7 +331,7 @@ TEST_F(RunLifecycleTest, WarnsOfTheNormalizationOfAPretrainedFolder) {
         path("vit") +
         "}}\ntask: {name: classification}\n"
         "train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
-    EXPECT_EQ(train(config, run_dir(run)).code, 0) << log_of("stokerd");
+    EXPECT_EQ(train(config, run_dir(run)).code, exit_code) << log_of("stokerd");
     return log_of("stokerd");
   };
   const std::string warning = "pretrained normalization differs";
@@ -337,6 +339,10 @@ TEST_F(RunLifecycleTest, WarnsOfTheNormalizationOfAPretrainedFolder) {
   const std::string log = log_with(R"({"image_mean": [0.4, 0.5], "image_std": [0.25]})", "other");
   EXPECT_NE(log.find(warning), std::string::npos) << log;
   EXPECT_NE(log.find("[0.4, 0.5]"), std::string::npos) << log;
+  EXPECT_THAT(
+      log_with("{\n\"image_mean\": [0.5", "malformed", 78),
+      ::testing::HasSubstr("model.pretrained.path: " + path("vit/preprocessor_config.json") +
+                           ": line 2: not JSON: incomplete JSON"));
 }
 
 }  // namespace

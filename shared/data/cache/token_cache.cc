@@ -76,7 +76,8 @@ class TokenCacheBuilder {
         files_(files),
         tokenizer_(std::move(tokenizer)),
         width_(token_width(*tokenizer_)),
-        progress_(progress) {
+        progress_(progress),
+        encoder_(files, *tokenizer_, make_text_tokenizer(), max_threads()) {
     total_bytes_ = files.total_bytes();
     part_bytes_ = std::max(part_bytes, total_bytes_ / kMaxParts);
     Sha256 hash;
@@ -87,7 +88,7 @@ class TokenCacheBuilder {
   }
 
   Result<files::IndexMetadata> build() {
-    TextPosition at = encoder().skip_empty({});
+    TextPosition at = encoder_.skip_empty({});
     for (uint64_t part = 0; at.document < files_.size(); ++part) {
       STOKER_ASSIGN_OR_RETURN(at, add_part(part, at));
     }
@@ -197,7 +198,7 @@ class TokenCacheBuilder {
     TextPosition at = begin;
     for (uint64_t bytes = 0; bytes < part_bytes_ && at.document < files_.size();) {
       STOKER_ASSIGN_OR_RETURN(const DocumentEncoder::Tokens tokens,
-                              encoder().next(at, [this] { report(); }));
+                              encoder_.next(at, [this] { report(); }));
       bytes += tokens.bytes;
       at = tokens.end;
       const std::vector<std::byte> packed = pack(tokens.ids);
@@ -222,18 +223,17 @@ class TokenCacheBuilder {
     return files_.check(document, info);
   }
 
-  DocumentEncoder& encoder() {
-    if (maybe_encoder_) return *maybe_encoder_;
-    const Sandbox* const sandbox = request_.maybe_sandbox;
-    auto make = [this,
-                 sandbox](std::function<bool()> should_stop) -> std::unique_ptr<TextTokenizer> {
-      if (sandbox == nullptr) return std::make_unique<LocalTokenizer>(tokenizer_);
-      return sandbox->make_tokenizer(request_.name, tokenizer_->digest(),
-                                     DocumentEncoder::kWindowBytes, std::move(should_stop));
+  DocumentEncoder::MakeTokenizer make_text_tokenizer() const {
+    return [this](std::function<bool()> should_stop) -> std::unique_ptr<TextTokenizer> {
+      if (request_.maybe_sandbox == nullptr) return std::make_unique<LocalTokenizer>(tokenizer_);
+      return request_.maybe_sandbox->make_tokenizer(request_.name, tokenizer_->digest(),
+                                                    DocumentEncoder::kWindowBytes,
+                                                    std::move(should_stop));
     };
-    const size_t max_threads =
-        sandbox == nullptr ? static_cast<size_t>(num_usable_cores()) : sandbox->max_processes();
-    return maybe_encoder_.emplace(files_, *tokenizer_, std::move(make), max_threads);
+  }
+  size_t max_threads() const {
+    return request_.maybe_sandbox == nullptr ? static_cast<size_t>(num_usable_cores())
+                                             : request_.maybe_sandbox->max_processes();
   }
 
   std::vector<std::byte> pack(const std::vector<int32_t>& ids) const {
@@ -273,8 +273,8 @@ class TokenCacheBuilder {
   std::string identity_;
 
   FileLock lock_;
-  bool is_locked_ = false;                        // or cannot be locked
-  std::optional<DocumentEncoder> maybe_encoder_;  // none before its first use
+  bool is_locked_ = false;  // or cannot be locked
+  DocumentEncoder encoder_;
   files::IndexMetadata metadata_;
   uint64_t num_bytes_ = 0;    // of text in the parts so far
   uint64_t num_encoded_ = 0;  // also in the part that is written

@@ -14,8 +14,10 @@
 namespace stoker::config::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr char kImageSettings[] =
     R"("num_hidden_layers": 2, "num_attention_heads": 3, "hidden_size": 12, "intermediate_size": 20,
@@ -124,7 +126,7 @@ TEST(ImageModelConfigTest, RejectsWhatChangesTheResult) {
            {timm_json("vit_base_patch16_224", R"("model_args": {"num_heads": 7})"),
             "'embed_dim' is not a multiple of num_heads"},
            {timm_json("vit_base_patch16_224", R"("model_args": {"mlp_ratio": 1e300})"),
-            "'mlp_ratio' must be a number"},
+            "'mlp_ratio' 1e+300 is not supported (at most 1e+06)"},
            {timm_json("resnet50", R"("model_args": {"output_stride": 8})"), "'output_stride'"}}) {
     EXPECT_THAT(image_error_of(json), HasSubstr(message)) << json;
   }
@@ -226,12 +228,29 @@ TEST_F(ImageFolderTest, HasItsNormalization) {
   EXPECT_EQ(read(), (Normalize{{0}, {1}}));
   write("preprocessor_config.json", R"({"image_mean": [], "image_std": []})");
   EXPECT_FALSE(read());
-  for (const char* const text :
-       {"[]", "{", R"({"image_mean": ["a"], "image_std": [1]})",
-        R"({"image_mean": [0, 0, 0, 0, 0, 0, 0, 0, 0], "image_std": 1})"}) {
+  write("preprocessor_config.json", R"({"image_mean": null, "image_std": [1]})");
+  EXPECT_FALSE(read());
+}
+
+// It is an error like that of config.json, but a run can do without the file.
+TEST_F(ImageFolderTest, NamesTheFileThatIsMalformed) {
+  for (const auto& [text, message] : std::map<std::string, std::string>{
+           {"{\n\"image_mean\": [0.5],\n", "line 3: not JSON: incomplete JSON; correct it, "},
+           {"[]", "must be a JSON object"},
+           {R"({"image_mean": ["a"], "image_std": [1]})", "'image_mean' must be numbers"},
+           {R"({"image_mean": [0, 0, 0, 0, 0, 0, 0, 0, 0], "image_std": 1})",
+            "'image_mean' has 9 numbers"}}) {
     write("preprocessor_config.json", text);
-    EXPECT_EQ(read_normalization(scratch_.path()).status().code(), StatusCode::kCorrupt) << text;
+    const Status status = read_normalization(scratch_.path()).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(status.message(),
+                AllOf(StartsWith(scratch_ / "preprocessor_config.json: " + message),
+                      HasSubstr("; or remove the file")));
   }
+  write("config.json", "{\n\"architecture\" 3}");
+  const Status status = check_huggingface_config({.arch = ResnetConfig{}}, scratch_.path());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("config.json: line 2: not JSON: "));
 }
 
 TEST(ImageModelConfigTest, ComparesNormalizations) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/image_model_names.h"
+#include "shared/pretrained/state_dict_mapping.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
@@ -54,10 +55,46 @@ TEST_F(PretrainedFileTest, HasTheNamesAfterKeyMapping) {
   write({"module.cls_token", "module.head.weight"});
   EXPECT_EQ(open(scratch_ / kFile, "vit", rules).maybe_names,
             find_image_names("vit", ImageLibrary::kTimm));
-  EXPECT_EQ(open(scratch_ / kFile, "vit").maybe_names, nullptr);
   write({"module.class_token", "module.encoder.layers.encoder_layer_0.mlp.linear_1.weight"});
   EXPECT_EQ(open(scratch_ / kFile, "vit", rules).maybe_names,
             find_image_names("vit", ImageLibrary::kTorchvisionBefore013));
+}
+
+// Without the rule, nothing matches.
+TEST_F(PretrainedFileTest, SuggestsTheKeyMappingOfAPrefix) {
+  struct Case {
+    std::string model;
+    std::vector<std::string> in_file, in_model;
+    std::string prefix;
+  };
+  for (const Case& prefixed : std::vector<Case>{
+           {"resnet18",
+            {"model.conv1.weight", "model.bn1.weight", "epoch"},
+            {"conv1.weight", "bn1.weight"},
+            "model."},
+           {"vit",
+            {"net.model.cls_token", "net.model.blocks.3.norm1.bias"},
+            {"class_token", "encoder.layers.encoder_layer_3.ln_1.bias"},
+            "net.model."},
+           {"vit",
+            {"module.class_token", "module.encoder.layers.encoder_layer_0.mlp.linear_1.weight"},
+            {"class_token", "encoder.layers.encoder_layer_0.mlp.0.weight"},
+            "module."}}) {
+    write(prefixed.in_file);
+    std::vector<TensorSpec> needed;
+    for (const std::string& name : prefixed.in_model) needed.push_back({name, DType::kF32, {2, 2}});
+    const auto map = [&](const std::vector<config::KeyMapping>& rules) {
+      const PretrainedTensors opened = open(scratch_ / kFile, prefixed.model, rules);
+      return map_state_dict(needed, *opened.file,
+                            {.path = scratch_ / kFile, .key_mapping = rules, .exclude = {"epoch*"}},
+                            opened.maybe_names);
+    };
+    EXPECT_EQ(map({}).status().message(),
+              "the file does not fit the model: the names in the file have the prefix '" +
+                  prefixed.prefix + "'; set model.pretrained.key_mapping: [{from: \"" +
+                  prefixed.prefix + "*\", to: \"*\"}]");
+    EXPECT_EQ(map({{prefixed.prefix + "*", "*"}}).loads.size(), 2);
+  }
 }
 
 TEST_F(PretrainedFileTest, IsAFolderForTransformers) {

@@ -60,6 +60,26 @@ TEST(StateDictMappingTest, RenamesByFirstMatchingRule) {
   EXPECT_THAT(source_names(mapping), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
 }
 
+TEST(StateDictMappingTest, SuggestsARuleForAPrefixOfOneSide) {
+  const StateDictMapping longer = map_state_dict(
+      kNeeded,
+      FakeFile({f32("module._orig_mod.body.w"), f32("module._orig_mod.body.b"), f32("ema.body.w")}),
+      {});
+  EXPECT_THAT(
+      longer.status().message(),
+      HasSubstr("the names in the file have the prefix 'module._orig_mod.'; set "
+                "model.pretrained.key_mapping: [{from: \"module._orig_mod.*\", to: \"*\"}]"));
+  EXPECT_THAT(longer.report(), HasSubstr("problem missing body.w F32 [2]\n"));
+  const StateDictMapping shorter = map_state_dict(kNeeded, FakeFile({f32("w"), f32("b")}), {});
+  EXPECT_THAT(shorter.status().message(),
+              HasSubstr("the names in the model have the prefix 'body.'; set "
+                        "model.pretrained.key_mapping: [{from: \"*\", to: \"body.*\"}]"));
+  EXPECT_THAT(
+      map_state_dict(kNeeded, FakeFile({f32("a.x"), f32("a.body.w"), f32("a.y")}), {}).suggestion,
+      IsEmpty())
+      << "of a minority";
+}
+
 // Combines a wrong shape, a wrong dtype, a missing and an unexpected tensor.
 TEST(StateDictMappingTest, ReportsEveryMismatchAndLoadsNothing) {
   const FakeFile file({f32("body.w", {3}), {"body.b", DType::kF64, {2}}, f32("extra")});

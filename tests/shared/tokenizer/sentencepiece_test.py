@@ -17,7 +17,7 @@ import time
 try:
     import sentencepiece
 except ImportError as missing:
-    print(f"skipped: {missing}; install sentencepiece, tokenizers and numpy into STOKER_PYTHON")
+    print(f"skipped: {missing}; scripts/deps.sh --peers installs it")
     sys.exit(77)
 
 from tokenizers_test import INVALID, RECORDED, Comparison, make_text

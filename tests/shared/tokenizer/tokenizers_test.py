@@ -24,7 +24,7 @@ try:
     import tokenizers
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError as missing:
-    print(f"skipped: {missing}; install tokenizers and numpy into STOKER_PYTHON")
+    print(f"skipped: {missing}; scripts/deps.sh --peers installs it")
     sys.exit(77)
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -95,7 +95,10 @@ def make_word_pieces(texts):
 def make_text(root, size):
     generator = random.Random(1)
     files = sorted(p for p in root.rglob("*") if p.suffix in (".md", ".cc", ".h", ".py") and ".deps" not in p.parts and "build" not in p.parts)
-    parts = [b"".join(chr(c).encode() for c in range(0x110000) if not 0xD800 <= c < 0xE000)]
+    # All characters are 4.4 MB; a shorter text has every seventh of those above the first scripts.
+    step = 1 if size >= 5e6 else 7
+    parts = [b"".join(chr(c).encode() for c in range(0x110000)
+                      if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % step == 0))]
     parts.append("".join(chr(c) + "\u0301a \u0323" for c in range(32, 0x3000)).encode())
     parts.append(b"".join(bytes([a, b, c]) + b"x" for a in (0x41, 0xc3, 0xe0, 0xe2, 0xed, 0xf0, 0xf4, 0xff)
                           for b in range(0x7f, 0x100) for c in (0x20, 0x7f, 0x80, 0xbf, 0xc0, 0xf0)))

@@ -1,8 +1,11 @@
-#!/usr/bin/env bash
-# tokenizers_test.sh SCRIPT ARGUMENT…: runs a Python script of this folder with STOKER_PYTHON. Exit code 77: there is none.
-set -euo pipefail
-if [[ -z ${STOKER_PYTHON:-} ]]; then
-  echo "skipped: STOKER_PYTHON is not set"
-  exit 77
-fi
-exec "$STOKER_PYTHON" "$(dirname "${BASH_SOURCE[0]}")/$1" "${@:2}"
+#!/bin/sh
+# tokenizers_test.sh SCRIPT STOKER_TOKENIZE ROOT: runs a Python script of this folder with the Python that
+# tests/parity/transformers.sh has. STOKER_TOKENIZER_MEGABYTES is the size of the text: from 5 on it has
+# all characters; the default 1.5 has a sample of them. Exit code 77: a package is missing.
+set -eu
+scripts=$(dirname "$0")
+parity=$(cd "$scripts/../../parity" && pwd)
+# shellcheck source=tests/parity/python_or_skip.sh
+. "$parity/python_or_skip.sh"
+require_peers "$parity" 'numpy, sentencepiece, tiktoken, tokenizers'
+"$python" "$scripts/$1" "$2" "$3" "${STOKER_TOKENIZER_MEGABYTES:-1.5}"
