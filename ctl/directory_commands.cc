@@ -155,6 +155,13 @@ std::string log_of_rank(const run::RunLayout& layout, int rank) {
   return rank == 0 ? layout.trainer_log() : run::RunLayout(layout.rank_dir(rank)).trainer_log();
 }
 
+Status no_log(const std::string& path, const CommandLine& command) {
+  const std::string of = command.evaluator ? "stoker-eval has not been started on this run"
+                         : command.rank ? "the run has had no rank " + std::to_string(*command.rank)
+                                        : "stokerd has not been started on this run";
+  return Status(StatusCode::kNotFound, printable(path) + ": no such log; " + of);
+}
+
 // Logs that are followed together: lines that appear between two reads are in the order of their times.
 struct RankLog {
   int rank = 0;
@@ -267,10 +274,14 @@ ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval) {
   if (command.all) return show_logs_of_ranks(layout, command, console, interval);
-  auto tail = view::LogTail::open(
-      command.evaluator ? layout.evaluator_log() : log_of_rank(layout, command.rank.value_or(0)),
-      command.lines);
-  if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
+  const std::string path =
+      command.evaluator ? layout.evaluator_log() : log_of_rank(layout, command.rank.value_or(0));
+  auto tail = view::LogTail::open(path, command.lines);
+  if (!tail.ok()) {
+    const Status status =
+        tail.status().code() == StatusCode::kNotFound ? no_log(path, command) : tail.status();
+    return console.fail(status, exit_code_for_reading(status));
+  }
   // Checked before the last read, so that everything written before the end is printed.
   bool may_grow = true;
   bool has_more = true;
@@ -331,11 +342,11 @@ ExitCode write_text(const std::string& path, const std::string& text, const Cons
 Result<std::vector<Curve>> curves_of(const run::RunLayout& layout, const std::string& metric,
                                      bool has_others) {
   STOKER_ASSIGN_OR_RETURN(const RunHistory history, read_history(layout));
-  STOKER_ASSIGN_OR_RETURN(auto curves,
-                          metric.empty() ? loss_curves(history) : metric_curves(history, metric));
+  auto curves = metric.empty() ? loss_curves(history) : metric_curves(history, metric);
   if (!has_others) return curves;
+  if (!curves.ok()) return curves.status().with_context(printable(layout.root()));
   const std::string name = view::RunView(layout).name();
-  for (Curve& curve : curves) curve.name = name + " " + curve.name;
+  for (Curve& curve : *curves) curve.name = name + " " + curve.name;
   return curves;
 }
 

@@ -114,7 +114,7 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
                   " " + format_count(feed.ready_batches) + " of " +
                   format_count(feed.queue_capacity) + " batches ready");
   const double workers = std::max(1, feed.workers);
-  lines.push_back(paint.label("readers") +
+  lines.push_back(paint.label("workers") +
                   paint.bar({{feed.workers_reading / workers, "34"},
                              {feed.workers_decoding / workers, "33"},
                              {feed.workers_transforming / workers, "35"},

@@ -85,8 +85,7 @@ void add_cluster_options(CLI::App& app, CommandLine& command) {
 
 void add_options(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config,
-                 "Configuration file: see stoker.yaml(5); examples: share/stoker/config")
-      ->required()
+                 "Configuration file (required): see stoker.yaml(5); examples: share/stoker/config")
       ->type_name("FILE");
   app.add_option("--run-dir", command.run_dir, "Run directory; overrides run.dir")
       ->type_name("DIR");
@@ -121,6 +120,11 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
     std::cerr << "stokerd: " << error.what() << "; try stokerd --help\n";
+    return {std::nullopt, ExitCode::kUsage};
+  }
+  // Not by required(), which CLI11 reports instead of an unknown option.
+  if (command.config.empty()) {
+    std::cerr << "stokerd: --config is required; try stokerd --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
   return {command, ExitCode::kSuccess};

@@ -49,7 +49,7 @@ std::string format_input(const TensorSpec& spec, const at::Tensor& tensor, bool 
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
   const std::string nearest = config::closest_match(glob, names);
-  std::string text = "inspect_open: no tensor matches '" + glob + "'; ";
+  std::string text = "no tensor matches '" + glob + "'; ";
   if (!nearest.empty())
     return Status(StatusCode::kNotFound, text + "did you mean '" + nearest + "'?");
   text += "available:";

@@ -73,7 +73,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "results depend on the number of ranks", kWarn, "reason",
      "A run with another number of ranks does not have the same bytes."},
     {LogTopic::kRun, "run directory not durable", kWarn, "reason",
-     "A file system of the run directory keeps nothing after a power failure, or is remote."},
+     "Locks do not work in the run directory, or it is on a network file system; `reason` has what "
+     "to set."},
     {LogTopic::kRun, "restart count unavailable", kWarn, "error",
      "restart_count.json cannot be read or written; the limit on restarts without progress does "
      "not work."},
@@ -304,7 +305,7 @@ inline constexpr LogEventInfo kAll[] = {
      "setting_changes.jsonl or config.yaml of the run directory could not be written."},
     {LogTopic::kTraining, "parameter group configured", kInfo,
      "params parameters elements lr_scale weight_decay",
-     "Parameters that one rule of optimizer.groups matches."},
+     "Parameters that one item of optimizer.param_groups matches."},
     {LogTopic::kTraining, "parameters unfrozen", kInfo, "step parameters elements",
      "model.unfreeze_at_step."},
     {LogTopic::kTraining, "class weights computed", kInfo, "source weights",
@@ -487,7 +488,7 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kEvaluation, "early stopping triggered", kInfo, "reason",
      "stokerd ends the run because of the evaluator's request."},
     {LogTopic::kEvaluation, "requested step evaluated", kInfo, "until_step",
-     "--until: the evaluator ends."},
+     "--until-step: the evaluator ends."},
     {LogTopic::kEvaluation, "run finished, evaluation complete", kInfo, "state step",
      "The evaluator ends."},
     {LogTopic::kEvaluation, "evaluator failed", kError, "error",

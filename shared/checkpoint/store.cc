@@ -292,9 +292,10 @@ Status CheckpointStore::check_free_space(const CheckpointContent& content) const
                           bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
+  constexpr uint64_t kMiB = 1 << 20;  // rounded up, so that the text has two different numbers
   return Status(StatusCode::kNoSpace,
-                directory_ + ": a checkpoint needs " + std::to_string(needed >> 20) + " MiB, " +
-                    std::to_string(free >> 20) +
+                directory_ + ": a checkpoint needs " + std::to_string((needed + kMiB - 1) >> 20) +
+                    " MiB, " + std::to_string(free >> 20) +
                     " MiB are free; free disk space, or lower checkpoint.keep_last");
 }
 

@@ -30,9 +30,10 @@ Status unknown_key(std::string_view key, const std::vector<Setting>& settings) {
     keys.push_back(setting.key);
     if (setting.is_live && setting.key.ends_with("." + std::string(key))) same_name = setting.key;
   }
-  return invalid(
-      "unknown setting " + quoted(key) +
-      (same_name.empty() ? did_you_mean(key, keys) : "; did you mean " + quoted(same_name) + "?"));
+  std::string hint =
+      same_name.empty() ? did_you_mean(key, keys) : "; did you mean " + quoted(same_name) + "?";
+  if (hint.empty()) hint = "; `get` without a key lists those that can change";
+  return invalid("unknown setting " + quoted(key) + hint);
 }
 
 Status check_can_change(const Config& config, std::string_view key) {

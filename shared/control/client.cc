@@ -22,8 +22,7 @@ Status connect_error(const std::string& path, int error) {
   switch (error) {
     case ENOENT:
     case ENOTDIR:
-      return Status(StatusCode::kUnreachable,
-                    where + ": no such socket; is stokerd running, and is this its run directory?");
+      return Status(StatusCode::kUnreachable, where + ": no such socket; is stokerd running?");
     case ECONNREFUSED:
       return Status(StatusCode::kUnreachable,
                     where + ": connection refused; stokerd has exited or was killed");

@@ -503,9 +503,8 @@ TEST_F(DaemonCommandsTest, InspectRejectsUnknownTensorAsUsageError) {
   auto fake = daemon([&](const std::string& line) {
     if (line.find("\"status\"") != std::string::npos)
       return reply_line(control::to_json(example_status()));
-    return std::string(
-        R"({"id":1,"error":{"code":-32000,"message":"inspect_open: no tensor matches 'fd'; )"
-        R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
+    return std::string(R"({"id":1,"error":{"code":-32000,"message":"no tensor matches 'fd'; )"
+                       R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
   });
   const CommandResult result = ctl({"inspect", "fd"});
   EXPECT_EQ(result.code, 64);

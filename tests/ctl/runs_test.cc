@@ -97,6 +97,16 @@ TEST_F(RunsTest, PlotsSeveralRunsTogether) {
   EXPECT_EQ(run_with_arguments({"plot", layout().root(), path("none")}).code, 78);
 }
 
+TEST_F(RunsTest, NamesRunWithoutMetricOfPlot) {
+  write_two_runs();
+  std::filesystem::remove_all(second() + "/metrics");
+  std::filesystem::remove_all(second() + "/eval");
+  const CommandResult result =
+      run_with_arguments({"plot", layout().root(), second(), "--metric", "loss"});
+  EXPECT_EQ(result.code, 78);
+  EXPECT_THAT(result.err, HasSubstr(second() + ": no record has a finite value of 'loss'"));
+}
+
 TEST_F(RunsTest, RejectsRunsTogetherWithRunDir) {
   write_two_runs();
   const CommandResult result = ctl({"plot", second()});

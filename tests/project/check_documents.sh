@@ -72,6 +72,14 @@ check_suites() {
   done < <(grep -oE '`[A-Z][A-Za-z0-9]*Test\.[A-Z][A-Za-z0-9]*`' "$document" | tr -d '`' | sort -u)
 }
 
+# Rows of a table that start with numbers, as `| 2, 3. a fault |`: each number is that of one row.
+check_rows() {
+  local document=$1 number
+  while read -r number; do
+    complain "$document: row $number occurs twice"
+  done < <(grep -oE '^\| [0-9]+(, [0-9]+)*\. ' "$document" | grep -oE '[0-9]+' | sort -n | uniq -d)
+}
+
 # Machine-specific paths are not allowed. System paths that exist on every Debian are.
 check_machine_paths() {
   local document=$1 found
@@ -85,6 +93,7 @@ for document in "${documents[@]}"; do
   check_paths "$document"
   check_tests "$document"
   check_suites "$document"
+  check_rows "$document"
   check_machine_paths "$document"
 done
 ((bad == 0)) || exit 1

@@ -25,6 +25,9 @@ expect_error() {
 
 write_readme 'Shown by `tests/ring_test.cc`: `IsRound`, `HasAVeryLongName`, and `RingTest.IsRound`, `RingTest.HasAVeryLongName`.'
 "$check" "$tree"
+write_readme $'| fault | |\n|---|---|\n| 1. a kill | |\n| 2, 3. a power cut | |\n| a loss | |'
+"$check" "$tree"
+expect_error 'a row number that occurs twice' $'| 1, 2. a kill | |\n| 2. a power cut | |' 'row 2 occurs twice'
 expect_error 'a dead link' 'See [this](docs/gone.md).' 'docs/gone.md: no such file'
 expect_error 'a dead heading' 'See [this](docs/ring.md#gone).' 'no such heading'
 expect_error 'a dead path' 'Run `scripts/gone.sh`.' 'scripts/gone.sh, which does not exist'

@@ -331,7 +331,7 @@ class RunPage {
       row("Step", format(status.step_time_ms, 3) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
         note(`data wait ${format(feed.data_wait_ms, 2)} ms` + (status.device_time_ms > 0 ? `, device ${format(status.device_time_ms, 3)} ms` : ""))),
       row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
-      row("Readers", feed.workers + (feed.workers === 1 ? " worker" : " workers"), bar(activities.map(([, n, c]) => [(n || 0) / workers, c]), activities.map(([name, n]) => `${name} ${format(n, 2)}`).join(", ")),
+      row("Workers", count(feed.workers), bar(activities.map(([, n, c]) => [(n || 0) / workers, c]), activities.map(([name, n]) => `${name} ${format(n, 2)}`).join(", ")),
         note(activities.filter(([, n]) => n >= .005).map(([name, n]) => `${format(n, 2)} ${name}`).join(", ") + (feed.external_producers ? `, ${feed.external_producers} external producers` : ""))),
       ...this.ranks(row, note),
       row("Memory", bytes(memory.rss_bytes), note("peak " + bytes(memory.peak_rss_bytes) + (memory.device_reserved_bytes ? `; device ${bytes(memory.device_allocated_bytes)} of ${bytes(memory.device_reserved_bytes)} reserved` : ""))),

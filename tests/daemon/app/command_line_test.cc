@@ -63,5 +63,15 @@ TEST(DaemonCommandLineTest, RejectsInvalidArgumentsAsUsageErrors) {
       << "they contradict each other";
 }
 
+TEST(DaemonCommandLineTest, NamesUnknownOptionBeforeMissingConfig) {
+  const auto error_of = [](std::vector<const char*> words) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parse(std::move(words)).exit_code, ExitCode::kUsage);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(error_of({"--confg", "a.yaml"}).find("--confg"), std::string::npos);
+  EXPECT_NE(error_of({}).find("--config is required"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stoker::app

@@ -145,10 +145,11 @@ TEST_F(CheckpointStoreTest, PreservesForeignFileAtCheckpointPath) {
 TEST_F(CheckpointStoreTest, RejectsCommitBeforeFirstWriteOnFullDisk) {
   commit(1);
   const size_t before = files_.operations().size();
-  files_.set_free_bytes(1000);
+  files_.set_free_bytes(1 << 20);
   const auto refused = store_.commit(TrainerState(2).content());
   EXPECT_EQ(refused.status().code(), StatusCode::kNoSpace);
-  EXPECT_THAT(refused.status().message(), HasSubstr(directory_));
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr(directory_ + ": a checkpoint needs 2 MiB, 1 MiB are free;"));
   const auto operations = files_.operations();
   for (size_t i = before; i < operations.size(); ++i) {
     EXPECT_NE(operations[i].kind, test::Operation::Kind::kWrite);

@@ -82,6 +82,8 @@ TEST(LiveSettingsTest, RejectsKeysThatCannotChange) {
               HasSubstr("unknown setting 'train.max_stepz'; did you mean 'train.max_steps'?"));
   EXPECT_THAT(error_of(set_live(configured, {}, "lr", "3")),
               HasSubstr("unknown setting 'lr'; did you mean 'optimizer.lr'?"));
+  EXPECT_THAT(error_of(set_live(configured, {}, "foo", "3")),
+              HasSubstr("unknown setting 'foo'; `get` without a key lists"));
   EXPECT_THAT(error_of(unset_live(configured, {}, "log.level")),
               HasSubstr("log.level has the value of the configuration"));
 }

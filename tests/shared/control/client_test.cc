@@ -76,7 +76,8 @@ TEST(ClientTest, ReportsUnavailableDaemonWithHint) {
   const auto missing = Client::connect("/tmp/stoker-no-such-directory/control.sock", 30s);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.status().code(), StatusCode::kUnreachable);
-  EXPECT_THAT(missing.status().message(), testing::HasSubstr("no daemon is reachable on"));
+  EXPECT_THAT(missing.status().message(),
+              testing::HasSubstr("no such socket; is stokerd running?"));
   Listener listener(nullptr);
   listener.stop_listening();
   const auto stale = Client::connect(listener.path(), 30s);
