@@ -10,6 +10,7 @@
 #include "ctl/text_format.h"
 #include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
+#include "shared/base/cli_options.h"
 #include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
 #include "shared/control/grammar.h"
@@ -102,7 +103,7 @@ class Parser {
   // Throws CLI::ParseError.
   CommandLine parse(int argc, const char* const* argv) {
     try {
-      app_.parse(argc, argv);
+      parse_options(app_, argc, argv);
     } catch (const CLI::ExtrasError&) {
       if (app_.get_subcommands().empty()) check_unknown_command();
       throw;

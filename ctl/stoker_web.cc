@@ -11,6 +11,7 @@
 #include "ctl/run_server.h"
 #include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
+#include "shared/base/cli_options.h"
 #include "shared/base/clock.h"
 
 namespace stoker::ctl {
@@ -43,7 +44,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   add_document_option(app, 1);
   try {
-    app.parse(argc, argv);
+    parse_options(app, argc, argv);
   } catch (const CLI::CallForVersion& answer) {
     std::cout << answer.what() << "\n";
     return 0;

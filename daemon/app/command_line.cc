@@ -6,6 +6,7 @@
 
 #include "daemon/app/version.h"
 #include "shared/base/cli_documents.h"
+#include "shared/base/cli_options.h"
 #include "shared/config/reference.h"
 
 namespace stoker::app {
@@ -85,7 +86,8 @@ void add_cluster_options(CLI::App& app, CommandLine& command) {
 
 void add_options(CLI::App& app, CommandLine& command) {
   app.add_option("--config", command.config,
-                 "Configuration file (required): see stoker.yaml(5); examples: share/stoker/config")
+                 "Configuration file: see stoker.yaml(5); examples: share/stoker/config")
+      ->required()
       ->type_name("FILE");
   app.add_option("--run-dir", command.run_dir, "Run directory; overrides run.dir")
       ->type_name("DIR");
@@ -114,17 +116,12 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   add_options(app, command);
   add_document_option(app, 8, config::key_completions);
   try {
-    app.parse(argc, argv);
+    parse_options(app, argc, argv);
   } catch (const CLI::Success& answered) {  // --help, --version
     app.exit(answered);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
     std::cerr << "stokerd: " << error.what() << "; try stokerd --help\n";
-    return {std::nullopt, ExitCode::kUsage};
-  }
-  // Not by required(), which CLI11 reports instead of an unknown option.
-  if (command.config.empty()) {
-    std::cerr << "stokerd: --config is required; try stokerd --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
   return {command, ExitCode::kSuccess};

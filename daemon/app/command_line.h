@@ -20,7 +20,7 @@ struct CommandLine {
   std::string resume;                      // --resume; empty: the newest valid checkpoint
   AllowedChanges allowed;                  // --allow-…
   bool fresh = false;                      // --fresh
-  bool check = false;                      // --check
+  bool check = false;                      // --check-config
   parameter_server::ClusterFlags cluster;  // --ps_hosts, --worker_hosts, --job_name, --task_index
   std::string replicas;                    // --replicas; empty: not set
   std::string placement;                   // --placement; empty: not set

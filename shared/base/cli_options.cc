@@ -1,5 +1,6 @@
 #include "shared/base/cli_options.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,17 @@ std::string check_text(const CLI::Option& option) {
 }
 
 }  // namespace
+
+void parse_options(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RequiredError&) {
+    const Words unknown = app.remaining(true);
+    if (std::ranges::any_of(unknown, [](const std::string& word) { return word.starts_with('-'); }))
+      throw CLI::ExtrasError(app.get_name(), unknown);
+    throw;
+  }
+}
 
 std::vector<const CLI::Option*> visible_options(const CLI::App& app, bool is_positional) {
   return app.get_options([&](const CLI::Option* option) {

@@ -1,4 +1,4 @@
-// cli_options: what the documents of a program need of the options of its CLI::App.
+// cli_options: parsing of a program's CLI::App, and what the documents of a program need of its options.
 //
 // Threads: pure functions.
 #pragma once
@@ -14,6 +14,10 @@ class Option;
 namespace stoker {
 
 using Words = std::vector<std::string>;
+
+// CLI::App::parse(), except that an unknown option is reported before a required one that is missing,
+// which it can be meant to be. Throws CLI::ParseError.
+void parse_options(CLI::App& app, int argc, const char* const* argv);
 
 // Options in the order of --help, without the hidden ones; a command shares --help with the program.
 std::vector<const CLI::Option*> visible_options(const CLI::App& app, bool is_positional);

@@ -110,6 +110,7 @@ TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
       {{"--bogus", "list"}, "--bogus"},
       {{"list", "more"}, "more"},
       {{"set"}, "KEY is required"},
+      {{"set", "--dryrun"}, "--dryrun"},
       {{"set", "optimizer.lr"}, "VALUE is required"},
       {{"unset"}, "KEY is required"},
       {{"plot", "--output", "loss.jpg"}, "'loss.jpg' has another ending than .svg, .png or .html"},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/cli_options.h"
 #include "shared/base/man_page.h"
 
 namespace stoker {
@@ -65,6 +66,23 @@ TEST_F(CliDocumentsTest, ManPageHasSectionsOfFooter) {
         ".SH \"NOTES\"\n.PP\n\\&A note of two lines.\n",
         ".SH \"EXIT STATUS\"\n.PP\n\\&0 success, 64 usage error.\n"})
     EXPECT_THAT(page, HasSubstr(text));
+}
+
+TEST_F(CliDocumentsTest, ReportsUnknownOptionBeforeMissingOne) {
+  const auto error_of = [this](std::vector<const char*> words) -> std::string {
+    words.insert(words.begin(), "mill");
+    try {
+      parse_options(app_, static_cast<int>(words.size()), words.data());
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_of({"--grnd", "3"}), HasSubstr("--grnd"));
+  EXPECT_THAT(error_of({"--grind", "3", "weigh", "--exatc"}), HasSubstr("--exatc"));
+  EXPECT_THAT(error_of({"--dry"}), HasSubstr("--grind is required"));
+  EXPECT_THAT(error_of({"--grind", "3", "weigh"}), HasSubstr("SACK is required"));
+  EXPECT_EQ(error_of({"--grind", "3", "weigh", "7"}), "");
 }
 
 TEST_F(CliDocumentsTest, CompletionHasOptionsWordsAndKeys) {
