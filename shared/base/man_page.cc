@@ -71,7 +71,8 @@ void ManPage::add_item(std::string_view term, std::string_view text) {
 
 std::string ManPage::text() const {
   std::string others;
-  for (const std::string page : {"stokerd(8)", "stoker-eval(1)", "stokerctl(1)", "stoker.yaml(5)"})
+  for (const std::string page :
+       {"stokerd(8)", "stoker-eval(1)", "stokerctl(1)", "stoker-web(1)", "stoker.yaml(5)"})
     if (page != page_) others += (others.empty() ? "" : ", ") + page;
   return out_ + ".SH \"SEE ALSO\"\n" + line_of(others);
 }
