@@ -23,6 +23,13 @@ const Setting* find(const std::vector<Setting>& settings, std::string_view key) 
   return found == settings.end() ? nullptr : &*found;
 }
 
+std::string live_keys(const std::vector<Setting>& settings) {
+  std::string keys;
+  for (const Setting& setting : settings)
+    if (setting.is_live) keys += (keys.empty() ? "" : ", ") + setting.key;
+  return keys;
+}
+
 Status unknown_key(std::string_view key, const std::vector<Setting>& settings) {
   std::vector<std::string> keys;
   std::string same_name;  // of another section: lr of optimizer.lr
@@ -32,7 +39,7 @@ Status unknown_key(std::string_view key, const std::vector<Setting>& settings) {
   }
   std::string hint =
       same_name.empty() ? did_you_mean(key, keys) : "; did you mean " + quoted(same_name) + "?";
-  if (hint.empty()) hint = "; `get` without a key lists those that can change";
+  if (hint.empty()) hint = "; those that can change: " + live_keys(settings);
   return invalid("unknown setting " + quoted(key) + hint);
 }
 
@@ -41,10 +48,8 @@ Status check_can_change(const Config& config, std::string_view key) {
   const Setting* const setting = find(settings, key);
   if (setting == nullptr) return unknown_key(key, settings);
   if (setting->is_live) return {};
-  std::string live;
-  for (const Setting& each : settings)
-    if (each.is_live) live += (live.empty() ? "" : ", ") + each.key;
-  return invalid(setting->key + " cannot change during the run; those that can: " + live);
+  return invalid(setting->key +
+                 " cannot change during the run; those that can: " + live_keys(settings));
 }
 
 // One line, without the locations in the generated text.
@@ -119,7 +124,7 @@ ResumedSettings resume_live(const Config& configured, const LiveSettings& saved)
   for (const LiveSetting& setting : saved) {
     const auto now = value_of(configured, setting.key);
     if (!now.ok()) {
-      drop(setting, now.status().message());
+      drop(setting, "this version has no such setting");
     } else if (*now != setting.configured) {
       drop(setting, "the configuration has another value than when it was set: " +
                         setting.configured + " -> " + *now);
