@@ -155,11 +155,26 @@ std::string log_of_rank(const run::RunLayout& layout, int rank) {
   return rank == 0 ? layout.trainer_log() : run::RunLayout(layout.rank_dir(rank)).trainer_log();
 }
 
-Status no_log(const std::string& path, const CommandLine& command) {
-  const std::string of = command.evaluator ? "stoker-eval has not been started on this run"
-                         : command.rank ? "the run has had no rank " + std::to_string(*command.rank)
-                                        : "stokerd has not been started on this run";
-  return Status(StatusCode::kNotFound, printable(path) + ": no such log; " + of);
+// Copies and backups of a run can be without its logs.
+Status no_log(const run::RunLayout& layout, bool evaluator, int rank) {
+  const auto status = [](const std::string& path, const std::string& reason) {
+    return Status(StatusCode::kNotFound, printable(path) + ": no such log; " + reason);
+  };
+  if (evaluator)
+    return status(layout.evaluator_log(),
+                  "stoker-eval has not been started on this run, or its log was not copied");
+  const std::string path = log_of_rank(layout, rank);
+  std::error_code error;
+  if (rank > 0 && !std::filesystem::exists(layout.rank_dir(rank), error))
+    return status(path, "the run directory has no rank " + std::to_string(rank));
+  return status(path, format_run_state(run::read_run_state(layout)));
+}
+
+ExitCode fail_log(const Status& opened, const run::RunLayout& layout, bool evaluator, int rank,
+                  const Console& console) {
+  const Status status =
+      opened.code() == StatusCode::kNotFound ? no_log(layout, evaluator, rank) : opened;
+  return console.fail(status, exit_code_for_reading(status));
 }
 
 // Logs that are followed together: lines that appear between two reads are in the order of their times.
@@ -177,7 +192,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
     if (tail.ok())
       logs.push_back({.rank = rank, .tail = *std::move(tail), .rest = {}});
     else if (rank == 0)
-      return console.fail(tail.status(), exit_code_for_reading(tail.status()));
+      return fail_log(tail.status(), layout, false, 0, console);
   }
   bool may_grow = true;
   bool has_more = true;
@@ -274,14 +289,10 @@ ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval) {
   if (command.all) return show_logs_of_ranks(layout, command, console, interval);
-  const std::string path =
-      command.evaluator ? layout.evaluator_log() : log_of_rank(layout, command.rank.value_or(0));
-  auto tail = view::LogTail::open(path, command.lines);
-  if (!tail.ok()) {
-    const Status status =
-        tail.status().code() == StatusCode::kNotFound ? no_log(path, command) : tail.status();
-    return console.fail(status, exit_code_for_reading(status));
-  }
+  const int rank = command.rank.value_or(0);
+  auto tail = view::LogTail::open(
+      command.evaluator ? layout.evaluator_log() : log_of_rank(layout, rank), command.lines);
+  if (!tail.ok()) return fail_log(tail.status(), layout, command.evaluator, rank, console);
   // Checked before the last read, so that everything written before the end is printed.
   bool may_grow = true;
   bool has_more = true;
@@ -343,8 +354,7 @@ Result<std::vector<Curve>> curves_of(const run::RunLayout& layout, const std::st
                                      bool has_others) {
   STOKER_ASSIGN_OR_RETURN(const RunHistory history, read_history(layout));
   auto curves = metric.empty() ? loss_curves(history) : metric_curves(history, metric);
-  if (!has_others) return curves;
-  if (!curves.ok()) return curves.status().with_context(printable(layout.root()));
+  if (!has_others || !curves.ok()) return curves;
   const std::string name = view::RunView(layout).name();
   for (Curve& curve : *curves) curve.name = name + " " + curve.name;
   return curves;

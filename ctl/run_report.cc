@@ -307,7 +307,8 @@ Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::s
   std::string names;
   for (const std::string& name : available) names += (names.empty() ? "" : ", ") + name;
   return Status(StatusCode::kNotFound,
-                "no record has a finite value of '" + printable(metric) + "'; " +
+                printable(history.layout.root()) + ": no record has a finite value of '" +
+                    printable(metric) + "'; " +
                     (names.empty() ? "no evaluation yet" : "available metrics: " + names));
 }
 

@@ -103,7 +103,11 @@ TEST_F(LogTailTest, PrintsLogOfOneRankOrOfAll) {
             "rank 1  2026-01-31T12:00:01.000Z info    one\n"
             "rank 0  2026-01-31T12:00:02.000Z info    two\n");
   EXPECT_THAT(ctl({"logs", "--rank", "2"}).err,
-              HasSubstr("no such log; the run has had no rank 2"));
+              HasSubstr("no such log; the run directory has no rank 2"));
+  // It exited before it opened its log.
+  std::filesystem::create_directories(layout().rank_dir(2));
+  EXPECT_THAT(ctl({"logs", "--rank", "2"}).err,
+              HasSubstr("no such log; stokerd has not run in this directory yet"));
   EXPECT_NE(ctl({"logs", "--rank", "1", "--all"}).code, 0);
 }
 
@@ -144,7 +148,20 @@ TEST_F(LogTailTest, ReadsEvaluatorLogOnRequest) {
   EXPECT_EQ(ctl({"logs", "--evaluator"}).out, "evaluated\n");
   const CommandResult missing = ctl({"logs"});
   EXPECT_EQ(missing.code, 78);
-  EXPECT_THAT(missing.err, HasSubstr("stokerd.log: no such log; stokerd has not been started"));
+  EXPECT_THAT(missing.err,
+              HasSubstr("stokerd.log: no such log; stokerd has not run in this directory"));
+}
+
+// A copy of a run can be without its logs.
+TEST_F(LogTailTest, TellsStateOfRunWithoutLogs) {
+  write_exit_status(run::RunOutcome::kFinished, 10);
+  const std::vector<std::vector<std::string>> commands = {
+      {"logs"}, {"logs", "--rank", "0"}, {"logs", "--all"}};
+  for (const auto& words : commands) {
+    const CommandResult missing = ctl(words);
+    EXPECT_EQ(missing.code, 78);
+    EXPECT_THAT(missing.err, HasSubstr("stokerd.log: no such log; finished at step 10"));
+  }
 }
 
 TEST_F(LogTailTest, RejectsDirectoryAsLogFile) {
