@@ -3,7 +3,8 @@
 // same one: the rank that failed, or that left without a record (it was killed, or hangs).
 //
 // Threads:  any.
-// Blocking: find_failed_rank() for `grace` per missing record, of which there are at most two.
+// Blocking: wait_for_failure_record() for `grace`; find_failed_rank() for `grace` per missing record, of which
+//           there are at most two.
 // Errors:   kPeerLost: the store does not respond.
 #pragma once
 

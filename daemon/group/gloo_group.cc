@@ -666,15 +666,29 @@ Result<std::string> choose_address(const LaunchEnvironment& environment,
                     "nodes");
 }
 
-Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment& environment,
-                                                        const TcpStore& store,
-                                                        const std::string& prefix,
-                                                        const std::string& address,
-                                                        milliseconds timeout) {
+using GlooOptions = c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>;
+
+// With a device that listens on the address. kIoError: the failure is this rank's, not that of a connection.
+Result<GlooOptions> gloo_options(const LaunchEnvironment& environment, const std::string& address,
+                                 milliseconds timeout) {
   try {
     auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
     gloo->threads = 2;  // of start_all_reduce()
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    return gloo;
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kIoError, "rank " + std::to_string(environment.rank) +
+                                            " cannot listen on " + address + ": " +
+                                            short_message(error));
+  }
+}
+
+Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment& environment,
+                                                        const TcpStore& store,
+                                                        const std::string& prefix,
+                                                        const std::string& address,
+                                                        GlooOptions gloo) {
+  try {
     auto keys = c10::make_intrusive<c10d::PrefixStore>(
         prefix + "gloo",
         c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store.c10d_store()));
@@ -703,13 +717,15 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
   STOKER_ASSIGN_OR_RETURN(const std::string prefix,
                           join_group(*store, environment, options.run_id, own, ready,
                                      options.has_exited, deadline, stop));
-  auto backend = connect_ranks(environment, *store, prefix, *address,
-                               std::min(options.timeout, until(deadline)));
   PrefixedStore keys(*store, prefix);
+  auto gloo = gloo_options(environment, *address, std::min(options.timeout, until(deadline)));
+  if (!gloo.ok()) return report_start_failure(keys, environment, gloo.status());
+  auto backend = connect_ranks(environment, *store, prefix, *address, *std::move(gloo));
   if (!backend.ok())
     return report_connect_failure(keys, environment, backend.status(), options.has_exited,
                                   kRecordGrace);
-  STOKER_RETURN_IF_ERROR(announce_connected(keys, environment.rank));
+  if (const Status announced = announce_connected(keys, environment.rank); !announced.ok())
+    return Status(StatusCode::kPeerLost, describe_lost_store(environment, announced));
   return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(
       environment, std::move(store), prefix, *std::move(backend), options));
 }

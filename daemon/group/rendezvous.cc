@@ -73,6 +73,17 @@ std::string name_of(const LaunchEnvironment& environment, int rank,
          std::to_string(record->pid) + ")";
 }
 
+// At most kMaxNamedRanks of them.
+std::string names_of(Store& keys, const LaunchEnvironment& environment,
+                     const std::vector<int>& ranks) {
+  std::string names;
+  for (size_t i = 0; i < std::min(ranks.size(), kMaxNamedRanks); ++i)
+    names += (i == 0 ? "" : ", ") + describe_rank(keys, environment, ranks[i]);
+  if (ranks.size() > kMaxNamedRanks)
+    names += " and " + std::to_string(ranks.size() - kMaxNamedRanks) + " more";
+  return names;
+}
+
 std::string logs_of_launcher(const LaunchEnvironment& environment) {
   return environment.launcher == Launcher::kNone ? std::string("their launcher")
                                                  : std::string(to_string(environment.launcher));
@@ -119,22 +130,18 @@ Status register_rank(Store& keys, const LaunchEnvironment& environment, const St
 
 // kPeerLost with the names of ranks that have not joined; ok if none is missing.
 Status check_missing(Store& keys, const LaunchEnvironment& environment) {
-  std::string names;
-  size_t missing = 0;
+  std::vector<int> missing;
   for (int rank = 0; rank < environment.world_size; ++rank) {
     STOKER_ASSIGN_OR_RETURN(const auto record, keys.get(rank_key(rank)));
-    if (record) continue;
-    if (++missing <= kMaxNamedRanks)
-      names += (names.empty() ? "" : ", ") + environment.name_of(rank);
+    if (!record) missing.push_back(rank);
   }
-  if (missing == 0) return {};
-  if (missing > kMaxNamedRanks)
-    names += " and " + std::to_string(missing - kMaxNamedRanks) + " more";
+  if (missing.empty()) return {};
   const auto world_size = static_cast<size_t>(environment.world_size);
-  return Status(StatusCode::kPeerLost,
-                std::to_string(world_size - missing) + " of " + std::to_string(world_size) +
-                    " ranks joined the group in time; missing: " + names +
-                    "; see their logs, or those of " + logs_of_launcher(environment));
+  return Status(
+      StatusCode::kPeerLost,
+      std::to_string(world_size - missing.size()) + " of " + std::to_string(world_size) +
+          " ranks joined the group in time; missing: " + names_of(keys, environment, missing) +
+          "; see their logs, or those of " + logs_of_launcher(environment));
 }
 
 // ---- generations ---------------------------------------------------------------------------------
@@ -343,43 +350,75 @@ namespace {
 // Why a rank cannot connect to all others.
 struct ConnectFailure {
   std::optional<FailedRank> cause;
-  std::vector<int> silent;  // neither connected nor failed, as far as they tell
+  std::vector<int> silent;  // have neither connected nor written a record
 };
 
-Result<ConnectFailure> find_connect_failure(Store& keys, const LaunchEnvironment& environment,
-                                            const HasExited& has_exited, milliseconds grace) {
+// The rank that was announced first, unless it lost another one. Errors of ranks that are announced later can be
+// consequences.
+Result<std::optional<FailedRank>> find_announced_cause(Store& keys,
+                                                       const LaunchEnvironment& environment) {
+  std::optional<FailedRank> cause;
+  STOKER_ASSIGN_OR_RETURN(const auto announced, announced_failure(keys));
+  if (!announced || *announced == environment.rank) return cause;
+  STOKER_ASSIGN_OR_RETURN(const auto record, read_failure_record(keys, *announced));
+  if (record && record->lost_rank) return cause;
+  cause = FailedRank{.rank = *announced, .reason = {}, .disconnected_from = {}};
+  if (record) cause->reason = record->reason;
+  return cause;
+}
+
+// One pass over `ranks`; the first silent one has `patience` to write a record. Few requests, because all
+// ranks do this at about the same time.
+Result<ConnectFailure> ask_ranks(Store& keys, const std::vector<int>& ranks,
+                                 const HasExited& has_exited, milliseconds patience) {
   ConnectFailure found;
-  // What is known already needs no wait for the others.
-  for (const milliseconds patience : {milliseconds(0), grace}) {
-    found.silent.clear();
-    for (int rank = 0; rank < environment.world_size; ++rank) {
-      if (rank == environment.rank) continue;
-      STOKER_ASSIGN_OR_RETURN(const auto connected, keys.get(connected_key(rank)));
-      // The others have had the time of the first one that is silent.
-      const bool is_waited_for = !connected && found.silent.empty();
-      STOKER_ASSIGN_OR_RETURN(
-          const auto record,
-          wait_for_failure_record(keys, rank, is_waited_for ? patience : milliseconds(0)));
-      if (record && record->lost_rank) continue;
-      if (record || is_known_to_have_exited(find_start_record(keys, rank), rank, has_exited)) {
-        found.cause = FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
-        if (record) found.cause->reason = record->reason;
-        return found;
-      }
-      if (!connected) found.silent.push_back(rank);
+  for (const int rank : ranks) {
+    STOKER_ASSIGN_OR_RETURN(
+        auto record,
+        wait_for_failure_record(keys, rank, found.silent.empty() ? patience : milliseconds(0)));
+    if (record) continue;
+    if (has_exited && has_exited(rank) &&
+        is_known_to_have_exited(find_start_record(keys, rank), rank, has_exited)) {
+      // It can have written one meanwhile.
+      STOKER_ASSIGN_OR_RETURN(record, read_failure_record(keys, rank));
+      if (record) continue;
+      found.cause = FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+      return found;
     }
+    STOKER_ASSIGN_OR_RETURN(const auto connected, keys.get(connected_key(rank)));
+    if (!connected) found.silent.push_back(rank);
   }
   return found;
 }
 
-std::string names_of(Store& keys, const LaunchEnvironment& environment,
-                     const std::vector<int>& ranks) {
-  std::string names;
-  for (size_t i = 0; i < std::min(ranks.size(), kMaxNamedRanks); ++i)
-    names += (i == 0 ? "" : ", ") + describe_rank(keys, environment, ranks[i]);
-  if (ranks.size() > kMaxNamedRanks)
-    names += " and " + std::to_string(ranks.size() - kMaxNamedRanks) + " more";
-  return names;
+Result<ConnectFailure> find_connect_failure(Store& keys, const LaunchEnvironment& environment,
+                                            const HasExited& has_exited, milliseconds grace) {
+  ConnectFailure found;
+  for (int rank = 0; rank < environment.world_size; ++rank)
+    if (rank != environment.rank) found.silent.push_back(rank);
+  // What is known already needs no wait for the others.
+  for (const milliseconds patience : {milliseconds(0), grace}) {
+    STOKER_ASSIGN_OR_RETURN(found.cause, find_announced_cause(keys, environment));
+    if (found.cause || found.silent.empty()) return found;
+    STOKER_ASSIGN_OR_RETURN(found, ask_ranks(keys, found.silent, has_exited, patience));
+    if (found.cause) return found;
+  }
+  STOKER_ASSIGN_OR_RETURN(found.cause, find_announced_cause(keys, environment));
+  return found;
+}
+
+// What is known if no rank is the cause, as the beginning of a message.
+std::string describe_suspects(Store& keys, const LaunchEnvironment& environment,
+                              const std::vector<int>& silent) {
+  std::string suspects;
+  if (!silent.empty())
+    suspects = names_of(keys, environment, silent) + (silent.size() == 1 ? " has" : " have") +
+               " neither connected nor reported an error; see " +
+               (silent.size() == 1 ? "its log; " : "their logs; ");
+  const auto first = announced_failure(keys);
+  if (first.ok() && *first && **first != environment.rank)
+    suspects += check_failed(keys, environment).message() + "; ";
+  return suspects;
 }
 
 }  // namespace
@@ -396,20 +435,12 @@ Status report_connect_failure(Store& keys, const LaunchEnvironment& environment,
   if (!found.ok())
     return Status(StatusCode::kPeerLost,
                   describe_lost_store(environment, found.status()) + "; " + reason.message());
-  std::string message = reason.message();
-  int failed_rank = environment.rank;
-  if (found->cause) {
-    failed_rank = found->cause->rank;
-    message = describe_failure(keys, environment, *found->cause) + "; " + message;
-  } else {
-    if (!found->silent.empty())
-      message = names_of(keys, environment, found->silent) +
-                (found->silent.size() == 1 ? " has" : " have") +
-                " neither connected nor told why not; see the log; " + message;
-    if (found->silent.size() == 1) failed_rank = found->silent.front();
-    message += "; check the network interface, and firewalls between the nodes";
-  }
-  announce_loss(keys, found->cause ? failed_rank : environment.rank);
+  const int failed_rank = found->cause ? found->cause->rank : environment.rank;
+  announce_loss(keys, failed_rank);
+  const std::string message =
+      found->cause ? describe_failure(keys, environment, *found->cause) + "; " + reason.message()
+                   : describe_suspects(keys, environment, found->silent) + reason.message() +
+                         "; check the network interface, and firewalls between the nodes";
   leave_store(keys, environment, failed_rank, has_exited);
   return Status(StatusCode::kPeerLost, message);
 }

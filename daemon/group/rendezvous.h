@@ -6,7 +6,8 @@
 // and stays the same when a node joins.
 //
 // Threads:  one.
-// Blocking: until all ranks have joined, one of them has failed, the deadline, or a stop.
+// Blocking: join_group() until all ranks have joined, one of them has failed, the deadline, or a stop;
+//           report_connect_failure() for `grace`, and as leave_store(); report_start_failure() as the latter.
 // Errors:   kPeerLost: ranks are missing at the deadline, or one failed; the message names them.
 //           kMismatch: the store belongs to another run or another number of ranks. kBusy: another
 //           process has this rank. kCancelled.
@@ -55,12 +56,13 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
 Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
                             const Status& reason);
 
-// For a rank that has connected to all others: it is then not the cause if others cannot.
+// For a rank that has connected to all others, so that those that cannot do not suspect it.
 Status announce_connected(Store& keys, int rank);
 
 // For a rank that cannot connect to all others, because of `reason`: tells the others. Returns kPeerLost, which
 // names the rank that was killed, that failed, or that serves the store and does not respond; else those that
-// within `grace` have neither connected nor told why they cannot. If there are none, it is the network.
+// within `grace` have neither connected nor reported why, and the first one that has. If there are none, it is
+// the network.
 Status report_connect_failure(Store& keys, const LaunchEnvironment& environment,
                               const Status& reason, const HasExited& has_exited,
                               std::chrono::milliseconds grace);

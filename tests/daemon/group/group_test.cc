@@ -363,15 +363,17 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
   port_ = listening->port;
   const auto store = TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "test"});
   ASSERT_TRUE(store.ok()) << store.status().message();
-  test::Process& rank = start(1, 2, {.timeout = milliseconds(500)});
+  // Also of each reply of the store.
+  test::Process& rank = start(1, 2, {.timeout = milliseconds(5'000)});
   const auto joined = join_group(
       **store, {.launcher = Launcher::kTorchrun, .rank = 0, .world_size = 2}, "runs/test",
       {.host = "node-0", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
   ASSERT_TRUE(joined.ok()) << joined.status().message();
   EXPECT_EQ(exit_code_of(rank), 73);
-  EXPECT_THAT(output_of(rank), HasSubstr("error peer lost: rank 0 (node-0, pid 7) has neither "
-                                         "connected nor told why not; see the log; rank 1 cannot "
-                                         "connect from 127.0.0.1 to all other ranks: "));
+  EXPECT_THAT(output_of(rank),
+              HasSubstr("error peer lost: rank 0 (node-0, pid 7) has neither "
+                        "connected nor reported an error; see its log; rank 1 cannot "
+                        "connect from 127.0.0.1 to all other ranks: "));
 }
 
 // This test is rank 2, which joins and does not connect, so that rank 1 still waits for it.

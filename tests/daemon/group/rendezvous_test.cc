@@ -1,6 +1,8 @@
 #include "daemon/group/rendezvous.h"
 
+#include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -123,6 +125,36 @@ TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
   EXPECT_THAT(second.message(), testing::MatchesRegex("rank 1 failed: .*no route; closed"));
 }
 
+class CountedStore final : public Store {
+ public:
+  explicit CountedStore(Store& store) : store_(store) {}
+  Status set(const std::string& key, const std::string& value) override {
+    ++requests_;
+    return store_.set(key, value);
+  }
+  Result<std::optional<std::string>> get(const std::string& key) override {
+    ++requests_;
+    return store_.get(key);
+  }
+  Result<std::string> set_if_absent(const std::string& key, const std::string& value) override {
+    ++requests_;
+    return store_.set_if_absent(key, value);
+  }
+  Result<int64_t> add(const std::string& key, int64_t summand) override {
+    ++requests_;
+    return store_.add(key, summand);
+  }
+  Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) override {
+    ++requests_;
+    return store_.wait(key, deadline, stop);
+  }
+  int requests() const { return requests_; }
+
+ private:
+  Store& store_;
+  int requests_ = 0;
+};
+
 // Rank 1 of four, which have joined: "closed" ends its attempt to connect to them.
 class ConnectFailureTest : public testing::Test {
  protected:
@@ -184,18 +216,78 @@ TEST_F(ConnectFailureTest, NamesRankThatFailedFirst) {
 }
 
 // It runs on another host, so that nothing tells that it has exited.
-TEST_F(ConnectFailureTest, NamesRankThatNeitherConnectsNorTellsWhy) {
+TEST_F(ConnectFailureTest, NamesRankThatNeitherConnectsNorReportsError) {
   EXPECT_TRUE(announce_connected(store_, 0).ok());
   lose_connection(3);
-  EXPECT_EQ(report(), name_of(2) +
-                          " has neither connected nor told why not; see the log; closed; check the "
-                          "network interface, and firewalls between the nodes");
+  EXPECT_EQ(report(),
+            name_of(2) +
+                " has neither connected nor reported an error; see its log; closed; check the "
+                "network interface, and firewalls between the nodes");
   EXPECT_THAT(what_others_are_told(), HasSubstr(name_of(1) + " left the group: closed"));
 }
 
 TEST_F(ConnectFailureTest, NamesAllThatAreSilent) {
   lose_connection(0);
-  EXPECT_THAT(report(), testing::StartsWith(name_of(2) + ", " + name_of(3) + " have neither"));
+  EXPECT_THAT(report(), testing::StartsWith(name_of(2) + ", " + name_of(3) +
+                                            " have neither connected nor reported an error; see "
+                                            "their logs; closed; "));
+}
+
+// It may have no connection because of an error on its host, as too many open files.
+TEST_F(ConnectFailureTest, NamesFirstRankThatReportedError) {
+  for (const int rank : {3, 0, 2}) {
+    lose_connection(rank);
+    announce_loss(store_, rank);
+  }
+  EXPECT_EQ(report({}, std::chrono::hours(1)),
+            name_of(3) +
+                " left the group: reset; closed; check the network interface, and firewalls "
+                "between the nodes");
+}
+
+// Rank 0 had connected, and ends because rank 3 left.
+TEST_F(ConnectFailureTest, DoesNotNameRankThatRepeatsFailureOfAnother) {
+  EXPECT_TRUE(announce_connected(store_, 0).ok());
+  lose_connection(2);
+  lose_connection(3);
+  announce_loss(store_, 3);
+  announce_failure(store_, rank_of(0, 4), check_failed(store_, rank_of(0, 4)));
+  EXPECT_THAT(report(), testing::StartsWith(name_of(3) + " left the group: reset; closed"));
+}
+
+// It writes its record after this rank has looked for it, and exits.
+TEST_F(ConnectFailureTest, DoesNotNameRankThatReportsErrorAndExitsAsKilled) {
+  EXPECT_TRUE(announce_connected(store_, 0).ok());
+  EXPECT_TRUE(announce_connected(store_, 3).ok());
+  const auto has_exited = [this](int rank) {
+    if (rank == 2) lose_connection(2);
+    return rank == 2;
+  };
+  EXPECT_THAT(report(has_exited), testing::StartsWith("closed; check the network"));
+}
+
+// Its store may still tell that rank why, and that rank may only be slow.
+TEST_F(ConnectFailureTest, ChiefWaitsForSilentRank) {
+  std::atomic<bool> has_left = false;
+  const std::jthread silent([&] {
+    EXPECT_TRUE(store_.wait("left/0", late(), {}).ok());
+    has_left = true;
+    EXPECT_TRUE(store_.set("left/1", "1").ok());
+  });
+  const Status reported = report_connect_failure(store_, rank_of(0, 2),
+                                                 Status(StatusCode::kPeerLost, "closed"), {}, {});
+  EXPECT_TRUE(has_left);
+  EXPECT_THAT(reported.message(), testing::StartsWith(name_of(1) + " has neither connected"));
+}
+
+// All ranks do this at about the same time.
+TEST_F(ConnectFailureTest, AsksStoreTwiceForEachRank) {
+  constexpr int kRanks = 100;
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(announce_connected(store_, rank).ok());
+  CountedStore counted(store_);
+  (void)report_connect_failure(counted, rank_of(1, kRanks), Status(StatusCode::kPeerLost, "closed"),
+                               [](int) { return false; }, {});
+  EXPECT_LE(counted.requests(), 2 * kRanks + 10);
 }
 
 TEST_F(ConnectFailureTest, BlamesNetworkIfAllOthersRespond) {
