@@ -17,7 +17,7 @@
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
 #include "shared/base/file.h"
-#include "tests/system/late_link.h"
+#include "tests/system/lossy_link.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -68,9 +68,9 @@ class GroupNetworkTest : public RunTest {
   void mend(const std::string& interface) const { set_link(interface, "up"); }
 
   // In place of the first cable.
-  Result<std::unique_ptr<LateLink>> make_late(const LateLinkOptions& options) const {
+  Result<std::unique_ptr<LossyLink>> make_lossy(const LossyLinkOptions& options) const {
     run(on_host(0, {"ip", "link", "delete", kMain}));
-    auto link = LateLink::open({namespace_of(0), namespace_of(1)}, kMain, options);
+    auto link = LossyLink::open({namespace_of(0), namespace_of(1)}, kMain, options);
     if (link.ok()) set_addresses(kMain, kMainNetwork);
     return link;
   }
@@ -211,8 +211,8 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverSlowLinkThatLosesPackets) {
 }
 
 // Each exchange of a step waits for several round trips, and for the packets that are sent again.
-TEST_F(GroupNetworkTest, TrainsSameBytesOverLateLinkThatDropsPackets) {
-  const auto link = make_late({.delay = 20ms, .dropped_of_thousand = 10});
+TEST_F(GroupNetworkTest, TrainsSameBytesOverLinkWithDelayAndLoss) {
+  const auto link = make_lossy({.delay = 20ms, .loss_permille = 10});
   if (!link.ok()) GTEST_SKIP() << "no TUN devices here: " << link.status().message();
   const std::vector<std::string> wide{"--set", "model.hidden_sizes=[200, 200]"};
   start(run_dir(), 12, wide);

@@ -1,8 +1,8 @@
-// LateLink: joins two hosts, which are network namespaces, by a thread that delivers each packet late and
-// drops some, as netem does where the kernel has it. On each host it is a TUN device, which has no offloads:
+// LossyLink: joins two hosts, which are network namespaces, by a thread that delays each packet and loses
+// some, as netem does where the kernel has it. On each host it is a TUN device, which has no offloads:
 // what the thread moves are the packets of a wire.
 //
-// Threads: one of this object; the others from any.
+// Threads: owns one; delivered() and dropped() from any.
 // Errors:  kIoError: the kernel makes no such devices, or this process may not.
 #pragma once
 
@@ -23,18 +23,18 @@
 
 namespace stoker::test {
 
-struct LateLinkOptions {
+struct LossyLinkOptions {
   std::chrono::milliseconds delay{0};  // in each direction
-  int dropped_of_thousand = 0;
+  int loss_permille = 0;
   uint64_t seed = 1;
 };
 
-class LateLink {
+class LossyLink {
  public:
   // The devices have the name `interface` and neither addresses nor routes; they end with this object.
-  static Result<std::unique_ptr<LateLink>> open(const std::array<std::string, 2>& namespaces,
-                                                const std::string& interface,
-                                                const LateLinkOptions& options);
+  static Result<std::unique_ptr<LossyLink>> open(const std::array<std::string, 2>& namespaces,
+                                                 const std::string& interface,
+                                                 const LossyLinkOptions& options);
 
   uint64_t delivered() const { return delivered_; }
   uint64_t dropped() const { return dropped_; }
@@ -46,13 +46,13 @@ class LateLink {
     std::vector<char> bytes;
   };
 
-  LateLink(std::array<UniqueFd, 2> devices, const LateLinkOptions& options);
+  LossyLink(std::array<UniqueFd, 2> devices, const LossyLinkOptions& options);
   void relay(const std::stop_token& stop);
   void receive(size_t from);
   void deliver_due();
 
   const std::array<UniqueFd, 2> devices_;
-  const LateLinkOptions options_;
+  const LossyLinkOptions options_;
   // Of the thread.
   std::array<std::mt19937_64, 2> random_;
   std::deque<Packet> packets_;  // in the order in which they are due

@@ -1,4 +1,4 @@
-#include "tests/system/late_link.h"
+#include "tests/system/lossy_link.h"
 
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -50,23 +50,23 @@ Result<UniqueFd> open_device(const std::string& network, const std::string& inte
 
 }  // namespace
 
-Result<std::unique_ptr<LateLink>> LateLink::open(const std::array<std::string, 2>& namespaces,
-                                                 const std::string& interface,
-                                                 const LateLinkOptions& options) {
+Result<std::unique_ptr<LossyLink>> LossyLink::open(const std::array<std::string, 2>& namespaces,
+                                                   const std::string& interface,
+                                                   const LossyLinkOptions& options) {
   std::array<UniqueFd, 2> devices;
   for (size_t host = 0; host < devices.size(); ++host) {
     STOKER_ASSIGN_OR_RETURN(devices[host], open_device(namespaces[host], interface));
   }
-  return std::unique_ptr<LateLink>(new LateLink(std::move(devices), options));
+  return std::unique_ptr<LossyLink>(new LossyLink(std::move(devices), options));
 }
 
-LateLink::LateLink(std::array<UniqueFd, 2> devices, const LateLinkOptions& options)
+LossyLink::LossyLink(std::array<UniqueFd, 2> devices, const LossyLinkOptions& options)
     : devices_(std::move(devices)),
       options_(options),
       random_{std::mt19937_64(options.seed), std::mt19937_64(options.seed + 1)},
       thread_([this](const std::stop_token& stop) { relay(stop); }) {}
 
-void LateLink::relay(const std::stop_token& stop) {
+void LossyLink::relay(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     std::array<pollfd, 2> polled{};
     for (size_t host = 0; host < polled.size(); ++host)
@@ -82,12 +82,12 @@ void LateLink::relay(const std::stop_token& stop) {
   }
 }
 
-void LateLink::receive(size_t from) {
+void LossyLink::receive(size_t from) {
   std::array<char, kMaxPacket> buffer;
   while (true) {
     const ssize_t size = ::read(devices_[from].get(), buffer.data(), buffer.size());
     if (size <= 0) return;
-    if (random_[from]() % 1000 < static_cast<uint64_t>(options_.dropped_of_thousand)) {
+    if (random_[from]() % 1000 < static_cast<uint64_t>(options_.loss_permille)) {
       ++dropped_;
       continue;
     }
@@ -97,7 +97,7 @@ void LateLink::receive(size_t from) {
   }
 }
 
-void LateLink::deliver_due() {
+void LossyLink::deliver_due() {
   while (!packets_.empty() && packets_.front().due <= steady_clock::now()) {
     const Packet& packet = packets_.front();
     // Fails while the device is down: then it is lost, as on a wire.
