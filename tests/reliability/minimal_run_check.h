@@ -25,9 +25,9 @@ uint64_t newest_saved(const std::string& output);
 bool said(const std::string& output, const std::string& words);
 uint64_t newest_visible(const std::string& run_dir);  // 0: none
 
-// Every visible checkpoint is complete and correct, and the last acknowledged one is among them.
 std::string find_leftovers(const std::string& run_dir);  // of crashes; empty: none
 
+// Every visible checkpoint is complete and correct, and the last acknowledged one is among them.
 ::testing::AssertionResult all_checkpoints_valid(const std::string& run_dir, uint64_t acknowledged);
 
 // The next start removes the leftovers of the crash, and the run ends with the checkpoints and

@@ -1,10 +1,13 @@
-// minimal-shards RUN_DIR MEETING RANK [stay]: one of two ranks that save the state of minimal-run at steps 5 and
+// minimal-shards RUN_DIR MESSAGES RANK [stay]: one of two ranks that save the state of minimal-run at steps 5 and
 // 10, each one half of the optimizer state, with the code of stokerd's ranks. What they tell each other is in
-// files of the folder MEETING. Rank 0 prints "saved STEP" when a checkpoint is acknowledged. With "stay" the
+// files of the folder MESSAGES. Rank 0 prints "saved STEP" when a checkpoint is acknowledged. With "stay" the
 // process does not exit.
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <span>
@@ -13,6 +16,7 @@
 #include <utility>
 
 #include "daemon/train/sharded_commit.h"
+#include "shared/base/deadline.h"
 #include "shared/run/run_layout.h"
 #include "tests/reliability/minimal_state.h"
 
@@ -26,6 +30,7 @@ using checkpoint::CheckpointStore;
 constexpr int kRanks = 2;
 constexpr uint64_t kSteps = 10;
 constexpr uint64_t kSaveEvery = 5;
+constexpr auto kPatience = 60s;  // with the other rank
 
 // Has no collectives.
 class FileGroup final : public group::ProcessGroup {
@@ -83,10 +88,11 @@ class FileGroup final : public group::ProcessGroup {
 
 class MinimalShards {
  public:
-  MinimalShards(const std::string& run_dir, const std::string& meeting, int rank)
+  MinimalShards(const std::string& run_dir, const std::string& messages, int rank)
       : store_(run::RunLayout(run_dir).checkpoints_dir(), default_file_system()),
-        group_(meeting, rank),
-        commit_(group_, store_, default_file_system(), {.timeout = 60s, .poll_interval = 1ms}) {}
+        group_(messages, rank),
+        commit_(group_, store_, default_file_system(),
+                {.timeout = kPatience, .poll_interval = 1ms}) {}
 
   Status run() {
     STOKER_RETURN_IF_ERROR(resume());
@@ -109,22 +115,23 @@ class MinimalShards {
   // All ranks from the checkpoint that the chief finds.
   Status resume() {
     if (group_.is_chief()) STOKER_RETURN_IF_ERROR(store_.clean_up());
-    while (!group_.is_chief()) {
-      STOKER_ASSIGN_OR_RETURN(const std::string begun, group_.receive_text("begun", 0));
-      if (!begun.empty()) break;
-      ::usleep(1000);
-    }
+    if (!group_.is_chief()) STOKER_RETURN_IF_ERROR(wait_until_begun(0));
     const auto newest = store_.open_newest({});
     if (newest.ok()) {
       STOKER_ASSIGN_OR_RETURN(state_, MinimalState::read_from(*newest));
     } else if (newest.status().code() != StatusCode::kNotFound) {
       return newest.status();
     }
-    if (!group_.is_chief()) return group_.send_text("begun", "yes");
     STOKER_RETURN_IF_ERROR(group_.send_text("begun", "yes"));
-    while (true) {  // until the other one has read it, too
-      STOKER_ASSIGN_OR_RETURN(const std::string begun, group_.receive_text("begun", 1));
+    return group_.is_chief() ? wait_until_begun(1) : Status();  // the other one has read it, too
+  }
+  Status wait_until_begun(int rank) {
+    const Deadline deadline = std::chrono::steady_clock::now() + kPatience;
+    while (true) {
+      STOKER_ASSIGN_OR_RETURN(const std::string begun, group_.receive_text("begun", rank));
       if (!begun.empty()) return {};
+      if (std::chrono::steady_clock::now() > deadline)
+        return Status(StatusCode::kTimedOut, group_.name_of(rank) + " has not begun");
       ::usleep(1000);
     }
   }
@@ -162,6 +169,7 @@ class MinimalShards {
 
 int main(int argc, char** argv) {
   if (argc < 4) return 64;
+  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the test is killed
   const stoker::Status status =
       stoker::test::MinimalShards(argv[1], argv[2], std::stoi(argv[3])).run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());

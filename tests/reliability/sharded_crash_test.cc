@@ -3,6 +3,7 @@
 // and start again.
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -33,16 +34,18 @@ class ShardedCrashTest : public ::testing::Test {
   static TraceEnd run(const std::string& scene, int traced,
                       const std::function<Verdict(const FileCall&)>& check) {
     const std::string run = scene + "/run";
-    const TemporaryDirectory meeting(quick_folder());
+    const TemporaryDirectory messages(quick_folder());
     std::filesystem::create_directories(run::RunLayout(run).checkpoints_dir());
     const auto command = [&](int rank) {
-      return std::vector<std::string>{STOKER_MINIMAL_SHARDS, run, meeting.path(),
+      return std::vector<std::string>{STOKER_MINIMAL_SHARDS, run, messages.path(),
                                       std::to_string(rank)};
     };
     auto staying = command(1 - traced);
     staying.emplace_back("stay");
     const BackgroundRun other(staying, scene + "/output");
-    return trace(command(traced), scene + "/output", run, check);
+    const TraceEnd end = trace(command(traced), scene + "/output", run, check);
+    if (end.code != 0) ADD_FAILURE() << std::ifstream(scene + "/output").rdbuf();
+    return end;
   }
 
   static std::vector<ShardedPoint> find_points(int rank) {
