@@ -2,6 +2,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -164,15 +165,16 @@ class ChiefOutputs {
   Coordinator threads_;  // of the objects above
 };
 
-// Of a worker, or of a replay. Closes the outputs.
+// Of a worker, or of a replay. Ends the reads by `reading`. Closes the outputs.
 Result<run::RunOutcome> train_replica(const config::Config& config, SegmentStart& start,
                                       parameter_server::ServerConnection& connection,
                                       std::optional<parameter_server::ChiefDuties> duties,
                                       ChiefOutputs& outputs, train::TrainerChannels& channels,
-                                      Clock& clock, const std::stop_token& stop) {
+                                      Clock& clock, const std::stop_token& stop,
+                                      const std::stop_source& reading) {
   log_training(config, *start.state);
   parameter_server::ReplicaTrainer trainer(config, *start.data, start.plan, *start.state,
-                                           connection, channels, clock, std::move(duties));
+                                           connection, channels, clock, std::move(duties), reading);
   auto outcome = trainer.run(stop);
   const Status written = outputs.close();
   if (outcome.ok() && !written.ok()) return written;
@@ -314,8 +316,10 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
   }
-  STOKER_ASSIGN_OR_RETURN(start.data,
-                          open_sandbox(config_, layout_.index_dir(), std::move(start.data), stop));
+  std::stop_source reading;
+  const std::stop_callback forward(stop, [&reading] { reading.request_stop(); });
+  STOKER_ASSIGN_OR_RETURN(start.data, open_sandbox(config_, layout_.index_dir(),
+                                                   std::move(start.data), reading.get_token()));
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
   if (cluster.task.cluster.worker.size() > 1)
@@ -329,7 +333,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   channels_.board.set_step(start.state->step);
   on_training();
   return train_replica(config_, start, **connection, std::move(duties), outputs, channels_, clock_,
-                       stop);
+                       stop, reading);
 }
 
 // ---- Replay
@@ -377,8 +381,10 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   const size_t num_servers = cluster.task.cluster.ps.size();
   STOKER_ASSIGN_OR_RETURN(
       auto servers, make_replayed_servers(config_, *start.data, num_servers, cluster.placement));
-  STOKER_ASSIGN_OR_RETURN(start.data,
-                          open_sandbox(config_, layout_.index_dir(), std::move(start.data), stop));
+  std::stop_source reading;
+  const std::stop_callback forward(stop, [&reading] { reading.request_stop(); });
+  STOKER_ASSIGN_OR_RETURN(start.data, open_sandbox(config_, layout_.index_dir(),
+                                                   std::move(start.data), reading.get_token()));
   parameter_server::ReplayConnection connection(
       *std::move(order),
       parameter_server::make_server_parts(*start.state, num_servers, cluster.placement,
@@ -389,7 +395,7 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
   on_training();
   const auto outcome = train_replica(config_, start, connection, std::move(duties), outputs,
-                                     channels_, clock_, stop);
+                                     channels_, clock_, stop, reading);
   if (outcome.ok() && connection.has_ended()) return run::RunOutcome::kFinished;
   return outcome;
 }

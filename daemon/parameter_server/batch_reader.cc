@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "shared/base/thread_registry.h"
@@ -40,13 +41,20 @@ Result<task::Batch> BatchReader::read(uint64_t ticket, const std::stop_token& st
   return train::batch_view(shapes_.of(ticket), memory_.data(), c10::Device(c10::kCPU));
 }
 
-void BatchReader::prefetch(uint64_t ticket) {
-  if (!has_thread_)
-    threads_.start("prefetch batches", [this](const std::stop_token& stop) { return run(stop); });
+Status BatchReader::prefetch(uint64_t ticket) {
+  try {
+    if (!has_thread_)
+      threads_.start("prefetch batches", [this](const std::stop_token& stop) { return run(stop); });
+  } catch (const std::system_error& error) {
+    return Status(StatusCode::kBusy,
+                  "cannot create the thread that prefetches batches: " + error.code().message() +
+                      "; raise the limit on threads (ulimit -u, or TasksMax= of the service)");
+  }
   has_thread_ = true;
   const std::lock_guard lock(mutex_);
   wanted_ = ticket;
   changed_.notify_all();
+  return {};
 }
 
 bool BatchReader::has_prefetched(uint64_t ticket) const {

@@ -11,7 +11,7 @@
 //            valid until the next read().
 // Errors:    read(): those of data::Dataset::read_batch(), with the ticket. An error of a batch that is
 //            prefetched is that of its read(); if it is never read, there is none. kCancelled: stopped.
-//            prefetch(): throws std::system_error if the system has no more threads.
+//            prefetch(): kBusy: the system has no more threads.
 #pragma once
 
 #include <condition_variable>
@@ -37,7 +37,7 @@ class BatchReader {
 
   Result<task::Batch> read(uint64_t ticket, const std::stop_token& stop);
   // Replaces the ticket of the call before, whose batch is then read again if it is needed.
-  void prefetch(uint64_t ticket);
+  Status prefetch(uint64_t ticket);
 
  private:
   Status fill(std::vector<std::byte>& memory, uint64_t ticket) const;

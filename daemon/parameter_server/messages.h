@@ -40,9 +40,10 @@ enum class Operation : int64_t {
                 // worker. Only server 0, from the chief
   kEndRun,     // RunOutcome ->. From the chief
   kKeepAlive,  // ->. From a worker that waits, so that it is not lost
+  kClaimGap,   // -> as kClaim, of a worker that then leaves. Only server 0
 };
 
-// The answer to kClaim.
+// The answer to kClaim and kClaimGap.
 enum class ClaimReply : int64_t {
   kGranted,
   kWait,

@@ -324,6 +324,7 @@ Status ParameterServer::check_request(const WorkerLife& worker, const Header& re
       only_first = needs_parameters = true;
       break;
     case Operation::kClaim:
+    case Operation::kClaimGap:
       only_first = true;
       break;
     case Operation::kKeepAlive:
@@ -352,6 +353,15 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
       return initialize(request, connection, stop);
     case Operation::kClaim:
       return claim(worker, connection, stop);
+    case Operation::kClaimGap: {
+      std::unique_lock lock(mutex_);
+      STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim_gap(worker));
+      lock.unlock();
+      const bool is_granted = claimed.result == ClaimResult::kGranted;
+      const ClaimReply reply = is_granted ? ClaimReply::kGranted : ClaimReply::kWait;
+      return send_header(
+          connection, make_header(static_cast<int64_t>(reply), claimed.ticket, claimed.step), stop);
+    }
     case Operation::kPull:
       return pull(request, /*with_state=*/false, connection, stop);
     case Operation::kReadState:

@@ -98,7 +98,8 @@ bool is_recorded(const config::Config& config, uint64_t step) {
 ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                                const data::order::SamplePlan& plan, train::TrainingState& state,
                                ServerConnection& connection, train::TrainerChannels& channels,
-                               Clock& clock, std::optional<ChiefDuties> chief)
+                               Clock& clock, std::optional<ChiefDuties> chief,
+                               std::stop_source reading)
     : config_(config),
       plan_(plan),
       state_(state),
@@ -106,6 +107,7 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
       channels_(channels),
       clock_(clock),
       chief_(std::move(chief)),
+      reading_(std::move(reading)),
       reader_(data, plan),
       step_(state.model(), state.task(), state.optimizer(), config.train, nullptr, 1),
       triggers_(config.checkpoint, chief_ && chief_->save_after_resume) {
@@ -132,6 +134,7 @@ Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
       return train::to_status(error).with_context("step " + std::to_string(state_.step + 1));
     }
   }();
+  reading_.request_stop();
   if (!outcome.ok()) reject_saving(outcome.status());
   return outcome;
 }
@@ -145,7 +148,10 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     execute_commands();
     if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
     const auto stopped = is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
-    if (stop_requested_ && !chief_) return stopped;
+    if (stop_requested_ && !chief_) {
+      STOKER_RETURN_IF_ERROR(close_gap(stop));
+      return stopped;
+    }
     if (chief_) {
       if (stop_requested_ &&
           !connection_.can_save_soon()) {  // the next start repeats the steps since
@@ -215,12 +221,23 @@ void ReplicaTrainer::execute_commands() {
 
 // ---- one ticket ----------------------------------------------------------------------------------
 
+// If all tasks are stopped, the chief would otherwise compute the tickets alone that others have prefetched.
+Status ReplicaTrainer::close_gap(const std::stop_token& stop) {
+  const auto gap = connection_.claim_gap(stop);
+  // The servers may have been stopped, too.
+  if (!gap.ok()) return gap.status().code() == StatusCode::kPeerLost ? Status() : gap.status();
+  if (gap->reply != ClaimReply::kGranted) return {};
+  channels_.board.record_progress();
+  Status trained = train_on(*gap, stop);
+  return trained.code() == StatusCode::kPeerLost ? Status() : trained;
+}
+
 // The next batch is read while the servers and the gradient of this one are waited for.
 Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
                                 const std::stop_token& stop) {
   const auto [ticket, step] = std::pair(claimed.ticket, claimed.step);
   STOKER_ASSIGN_OR_RETURN(task::Batch batch, reader_.read(ticket, stop));
-  if (claimed.prefetch) reader_.prefetch(*claimed.prefetch);
+  if (claimed.prefetch) STOKER_RETURN_IF_ERROR(reader_.prefetch(*claimed.prefetch));
   {
     const ScopedActivity waiting(kWaitForServers);
     STOKER_RETURN_IF_ERROR(connection_.pull(step, stop));

@@ -69,10 +69,13 @@ struct ChiefDuties {
 
 class ReplicaTrainer {
  public:
+  // `reading`: gets a stop when run() returns; reads of `data` should then end, so that the destructor need not
+  // wait for a batch that nobody takes.
   ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                  const data::order::SamplePlan& plan, train::TrainingState& state,
                  ServerConnection& connection, train::TrainerChannels& channels, Clock& clock,
-                 std::optional<ChiefDuties> chief);
+                 std::optional<ChiefDuties> chief,
+                 std::stop_source reading = std::stop_source(std::nostopstate));
 
   // kFinished, kStopped or kPreempted. On the chief the last state is then saved, and the run ends on all tasks.
   Result<run::RunOutcome> run(const std::stop_token& stop);
@@ -80,6 +83,7 @@ class ReplicaTrainer {
  private:
   Result<run::RunOutcome> train(const std::stop_token& stop);
   void execute_commands();
+  Status close_gap(const std::stop_token& stop);
   Status train_on(const ServerConnection::Claimed& claimed, const std::stop_token& stop);
   Sums sums_of_micro_batch();
   // The chief.
@@ -103,6 +107,7 @@ class ReplicaTrainer {
   train::TrainerChannels& channels_;
   Clock& clock_;
   std::optional<ChiefDuties> chief_;
+  std::stop_source reading_;
   BatchReader reader_;
   train::TrainStep step_;
   train::SaveTriggers triggers_;

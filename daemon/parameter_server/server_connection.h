@@ -53,6 +53,9 @@ class ServerConnection {
   };
   // While it waits it is not lost on the other servers.
   virtual Result<Claimed> claim(const std::stop_token& stop) = 0;
+  // For a worker that is stopped: a last ticket, below others that are applied, so that the chief can save
+  // soon. kWait: there is none. Does not wait.
+  virtual Result<Claimed> claim_gap(const std::stop_token&) { return Claimed{}; }
   // Overwrites the parameters by those of the servers, after at least `step` steps. The first call also
   // those that are not trained.
   virtual Status pull(uint64_t step, const std::stop_token& stop) = 0;

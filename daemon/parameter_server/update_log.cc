@@ -194,11 +194,31 @@ Status cut(int fd, const std::string& path, const LogHeader& header, uint64_t st
   return {};
 }
 
-// What a replay needs of the updates before `step` is lost.
-void warn_removed(const std::string& path, const LogHeader& header, uint64_t bytes, uint64_t step,
-                  const std::string& reason) {
-  if (header.first_step >= step || bytes < offset_of(header, header.first_step + 1)) return;
-  log_warn("update log removed", {{"path", path}, {"step", step}, {"reason", reason}});
+// Whether a replay would miss updates before `step` without the log, which can have any if its header cannot be
+// read.
+bool has_updates_before(const Result<LogHeader>& header, uint64_t bytes, uint64_t step) {
+  if (!header.ok()) return step > 0 && bytes > sizeof(LogHeader);
+  return header->first_step < step && bytes >= offset_of(*header, header->first_step + 1);
+}
+
+// Reports what is lost.
+Status remove_log(FileSystem& files, const std::string& path, const Result<LogHeader>& header,
+                  uint64_t bytes, uint64_t step, const std::string& reason) {
+  const Status removed = files.remove_file(path);
+  if (removed.code() == StatusCode::kNotFound) return {};
+  STOKER_RETURN_IF_ERROR(removed);
+  if (has_updates_before(header, bytes, step))
+    log_warn("update log removed", {{"path", path}, {"step", step}, {"reason", reason}});
+  return files.sync_directory(std::filesystem::path(path).parent_path().string());
+}
+
+// It could not be opened or cut: its updates after `step` are no longer those of the run.
+Status remove_unusable(FileSystem& files, const std::string& path, uint64_t step,
+                       const Status& reason) {
+  struct stat info {};
+  const bool is_file = ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  const auto bytes = is_file ? static_cast<uint64_t>(info.st_size) : 0;
+  return remove_log(files, path, reason, bytes, step, reason.message());
 }
 
 std::string difference_of(const UpdateLogIdentity& log, const UpdateLogIdentity& run) {
@@ -217,9 +237,9 @@ Status cut_log(FileSystem& files, const std::string& path, uint64_t step, bool l
   const auto header = read_header(fd.get(), path);
   if (!header.ok()) return {};
   STOKER_ASSIGN_OR_RETURN(const uint64_t bytes, size_of(fd.get(), path));
-  if (!leads_here)
-    warn_removed(path, *header, bytes, step, "the checkpoint is not of this run directory");
-  if (!leads_here || header->first_step >= step) return files.remove_file(path);
+  if (!leads_here || header->first_step >= step)
+    return remove_log(files, path, header, bytes, step,
+                      "these updates do not lead to the checkpoint");
   if (bytes <= offset_of(*header, step)) return {};
   STOKER_RETURN_IF_ERROR(cut(fd.get(), path, *header, step));
   return files.sync(fd.get(), path);
@@ -234,8 +254,7 @@ std::string update_log_path(const std::string& directory, uint32_t server) {
 Result<UpdateLog> UpdateLog::open(FileSystem& files, const std::string& path,
                                   const UpdateLogIdentity& identity, uint64_t step) {
   auto log = open_at(files, path, identity, step);
-  // Its updates after `step` are no longer those of the run.
-  if (!log.ok()) (void)remove_update_log(files, path);
+  if (!log.ok()) (void)remove_unusable(files, path, step, log.status());
   return log;
 }
 
@@ -259,10 +278,10 @@ Result<UpdateLog> UpdateLog::open_at(FileSystem& files, const std::string& path,
       STOKER_RETURN_IF_ERROR(files.write(fd->get(), std::as_bytes(std::span(&next, 1)), path));
       return open_to_append(files, path, step);
     }
-    if (header.ok())
-      warn_removed(path, *header, bytes, step,
-                   is_same ? "it does not have the updates up to this step"
-                           : difference_of(identity_of(*header), identity));
+    const std::string reason = !header.ok() ? header.status().message()
+                               : is_same    ? "it does not have the updates up to this step"
+                                            : difference_of(identity_of(*header), identity);
+    STOKER_RETURN_IF_ERROR(remove_log(files, path, header, bytes, step, reason));
   } else if (fd.status().code() != StatusCode::kNotFound) {
     return fd.status();
   }
@@ -304,8 +323,8 @@ Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t
     if (!name.starts_with("ps-") || !name.ends_with(".log")) continue;
     const std::string path = join_path(directory, name);
     if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) continue;
-    if (!cut_log(files, path, step, leads_here).ok())
-      STOKER_RETURN_IF_ERROR(remove_update_log(files, path));
+    if (const Status cut = cut_log(files, path, step, leads_here); !cut.ok())
+      STOKER_RETURN_IF_ERROR(remove_unusable(files, path, step, cut));
   }
   return files.sync_directory(directory);
 }

@@ -52,7 +52,7 @@ class UpdateLog {
   // server, and has the updates before; cuts those after. Otherwise replaces it by one that begins at `step`,
   // which is logged if this loses updates before.
   // That of server 0 also removes those of servers that the run has no longer, and of a replay.
-  // After an error, there is no log at `path`, unless remove_update_log() fails, too.
+  // After an error, which is then logged likewise, there is no log at `path`, unless remove_update_log() fails, too.
   static Result<UpdateLog> open(FileSystem& files, const std::string& path,
                                 const UpdateLogIdentity& identity, uint64_t step);
 
@@ -80,8 +80,8 @@ Status remove_update_log(FileSystem& files, const std::string& path);
 
 // For a run that continues from `step` without these servers: cuts the logs of all servers in the directory
 // there, if there is one, and removes those that it cannot cut, and of a replay. With 0, removes all. Leaves
-// what is no log. `leads_here`: the updates in the logs led to the state of `step`; otherwise removes all, too,
-// which is logged if this loses updates before.
+// what is no log. `leads_here`: the updates in the logs led to the state of `step`; otherwise removes all, too.
+// That this loses updates before is logged.
 Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t step,
                        bool leads_here = true);
 

@@ -73,6 +73,19 @@ Result<Claim> UpdateSchedule::claim(const WorkerLife& worker) {
   return is_sync() ? claim_sync(worker.worker) : claim_async(worker.worker);
 }
 
+Result<Claim> UpdateSchedule::claim_gap(const WorkerLife& worker) {
+  STOKER_RETURN_IF_ERROR(check_life(worker));
+  Worker& state = workers_[worker.worker];
+  const bool is_possible =
+      is_initialized_ && !is_sync() && !state.held && keeps_bound(worker.worker);
+  const auto ticket = is_possible ? choose_async(worker.worker, next_ticket_) : std::nullopt;
+  state.prefetched.reset();
+  if (!ticket) return Claim{};
+  returned_.erase(*ticket);
+  state.held = Held{.ticket = *ticket, .step = step_};
+  return Claim{.result = ClaimResult::kGranted, .ticket = *ticket, .step = step_};
+}
+
 Claim UpdateSchedule::grant(size_t worker, uint64_t ticket) {
   Worker& state = workers_[worker];
   state.held = Held{.ticket = ticket, .step = step_};
@@ -87,7 +100,7 @@ Claim UpdateSchedule::grant(size_t worker, uint64_t ticket) {
 }
 
 // A free ticket of the step; with more workers than tickets otherwise the one that the fewest have. Of these
-// its own one, then one that no other worker prefetches.
+// the one that it has prefetched, then one that no other worker prefetches.
 Claim UpdateSchedule::claim_sync(size_t worker) {
   if (is_saving_) return {};
   const bool has_backups = options_.num_workers > options_.gradients_per_step;
@@ -95,7 +108,8 @@ Claim UpdateSchedule::claim_sync(size_t worker) {
   for (uint64_t ticket = first_ticket(); is_in_step(ticket); ++ticket) {
     if (received_.contains(ticket)) continue;
     const bool is_own = workers_[worker].prefetched == ticket;
-    const std::tuple candidate{num_holders(ticket), is_own ? 0 : num_prefetching(ticket), ticket};
+    const std::tuple candidate{num_holders(ticket), is_own ? 0 : 1 + num_prefetching(ticket),
+                               ticket};
     if (!best || candidate < *best) best = candidate;
   }
   if (!best || (std::get<0>(*best) > 0 && !has_backups)) return {};
@@ -104,17 +118,16 @@ Claim UpdateSchedule::claim_sync(size_t worker) {
 
 Claim UpdateSchedule::claim_async(size_t worker) {
   if (!keeps_bound(worker)) return {};
-  const auto ticket = choose_async(worker);
+  // During a save only those that the state needs.
+  const auto ticket = choose_async(worker, is_saving_ ? next_ticket_ : options_.max_steps);
   if (!ticket) return {};
   for (; next_ticket_ <= *ticket; ++next_ticket_) returned_.insert(next_ticket_);
   returned_.erase(*ticket);
   return grant(worker, *ticket);
 }
 
-// Its own one, then the lowest that no other worker prefetches, then the lowest. During a save only those
-// that the state needs.
-std::optional<uint64_t> UpdateSchedule::choose_async(size_t worker) const {
-  const uint64_t end = is_saving_ ? next_ticket_ : options_.max_steps;
+// Below `end`: the one that it has prefetched, then the lowest that no other worker prefetches, then the lowest.
+std::optional<uint64_t> UpdateSchedule::choose_async(size_t worker, uint64_t end) const {
   const auto own = workers_[worker].prefetched;
   if (own && *own < end && is_free(*own)) return own;
   if (const auto next = next_of_async(); next && *next < end) return next;
@@ -127,9 +140,6 @@ std::optional<uint64_t> UpdateSchedule::choose_async(size_t worker) const {
 // Of the free tickets of the step, workers without a ticket take the lowest. Then one of the next step, which
 // is free when this one is complete.
 std::optional<uint64_t> UpdateSchedule::next_of_sync(size_t worker) const {
-  std::vector<uint64_t> free;
-  for (uint64_t ticket = first_ticket(); is_in_step(ticket); ++ticket)
-    if (is_free(ticket) && num_prefetching(ticket) == 0) free.push_back(ticket);
   size_t num_waiting = 0;
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& other = workers_[i];
@@ -137,14 +147,18 @@ std::optional<uint64_t> UpdateSchedule::next_of_sync(size_t worker) const {
         other.prefetched && is_in_step(*other.prefetched) && is_free(*other.prefetched);
     num_waiting += i != worker && other.is_present && !other.held && !takes_own ? 1 : 0;
   }
-  if (free.size() > num_waiting) return free[num_waiting];
+  for (uint64_t ticket = first_ticket(); is_in_step(ticket); ++ticket)
+    if (is_free(ticket) && num_prefetching(ticket) == 0 && num_waiting-- == 0) return ticket;
   if (step_ + 1 >= options_.max_steps) return std::nullopt;
-  std::pair best{num_prefetching(first_ticket() + options_.gradients_per_step),
-                 first_ticket() + options_.gradients_per_step};
-  for (uint64_t i = 1; i < options_.gradients_per_step; ++i) {
-    const uint64_t ticket = first_ticket() + options_.gradients_per_step + i;
+  const uint64_t gradients = options_.gradients_per_step;
+  return least_prefetched(first_ticket() + gradients, gradients);
+}
+
+// Of `count` tickets from `first`: the one that the fewest workers prefetch, then the lowest.
+uint64_t UpdateSchedule::least_prefetched(uint64_t first, uint64_t count) const {
+  std::pair best{num_prefetching(first), first};
+  for (uint64_t ticket = first + 1; ticket < first + count; ++ticket)
     best = std::min(best, {num_prefetching(ticket), ticket});
-  }
   return best.second;
 }
 
@@ -249,6 +263,8 @@ bool UpdateSchedule::has_tickets_out() const {
 Result<bool> UpdateSchedule::begin_save(const WorkerLife& chief) {
   STOKER_RETURN_IF_ERROR(check_life(chief));
   assert(chief.worker == 0);
+  // It has perhaps read this one, and not yet the one that would follow.
+  if (Worker& state = workers_[chief.worker]; state.held) state.prefetched = state.held->ticket;
   release(chief.worker);
   is_saving_ = true;
   return !has_tickets_out();

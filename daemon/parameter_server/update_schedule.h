@@ -13,7 +13,8 @@
 //
 // With a ticket, a worker learns of the one that it probably gets next, so that it reads these samples in
 // the meantime. It is not the worker's: the step of a gradient, and the bound, are those of the claim. Others
-// take it if nothing else is free.
+// take it if nothing else is free. So an async run can have gaps: free tickets below ones that are applied.
+// A worker that leaves closes one before, because a save needs all of them.
 //
 // A worker has a number of its life, which increases with each start. A new life, and the loss of the
 // connection, requeue the tickets of the one before. Whatever an earlier life sends is rejected, so a
@@ -96,6 +97,9 @@ class UpdateSchedule {
 
   // The next ticket of the worker. One that has a ticket gets the same again.
   Result<Claim> claim(const WorkerLife& worker);
+  // Of a worker that leaves after this ticket: one below others that workers have had. kWait: there is none,
+  // or max_staleness forbids it; always in a sync run.
+  Result<Claim> claim_gap(const WorkerLife& worker);
   // The gradient of the worker's ticket is complete on all servers.
   Result<PushResult> push(const WorkerLife& worker, uint64_t ticket);
 
@@ -137,10 +141,11 @@ class UpdateSchedule {
   Claim grant(size_t worker, uint64_t ticket);
   std::optional<uint64_t> next_of_sync(size_t worker) const;
   std::optional<uint64_t> next_of_async() const;
-  std::optional<uint64_t> choose_async(size_t worker) const;
+  std::optional<uint64_t> choose_async(size_t worker, uint64_t end) const;
   bool is_free(uint64_t ticket) const;
   bool is_in_step(uint64_t ticket) const;
   size_t num_prefetching(uint64_t ticket) const;
+  uint64_t least_prefetched(uint64_t first, uint64_t count) const;
   Claim claim_sync(size_t worker);
   Claim claim_async(size_t worker);
   bool keeps_bound(size_t worker) const;

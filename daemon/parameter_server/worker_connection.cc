@@ -91,6 +91,13 @@ Result<WorkerConnection::Claimed> WorkerConnection::claim(const std::stop_token&
                  .is_preempted = result == ClaimReply::kEnded && reply[1] != 0};
 }
 
+Result<WorkerConnection::Claimed> WorkerConnection::claim_gap(const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const Header reply, ask(first(), request_of(Operation::kClaimGap), stop));
+  return Claimed{.reply = static_cast<ClaimReply>(reply[0]),
+                 .ticket = static_cast<uint64_t>(reply[1]),
+                 .step = static_cast<uint64_t>(reply[2])};
+}
+
 Status WorkerConnection::keep_alive(const std::stop_token& stop) {
   const auto now = std::chrono::steady_clock::now();
   if (now - kept_alive_at_ < keep_alive_interval_) return {};

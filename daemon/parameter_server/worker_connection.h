@@ -40,6 +40,7 @@ class WorkerConnection final : public ServerConnection {
                                                         bool sums_norms = false);
 
   Result<Claimed> claim(const std::stop_token& stop) override;
+  Result<Claimed> claim_gap(const std::stop_token& stop) override;
   Status pull(uint64_t step, const std::stop_token& stop) override;
   Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
                           const std::vector<at::Tensor>& gradients,

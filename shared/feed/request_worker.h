@@ -2,8 +2,8 @@
 // sandbox and limits (feed.sandbox, feed.worker_memory_limit_mib, feed.worker_timeout_seconds). The
 // client of read_protocol.h.
 //
-// The process waits while this one computes and vice versa, so that both together use one core.
-// One that ends, does not answer in time or sends an impossible reply is replaced by the next
+// The process computes only while the calling thread waits for its reply, so that both together use one
+// core. One that ends, does not answer in time or sends an impossible reply is replaced by the next
 // prepare().
 //
 // Threads:   one at a time. The kernel ends the process together with the thread that started it:

@@ -393,6 +393,26 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
   }
 }
 
+TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(4, {}, {}).ok());
+  WorkerConnection& other = connect(1);
+  const auto first = pull(chief);
+  EXPECT_EQ(first.prefetch, 5u);
+  train(other);  // ticket 6
+  push(chief, first);
+  const auto gap = other.claim_gap({});
+  ASSERT_TRUE(gap.ok()) << gap.status().to_string();
+  EXPECT_EQ(gap->reply, ClaimReply::kGranted);
+  EXPECT_EQ(gap->ticket, 5u);
+  EXPECT_EQ(gap->step, 6u);
+  ASSERT_TRUE(other.pull(gap->step, {}).ok());
+  push(other, *gap);
+  EXPECT_EQ(other.claim_gap({})->reply, ClaimReply::kWait);
+  const auto begun = chief.begin_save({});
+  EXPECT_TRUE(begun.ok() && *begun);
+}
+
 // A log that can neither be opened nor removed has updates of another state.
 TEST_F(AsyncServerTest, EndsIfFormerLogStays) {
   std::filesystem::create_directories(update_log_path(updates_dir_, 1));

@@ -63,6 +63,10 @@ class WatchedDataset final : public data::Dataset {
     const std::lock_guard lock(mutex_);
     return reads_.count(sample);
   }
+  void set_read(uint64_t sample) {
+    const std::lock_guard lock(mutex_);
+    reads_.insert(sample);
+  }
   void set_corrupt(uint64_t sample) { corrupt_ = sample; }
   void set_blocked(std::optional<uint64_t> sample) {
     const std::lock_guard lock(mutex_);
@@ -110,7 +114,7 @@ class BatchReaderTest : public testing::Test {
     return batch.ok() ? batch->front()[0][3].item<double>() : -1;
   }
   void prefetch(uint64_t ticket) {
-    reader_.prefetch(ticket);
+    EXPECT_TRUE(reader_.prefetch(ticket).ok());
     EXPECT_TRUE(data_.wait_until_read(ticket));
   }
 
@@ -131,7 +135,7 @@ TEST_F(BatchReaderTest, ReadsPrefetchedBatchOnce) {
 TEST_F(BatchReaderTest, HasPrefetchedBatchAfterAnotherTicket) {
   prefetch(5);
   EXPECT_EQ(read(2), 2);
-  reader_.prefetch(5);
+  EXPECT_TRUE(reader_.prefetch(5).ok());
   EXPECT_EQ(read(3), 3);
   EXPECT_EQ(read(5), 5);
   EXPECT_EQ(data_.num_reads(5), 1u);
@@ -171,13 +175,20 @@ TEST_F(BatchReaderTest, StopsWhileBatchIsPrefetched) {
 class PrefetchingServers final : public ServerConnection {
  public:
   PrefetchingServers(const WatchedDataset& data, uint64_t max_steps)
-      : data_(data), max_steps_(max_steps) {}
+      : data_(data), max_steps_(max_steps), end_(max_steps) {}
+  // The run ends after this step.
+  void set_end(uint64_t step) { end_ = step; }
+  void set_gap(const Result<Claimed>& gap) { gap_ = gap; }
 
   Result<Claimed> claim(const std::stop_token&) override {
-    if (step_ == max_steps_) return Claimed{.reply = ClaimReply::kEnded, .step = step_};
+    if (step_ == end_) return Claimed{.reply = ClaimReply::kEnded, .step = step_};
     Claimed claimed{.reply = ClaimReply::kGranted, .ticket = step_, .step = step_};
     if (step_ + 1 < max_steps_) claimed.prefetch = step_ + 1;
     return claimed;
+  }
+  Result<Claimed> claim_gap(const std::stop_token&) override {
+    ++num_claimed_gaps_;
+    return gap_;
   }
   Status pull(uint64_t step, const std::stop_token&) override {
     EXPECT_EQ(step, step_);
@@ -209,30 +220,79 @@ class PrefetchingServers final : public ServerConnection {
   size_t num_servers() const override { return 1; }
 
   uint64_t step() const { return step_; }
+  int num_claimed_gaps() const { return num_claimed_gaps_; }
 
  private:
   const WatchedDataset& data_;
   const uint64_t max_steps_;
+  uint64_t end_;
+  Result<Claimed> gap_ = Claimed{};
+  int num_claimed_gaps_ = 0;
   uint64_t step_ = 0;
 };
 
-TEST(ReplicaTrainerTest, ReadsNextBatchBeforeItSendsGradient) {
-  constexpr uint64_t kSteps = 5;
-  at::set_num_threads(1);
-  const config::Config config = one_sample_config(kSteps);
-  const WatchedDataset data;
-  const data::order::SamplePlan plan = plan_of(config, data);
-  auto state = train::TrainingState::create(config, data, c10::Device(c10::kCPU));
-  ASSERT_TRUE(state.ok()) << state.status().to_string();
-  PrefetchingServers servers(data, kSteps);
-  train::TrainerChannels channels(system_clock());
-  ReplicaTrainer trainer(config, data, plan, **state, servers, channels, system_clock(), {});
-  const auto outcome = trainer.run({});
+class ReplicaTrainerTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kSteps = 5;
+
+  Result<run::RunOutcome> run(
+      const std::stop_source& reading = std::stop_source(std::nostopstate)) {
+    at::set_num_threads(1);
+    auto state = train::TrainingState::create(config_, data_, c10::Device(c10::kCPU));
+    STOKER_RETURN_IF_ERROR(state.status());
+    ReplicaTrainer trainer(config_, data_, plan_, **state, servers_, channels_, system_clock(), {},
+                           reading);
+    return trainer.run({});
+  }
+  Result<run::RunOutcome> run_stopped() {
+    channels_.mailbox.post({.command = control::Stop{}, .done = {}});
+    return run();
+  }
+
+  const config::Config config_ = one_sample_config(kSteps);
+  WatchedDataset data_;
+  const data::order::SamplePlan plan_ = plan_of(config_, data_);
+  PrefetchingServers servers_{data_, kSteps};
+  train::TrainerChannels channels_{system_clock()};
+};
+
+TEST_F(ReplicaTrainerTest, ReadsNextBatchBeforeItSendsGradient) {
+  const auto outcome = run();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_EQ(*outcome, run::RunOutcome::kFinished);
-  EXPECT_EQ(servers.step(), kSteps);
-  for (uint64_t sample = 0; sample < kSteps; ++sample) EXPECT_EQ(data.num_reads(sample), 1u);
-  EXPECT_EQ(data.num_reads(kSteps), 0u);
+  EXPECT_EQ(servers_.step(), kSteps);
+  for (uint64_t sample = 0; sample < kSteps; ++sample) EXPECT_EQ(data_.num_reads(sample), 1u);
+  EXPECT_EQ(data_.num_reads(kSteps), 0u);
+}
+
+// Without a stop of the process.
+TEST_F(ReplicaTrainerTest, EndsReadThatIsNotNeeded) {
+  servers_.set_end(1);
+  data_.set_blocked(1);
+  const std::stop_source reading;
+  const std::stop_callback unblock(reading.get_token(), [this] { data_.set_blocked({}); });
+  const auto outcome = run(reading);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+  EXPECT_EQ(servers_.step(), 1u);
+}
+
+TEST_F(ReplicaTrainerTest, ClosesGapBeforeItStops) {
+  servers_.set_gap(
+      ServerConnection::Claimed{.reply = ClaimReply::kGranted, .ticket = 0, .step = 0});
+  data_.set_read(1);
+  const auto outcome = run_stopped();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+  EXPECT_EQ(servers_.step(), 1u);
+  EXPECT_EQ(servers_.num_claimed_gaps(), 1);
+}
+
+TEST_F(ReplicaTrainerTest, StopsWithoutServers) {
+  servers_.set_gap(Status(StatusCode::kPeerLost, "ps 0 is lost"));
+  const auto outcome = run_stopped();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/faulty_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::parameter_server {
@@ -109,6 +110,53 @@ TEST_F(UpdateLogTest, ReportsLogsThatAreReplaced) {
   EXPECT_THAT(open(identity_of(0), 10), HasSubstr("does not have the updates up to this step"));
 }
 
+TEST_F(UpdateLogTest, ReportsLogWhoseHeaderCannotBeRead) {
+  const auto open = [this](uint64_t step) {
+    return log_of([&] {
+      EXPECT_TRUE(UpdateLog::open(default_file_system(), path(), identity_of(0), step).ok());
+    });
+  };
+  write(0, 9);
+  change_byte(20);
+  EXPECT_THAT(open(6), AllOf(HasSubstr("update log removed"), HasSubstr("the header is corrupt")));
+  expect_log(6, 6);
+  change_byte(20);
+  EXPECT_EQ(open(6), "") << "it has no updates";
+  write(0, 9);
+  change_byte(8);
+  EXPECT_THAT(open(6), HasSubstr("this version reads format 1"));
+  write(0, 9);
+  change_byte(8);
+  EXPECT_EQ(open(0), "") << "the run begins again";
+}
+
+// Whichever operation fails, as with a log that another user has written.
+TEST_F(UpdateLogTest, ReportsEachLogThatIsLostByAnError) {
+  const auto is_kept = [this] {
+    const auto log = read_update_log(path());
+    return log.ok() && log->first_step == 0;
+  };
+  for (const bool is_cut : {false, true}) {
+    int num_lost = 0;
+    for (uint64_t operation = 1; operation <= 12; ++operation) {
+      fs::remove(path());
+      write(0, 9);
+      test::FaultyFiles files(folder_.path());
+      files.fail_at(operation, {.error = EACCES});
+      const std::string log = log_of([&] {
+        if (is_cut)
+          (void)cut_update_logs(files, directory(), 6);
+        else
+          (void)UpdateLog::open(files, path(), identity_of(0), 6);
+      });
+      if (is_kept()) continue;
+      ++num_lost;
+      EXPECT_THAT(log, AllOf(HasSubstr("update log removed"), HasSubstr(path()))) << operation;
+    }
+    EXPECT_GT(num_lost, 0);
+  }
+}
+
 TEST_F(UpdateLogTest, ReportsLogsOfOtherState) {
   const auto remove = [this](uint64_t step) {
     return log_of([&] {
@@ -121,7 +169,7 @@ TEST_F(UpdateLogTest, ReportsLogsOfOtherState) {
   std::ofstream(directory() + "/ps-2.log") << "text";
   const std::string log = remove(4);
   for (const uint32_t server : {0, 1}) {
-    EXPECT_THAT(log, HasSubstr(path(server)));
+    EXPECT_THAT(log, AllOf(HasSubstr(path(server)), HasSubstr("do not lead to the checkpoint")));
     EXPECT_FALSE(fs::exists(path(server)));
   }
   EXPECT_TRUE(fs::exists(path(2)));

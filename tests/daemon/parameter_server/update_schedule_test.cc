@@ -51,6 +51,11 @@ class Cluster {
     EXPECT_TRUE(claimed.ok()) << claimed.status().to_string();
     return claimed.ok() ? *claimed : Claim();
   }
+  Claim claim_gap(size_t worker) {
+    const auto claimed = schedule_.claim_gap(life(worker));
+    EXPECT_TRUE(claimed.ok()) << claimed.status().to_string();
+    return claimed.ok() ? *claimed : Claim();
+  }
   ClaimResult result_of_claim(size_t worker) { return claim(worker).result; }
   uint64_t ticket(size_t worker) {
     const Claim claimed = claim(worker);
@@ -300,6 +305,53 @@ TEST(UpdateScheduleTest, SavesNoStateWithoutTicketThatIsPrefetched) {
   EXPECT_EQ(cluster.schedule().step(), 3u);
 }
 
+// Otherwise the chief would compute all that the others have prefetched before it can save.
+TEST(UpdateScheduleTest, LetsWorkersThatLeaveCloseGaps) {
+  Cluster cluster(async(4));
+  for (uint64_t worker = 0; worker < 4; ++worker) EXPECT_EQ(cluster.ticket(worker), 2 * worker);
+  for (uint64_t worker = 0; worker < 4; ++worker) cluster.push(worker, 2 * worker);
+  EXPECT_FALSE(cluster.begin_save());
+  const std::vector<uint64_t> gaps{3, 5, 1};  // first the ones that they have read
+  for (size_t worker = 1; worker < 4; ++worker) {
+    const Claim claim = cluster.claim_gap(worker);
+    EXPECT_EQ(claim.result, ClaimResult::kGranted);
+    EXPECT_EQ(claim.ticket, gaps[worker - 1]);
+    EXPECT_EQ(claim.prefetch, std::nullopt);
+  }
+  EXPECT_FALSE(cluster.begin_save());
+  for (size_t worker = 1; worker < 4; ++worker) {
+    cluster.push(worker, gaps[worker - 1]);
+    EXPECT_EQ(cluster.claim_gap(worker), Claim{});
+    cluster.kill(worker);
+  }
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_EQ(cluster.schedule().step(), 7u);
+}
+
+TEST(UpdateScheduleTest, HasGapsOnlyInAsyncRunWithinBound) {
+  Cluster of_sync(sync(2, 4));
+  EXPECT_EQ(of_sync.claim_gap(1), Claim{});
+  Cluster bounded(async(2, 100, 0));
+  bounded.push(0, bounded.ticket(0));
+  EXPECT_EQ(bounded.ticket(1), 2u);
+  EXPECT_EQ(bounded.claim_gap(0), Claim{}) << "ticket 2 would be older than the bound";
+  bounded.push(1, 2);
+  EXPECT_EQ(bounded.claim_gap(0).ticket, 1u);
+}
+
+TEST(UpdateScheduleTest, GivesChiefAfterSaveTheTicketItHasRead) {
+  Cluster cluster(async(2));
+  EXPECT_EQ(cluster.claim(0).prefetch, 1u);
+  EXPECT_EQ(cluster.ticket(1), 2u);
+  cluster.push(0, 0);
+  EXPECT_EQ(cluster.claim(0), granted(1, 1, 4));
+  cluster.push(1, 2);
+  cluster.push(1, cluster.ticket(1));
+  EXPECT_EQ(cluster.ticket(1), 5u) << "so ticket 4 is free";
+  EXPECT_FALSE(cluster.begin_save());
+  EXPECT_EQ(cluster.ticket(0), 1u);
+}
+
 TEST(UpdateScheduleTest, PrefetchesNothingAfterLastStep) {
   Cluster of_sync(sync(1, 1, 2));
   EXPECT_EQ(of_sync.claim(0).prefetch, 1u);
@@ -384,6 +436,14 @@ TEST(UpdateScheduleTest, RequeuesTicketOfLostWorker) {
   EXPECT_EQ(of_sync.result_of_claim(0), ClaimResult::kWait);
   of_sync.kill(1);
   EXPECT_EQ(of_sync.ticket(0), 1);
+
+  Cluster of_three(sync(3, 4));
+  EXPECT_EQ(of_three.claim(0), granted(0, 0, 3));
+  EXPECT_EQ(of_three.ticket(1), 1);
+  EXPECT_EQ(of_three.ticket(2), 2);
+  of_three.kill(1);
+  of_three.push(0, 0);
+  EXPECT_EQ(of_three.claim(0), granted(3, 0, 1)) << "it has read ticket 3";
 
   Cluster of_async(async(2));
   EXPECT_EQ(of_async.ticket(0), 0);
