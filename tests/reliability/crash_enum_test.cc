@@ -11,12 +11,6 @@
 namespace stoker::test {
 namespace {
 
-struct Point {
-  std::string name;
-  uint64_t occurrence;
-  bool in_middle;
-};
-
 class CrashEnumerationTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -35,17 +29,16 @@ class CrashEnumerationTest : public ::testing::Test {
 
   // All file calls in these phases of a run; of a new run, only those before its second checkpoint
   // is acknowledged.
-  std::vector<Point> find_points(const std::set<SavePhase>& phases) {
+  std::vector<KillPoint> find_points(const std::set<SavePhase>& phases) {
     const std::string run = folder_ / "census";
     const std::string output = folder_ / "census.out";
     prepare(run);
-    std::vector<Point> points;
+    std::vector<KillPoint> points;
     SavePhaseWatch watch;
     const auto record_point = [&](const FileCall& call) {
       const bool is_counted = phases.contains(watch.at(call)) &&
                               (first_step_ > 0 || newest_saved(output) < 2 * kMinimalRunSaveEvery);
-      if (is_counted) points.push_back({call.name, call.occurrence, false});
-      if (is_counted && call.name == "write") points.push_back({call.name, call.occurrence, true});
+      if (is_counted) add_kill_points(call, points);
       return Verdict::kContinue;
     };
     EXPECT_EQ(run_minimal_run(run, output, record_point).code, 0);
@@ -53,17 +46,14 @@ class CrashEnumerationTest : public ::testing::Test {
   }
 
   // Kills a run at `point`, checks the run directory and then the next start.
-  void kill_at(const Point& point) {
+  void kill_at(const KillPoint& point) {
     TemporaryDirectory scene(quick_folder());
     const std::string run = scene / "run";
     const std::string output = scene / "output";
     prepare(run);
     std::string location = "not reached";
-    const auto end = run_minimal_run(run, output, [&](const FileCall& call) {
-      if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kContinue;
-      location = to_string(call) + (point.in_middle ? ", in the middle" : "");
-      return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
-    });
+    const auto end = run_minimal_run(
+        run, output, [&](const FileCall& call) { return verdict_at(call, point, location); });
     SCOPED_TRACE(location);
     // The number of calls can vary, because the run has two threads.
     if (end.signal == 0) {
@@ -79,7 +69,7 @@ class CrashEnumerationTest : public ::testing::Test {
     ASSERT_FALSE(HasFailure());
     const auto points = find_points(phases);
     ASSERT_GE(points.size(), at_least);
-    for (const Point& point : points) {
+    for (const KillPoint& point : points) {
       kill_at(point);
       if (HasFailure()) return;
     }

@@ -18,12 +18,6 @@ namespace {
 
 constexpr uint64_t kLastStep = 10;
 
-struct ShardedPoint {
-  std::string name;
-  uint64_t occurrence;
-  bool in_middle;
-};
-
 class ShardedCrashTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -48,25 +42,22 @@ class ShardedCrashTest : public ::testing::Test {
     return end;
   }
 
-  static std::vector<ShardedPoint> find_points(int rank) {
+  static std::vector<KillPoint> find_points(int rank) {
     const TemporaryDirectory scene(quick_folder());
-    std::vector<ShardedPoint> points;
+    std::vector<KillPoint> points;
     const TraceEnd end = run(scene.path(), rank, [&](const FileCall& call) {
-      if (call.changes) points.push_back({call.name, call.occurrence, false});
-      if (call.name == "write") points.push_back({call.name, call.occurrence, true});
+      if (call.changes) add_kill_points(call, points);
       return Verdict::kContinue;
     });
     EXPECT_EQ(end.code, 0);
     return points;
   }
 
-  void kill_at(int rank, const ShardedPoint& point) {
+  void kill_at(int rank, const KillPoint& point) {
     const TemporaryDirectory scene(quick_folder());
     std::string location = "not reached";
     const TraceEnd end = run(scene.path(), rank, [&](const FileCall& call) {
-      if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kContinue;
-      location = to_string(call) + (point.in_middle ? ", in the middle" : "");
-      return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
+      return verdict_at(call, point, location);
     });
     SCOPED_TRACE(location);
     EXPECT_NE(end.signal, 0);
@@ -82,7 +73,7 @@ class ShardedCrashTest : public ::testing::Test {
   void kill_everywhere(int rank, size_t at_least) {
     const auto points = find_points(rank);
     ASSERT_GE(points.size(), at_least);
-    for (const ShardedPoint& point : points) {
+    for (const KillPoint& point : points) {
       kill_at(rank, point);
       if (HasFailure()) return;
     }

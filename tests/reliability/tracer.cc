@@ -203,6 +203,17 @@ std::string to_string(const FileCall& call) {
   return text;
 }
 
+void add_kill_points(const FileCall& call, std::vector<KillPoint>& points) {
+  points.push_back({call.name, call.occurrence, false});
+  if (call.name == "write") points.push_back({call.name, call.occurrence, true});
+}
+
+Verdict verdict_at(const FileCall& call, const KillPoint& point, std::string& location) {
+  if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kContinue;
+  location = to_string(call) + (point.in_middle ? ", in the middle" : "");
+  return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
+}
+
 TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
                const std::string& root, const std::function<Verdict(const FileCall&)>& check) {
   return Tracer(start(argv, output, /*traced=*/true), root, check).follow();

@@ -36,6 +36,17 @@ enum class Verdict {
   kSkip,          // skips the call but reports success to the program
 };
 
+// Where a run is killed: at a call that an earlier run has made.
+struct KillPoint {
+  std::string name;
+  uint64_t occurrence = 0;
+  bool in_middle = false;  // of a write
+};
+// Before the call, and in the middle of a write.
+void add_kill_points(const FileCall& call, std::vector<KillPoint>& points);
+// Sets `location` if the call is that of the point.
+Verdict verdict_at(const FileCall& call, const KillPoint& point, std::string& location);
+
 struct TraceEnd {
   int code = 0;    // valid when signal is 0
   int signal = 0;  // the signal that ended the program
