@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016  # the backticks are Markdown
-# check_documents.sh ROOT: checks that everything the documents link to or mention exists, and that
-# none of them contains a machine-specific path.
+# check_documents.sh ROOT: checks that everything the documents link to or mention exists, that row
+# numbers of tables are unique, and that none of them contains a machine-specific path.
 set -euo pipefail
 cd "${1:?give the root of the repository}"
 bad=0
