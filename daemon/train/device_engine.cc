@@ -123,13 +123,17 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   GraphSchedule::Mode mode = schedule_.next(part);
   if (mode == GraphSchedule::Mode::kReplay) ++replays_since_drop_;
   mode = run_part(part, mode, work);
-  if (!micro_batch.is_last) return;
-  for (const Exchange& each : calls_.exchanges) {
-    queue_->call([this, &each] { was_exchanged_ = each.run(); });
-    if (!was_exchanged_) return;
-    ++part.exchange;
-    if (each.work) mode = run_part(part, mode, each.work);
+  if (micro_batch.is_last) {
+    for (const Exchange& each : calls_.exchanges) {
+      queue_->call([this, &each] { was_exchanged_ = each.run(); });
+      if (!was_exchanged_) return;
+      ++part.exchange;
+      if (each.work) mode = run_part(part, mode, each.work);
+    }
   }
+  if (mode == GraphSchedule::Mode::kCapture)
+    log_info("cuda graph captured",
+             {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
 }
 
 GraphSchedule::Mode DeviceEngine::run_part(const GraphSchedule::Part& part,
@@ -156,8 +160,6 @@ bool DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& wo
     const uint64_t reserved = queue_->usage().reserved_bytes;
     schedule_.captured(part, queue_->capture(work));
     graph_bytes_ += queue_->usage().reserved_bytes - reserved;
-    log_info("cuda graph captured",
-             {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
   } catch (const c10::Error& error) {
     // Also without memory: a capture needs more than an eager step.
     disable_capture(error.what_without_backtrace());
@@ -175,9 +177,10 @@ StepEngine::CaptureVote DeviceEngine::capture_vote() const {
 
 void DeviceEngine::stop_capturing(const std::string& reason) {
   if (schedule_.has_given_up()) return;
-  queue_->wait_for_work(DeviceQueue::Next::kDropGraphs);
+  const bool has_graphs = schedule_.graphs() > 0;
+  if (has_graphs) queue_->wait_for_work(DeviceQueue::Next::kDropGraphs);
   disable_capture(reason);
-  queue_->release_cached_memory();
+  if (has_graphs) queue_->release_cached_memory();
 }
 
 void DeviceEngine::disable_capture(const std::string& reason) {

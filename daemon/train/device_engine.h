@@ -50,7 +50,6 @@ class DeviceEngine final : public StepEngine {
   CaptureVote capture_vote() const override;
   void start_capturing() override { schedule_.agree(); }
   void stop_capturing(const std::string& reason) override;
-  bool is_capturing() const override { return schedule_.is_agreed(); }
   bool is_asynchronous() const override { return true; }
   cuda::DeviceUsage device_usage() override { return queue_->usage(); }
 

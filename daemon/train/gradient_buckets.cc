@@ -113,7 +113,6 @@ void GradientBuckets::start_next() {
 }
 
 Status GradientBuckets::finish(const std::stop_token& stop) {
-  if (!is_active_) begin();
   is_active_ = false;
   while (started_ < buckets_.size() && status_.ok()) start_next();
   STOKER_RETURN_IF_ERROR(status_);

@@ -31,9 +31,9 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  // Before the backward pass of the last micro-batch of this rank. Without it, all sums start in finish().
+  // Before the backward pass of the last micro-batch of this rank.
   void begin();
-  // After it: starts the sums that the backward pass did not start, and waits for all.
+  // After it: starts the sums of parameters that it did not use, and waits for all.
   Status finish(const std::stop_token& stop);
 
   size_t size() const { return buckets_.size(); }

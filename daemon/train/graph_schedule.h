@@ -6,7 +6,7 @@
 // replayed. Shapes beyond kMaxShapes always run eagerly, because each graph holds memory. One
 // failed capture disables capturing: host work of a model that prevents a capture recurs in every
 // step. In a group, captures start when agree() was called, and all parts of a micro-batch have the
-// mode of the first.
+// mode of the first, or after a failed capture run eagerly.
 //
 // Threads: owned by the trainer thread.
 #pragma once
@@ -60,7 +60,6 @@ class GraphSchedule {
   // Drops all graphs and runs everything eagerly from now on.
   void give_up();
   bool has_given_up() const { return !captures_; }  // or never captured
-  bool is_agreed() const { return captures_ && is_agreed_; }
 
   // Only if next() returned kReplay for `part`.
   cuda::Graph& graph(const Part& part) { return *graphs_.at(part); }

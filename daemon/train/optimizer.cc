@@ -441,7 +441,7 @@ const std::vector<at::Tensor>& Optimizer::squares_to_sum() {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> squares{own_squares(std::nullopt)};
   if (max_value_) squares.push_back(own_squares(max_value_));
-  if (squares_.empty()) squares_ = squares;
+  if (squares_.empty()) return squares_ = squares;
   for (size_t i = 0; i < squares.size(); ++i) squares_[i].copy_(squares[i]);
   return squares_;
 }

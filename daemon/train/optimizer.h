@@ -213,8 +213,9 @@ class Optimizer {
   std::vector<at::Tensor> flat_gradients_;
   std::vector<std::vector<int64_t>> shard_ends_;  // of flat_gradients_[i], by shard
   std::vector<at::Tensor> freezable_;
-  std::vector<at::Tensor>
-      squares_;  // of the own gradients and, with max_value_, of copies after clamp()
+  // Of the own gradients and, with max_value_, of copies after clamp(). At fixed addresses, which a captured
+  // update reads.
+  std::vector<at::Tensor> squares_;
   NamedTensors state_;
   checkpoint::TensorRanges ranges_;  // of those in state_ that are no complete tensors
   std::vector<TensorSpec> complete_state_;

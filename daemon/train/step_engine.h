@@ -29,9 +29,6 @@ struct MicroBatchInfo {
   bool is_first = true, is_last = true;
   bool is_instrumented = false;  // runs eagerly and during run(), because its phases are observed
   int level = 0;                 // in the tree of the step, see SumTree; 0 without one
-  // In a group: sums of gradients over the ranks start during the backward pass, which thus cannot be
-  // captured.
-  bool starts_sums = false;
 };
 
 class StepEngine {
@@ -100,7 +97,6 @@ class StepEngine {
   // Between steps.
   virtual void start_capturing() {}
   virtual void stop_capturing(const std::string& /*reason*/) {}
-  virtual bool is_capturing() const { return false; }  // since start_capturing()
   // Whether work runs later than its call, or replays what was captured, so that it must get
   // everything that changes from step to step in device memory.
   virtual bool is_asynchronous() const = 0;

@@ -217,6 +217,10 @@ Status Trainer::open_engine() {
                                          receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
+  // Hooks of a captured pass would run once only.
+  if (maybe_buckets_)
+    engine_->stop_capturing(
+        "the sums of distributed.reduction: allreduce start during the backward pass");
   if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
   return {};
 }
@@ -474,8 +478,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
         .is_first = part == 0,
         .is_last = part + 1 == parts,
         .is_instrumented = instrumentation_.maybe_observer() != nullptr,
-        .level = uses_tree_ ? SumTree::level_of(part) : 0,
-        .starts_sums = maybe_buckets_ && part + 1 == parts && !engine_->is_capturing()};
+        .level = uses_tree_ ? SumTree::level_of(part) : 0};
     if (micro_batch.is_last) {
       step_lr_ = learning_rate();
       engine_->submit([this, lr = step_lr_] { state_.optimizer().set_lr(lr); });
@@ -504,7 +507,7 @@ void Trainer::seed_generators(uint64_t ticket) {
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
   step_.set_observer(observer_of(micro_batch));
-  if (micro_batch.starts_sums) maybe_buckets_->begin();
+  if (maybe_buckets_ && micro_batch.is_last) maybe_buckets_->begin();
   step_.add(batch, micro_batch.is_first || uses_tree_);
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
   if (micro_batch.is_last && !maybe_group_) update();

@@ -158,19 +158,16 @@ Status Trainer::gather_parameters() {
 // After an error, the tensors are undefined.
 std::vector<StepEngine::Exchange> Trainer::exchanges() {
   if (!maybe_group_) return {};
-  std::vector<StepEngine::Exchange> exchanges{{.run =
-                                                   [this] {
-                                                     group_status_ = sum_over_ranks();
-                                                     return group_status_.ok();
-                                                   },
-                                               .work = [this] { update(); }}};
+  const auto run = [this](Status (Trainer::*exchange)()) {
+    return [this, exchange] {
+      group_status_ = (this->*exchange)();
+      return group_status_.ok();
+    };
+  };
+  std::vector<StepEngine::Exchange> exchanges;
+  exchanges.push_back({.run = run(&Trainer::sum_over_ranks), .work = [this] { update(); }});
   if (!is_sharded_) return exchanges;
-  exchanges.push_back({.run =
-                           [this] {
-                             group_status_ = gather_parameters();
-                             return group_status_.ok();
-                           },
-                       .work = {}});
+  exchanges.push_back({.run = run(&Trainer::gather_parameters), .work = {}});
   if (state_.ema_weights() != nullptr) exchanges.back().work = [this] { update_ema(); };
   return exchanges;
 }
@@ -223,12 +220,13 @@ Status Trainer::apply_agreed() {
 
 void Trainer::apply_capture_votes(const ControlRecord& agreed) {
   const auto world_size = static_cast<uint64_t>(maybe_group_->group().world_size());
-  if (agreed.gave_up_capture > 0)
+  if (agreed.gave_up_capture == 0) {
+    if (agreed.can_capture == world_size) engine_->start_capturing();
+  } else if (!engine_->capture_vote().has_given_up) {
     engine_->stop_capturing("not captured on " + std::to_string(agreed.gave_up_capture) + " of " +
                             std::to_string(world_size) +
-                            " ranks, because of train.cuda_graphs or the reason in their logs");
-  else if (agreed.can_capture == world_size)
-    engine_->start_capturing();
+                            " ranks, for the reason in the log of each of these");
+  }
 }
 
 // `request`: on the chief, whose command the others receive as text.

@@ -25,6 +25,7 @@
 #include "daemon/group/device_sums.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
+#include "shared/base/log.h"
 #include "shared/base/status.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/model/autocast.h"
@@ -155,26 +156,31 @@ TEST_F(CudaTest, SamplesNewDropoutMaskInEachReplay) {
 
 // One rank, whose sums are copies: what is captured between them. Two need two GPUs.
 TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedInGroup) {
-  for (const auto reduction : {config::Reduction::kOrdered, config::Reduction::kAllReduce}) {
-    auto config = repeatable(20);
-    config.train.gradient_accumulation_steps = 2;
-    config.train.ema_decay = 0.9;
-    config.distributed.reduction = reduction;
-    config.run.rng = config::Rng::kPerTicket;
-    std::vector<std::string> models;
-    for (const auto graphs : {config::CudaGraphs::kAuto, config::CudaGraphs::kNever}) {
-      config.train.cuda_graphs = graphs;
-      configure_numerics(config.run, config.train);
-      ThreadGroup group(1);
-      ModelContext context = on_device();
-      context.maybe_group = &group.rank(0);
-      Session run(config, fresh(), kNoPoison, std::move(context));
-      const auto outcome = run.train();
-      ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-      models.push_back(run.model_sha256());
-    }
-    EXPECT_EQ(models[0], models[1]);
+  auto config = repeatable(20);
+  config.train.gradient_accumulation_steps = 2;
+  config.train.ema_decay = 0.9;
+  config.distributed.reduction = config::Reduction::kOrdered;
+  config.run.rng = config::Rng::kPerTicket;
+  std::vector<std::string> models;
+  for (const auto graphs : {config::CudaGraphs::kAuto, config::CudaGraphs::kNever}) {
+    config.train.cuda_graphs = graphs;
+    configure_numerics(config.run, config.train);
+    ThreadGroup group(1);
+    ModelContext context = on_device();
+    context.maybe_group = &group.rank(0);
+    Session run(config, fresh(), kNoPoison, std::move(context));
+    flush_log();  // what was logged before
+    testing::internal::CaptureStderr();
+    const auto outcome = run.train();
+    flush_log();
+    const std::string logged = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    models.push_back(run.model_sha256());
+    const bool is_captured = logged.find("cuda graph captured") != std::string::npos;
+    EXPECT_EQ(is_captured, graphs == config::CudaGraphs::kAuto) << logged;
+    EXPECT_EQ(logged.find("cuda graph capture disabled"), std::string::npos) << logged;
   }
+  EXPECT_EQ(models[0], models[1]);
 }
 
 TEST_F(CudaTest, ResumesBitForBit) {

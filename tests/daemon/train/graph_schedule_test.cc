@@ -81,15 +81,12 @@ TEST(GraphScheduleTest, CapturesInGroupAfterAgreementOnly) {
     }
     EXPECT_TRUE(schedule.is_ready());
     EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kPlain);
-    EXPECT_FALSE(schedule.is_agreed());
     schedule.agree();
-    EXPECT_TRUE(schedule.is_agreed());
     EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kCapture);
     schedule.restart();
   }
   schedule.agree();
   schedule.give_up();
-  EXPECT_FALSE(schedule.is_agreed());
   EXPECT_FALSE(schedule.is_ready());
   EXPECT_TRUE(schedule.has_given_up());
 }

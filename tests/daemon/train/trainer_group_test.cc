@@ -438,19 +438,6 @@ TEST_F(TrainerGroupTest, StartsSumsDespiteParametersThatNeedNoGradient) {
   EXPECT_TRUE(buckets.finish({}).ok());
 }
 
-TEST_F(TrainerGroupTest, StartsSumsAfterBackwardPassWithoutBegin) {
-  Session session(shared_config(1), root_);
-  train::Optimizer& optimizer = session.state_->optimizer();
-  ThreadGroup group(1);
-  GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
-  for (int step = 0; step < 2; ++step) {
-    session.state_->model().parameters().back().sum().backward();
-    EXPECT_TRUE(buckets.finish({}).ok());
-    EXPECT_EQ(buckets.started_by_hooks(), 0u);
-  }
-  EXPECT_EQ(group.started_sizes(0).size(), 2 * buckets.size());
-}
-
 TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
   Session session(shared_config(1), root_);
   train::Optimizer& optimizer = session.state_->optimizer();
