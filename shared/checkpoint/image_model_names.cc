@@ -179,9 +179,12 @@ ImageLibrary detect_image_library(const std::vector<std::string>& names) {
   };
   if (has_any("*embeddings.cls_token") || has_any("*embedder.embedder.convolution.weight"))
     return ImageLibrary::kTransformers;
-  if (has_any("*cls_token") || has_any("*pos_embed")) return ImageLibrary::kTimm;
-  if (has_any("*encoder.layers.encoder_layer_*.mlp.linear_1.weight"))
-    return ImageLibrary::kTorchvisionBefore013;
+  // Those without a prefix decide: other parts in the file can be of other models ("decoder.pos_embed").
+  for (const std::string prefix : {"", "*."}) {
+    if (has_any(prefix + "cls_token") || has_any(prefix + "pos_embed")) return ImageLibrary::kTimm;
+    if (has_any(prefix + "encoder.layers.encoder_layer_*.mlp.linear_1.weight"))
+      return ImageLibrary::kTorchvisionBefore013;
+  }
   return ImageLibrary::kTorchvision;
 }
 

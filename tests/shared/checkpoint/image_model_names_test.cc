@@ -102,7 +102,13 @@ TEST(ImageModelNamesTest, DetectsTheLibrary) {
   EXPECT_EQ(
       detect_image_library({"class_token", "encoder.layers.encoder_layer_0.mlp.linear_1.weight"}),
       ImageLibrary::kTorchvisionBefore013);
+  EXPECT_EQ(detect_image_library({"encoder.layers.encoder_layer_0.mlp.linear_1.weight",
+                                  "decoder.pos_embed", "teacher.cls_token"}),
+            ImageLibrary::kTorchvisionBefore013)
+      << "with another model";
   EXPECT_EQ(detect_image_library({std::string("cls_token")}), ImageLibrary::kTimm);
+  EXPECT_EQ(detect_image_library({std::string("model.cls_token")}), ImageLibrary::kTimm);
+  EXPECT_EQ(detect_image_library({std::string("my_cls_token")}), ImageLibrary::kTorchvision);
   EXPECT_EQ(detect_image_library({std::string("vit.embeddings.cls_token")}),
             ImageLibrary::kTransformers);
   EXPECT_EQ(detect_image_library({std::string("resnet.embedder.embedder.convolution.weight")}),
