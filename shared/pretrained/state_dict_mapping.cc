@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,7 +39,7 @@ class StateDictMapper {
     check_used();
     if (mapping_.loads.empty() && mapping_.problems.empty())
       problem("no tensor of the file matches a tensor of the model by name");
-    if (mapping_.loads.empty() && rules_.empty()) mapping_.suggestion = suggest_prefix();
+    if (!has_common_name_ && rules_.empty()) mapping_.suggestion = suggest_prefix();
     return std::move(mapping_);
   }
 
@@ -133,6 +132,7 @@ class StateDictMapper {
   void map_tensor(size_t index) {
     const TensorSpec& needed = needed_[index];
     const auto found = available_.find(needed.name);
+    if (found != available_.end()) has_common_name_ = true;
     if (is_ignored(needed.name)) {
       mapping_.missing.push_back(to_string(needed) + ", ignored");
       return;
@@ -205,15 +205,14 @@ class StateDictMapper {
     };
     if (const std::string prefix = find_prefix(theirs, ours, to_ours); !prefix.empty())
       return "the names in the file" + set(prefix, prefix + "*", "*");
-    std::vector<std::string> mapped;
-    std::ranges::transform(theirs, std::back_inserter(mapped), to_ours);
-    if (const std::string prefix = find_prefix(ours, mapped, std::identity()); !prefix.empty())
+    if (names_ != nullptr) return {};  // which do not know names below a prefix of ours
+    if (const std::string prefix = find_prefix(ours, theirs, std::identity()); !prefix.empty())
       return "the names in the model" + set(prefix, "*", prefix + "*");
     return {};
   }
 
-  // The prefix, with its dot, without which most of either side's names are in `wanted`;
-  // empty: none.
+  // The prefix, with its dot, without which most of either side's names are in `wanted`; empty: none,
+  // or a rule would have to escape it.
   static std::string find_prefix(const std::vector<std::string>& names,
                                  const std::vector<std::string>& wanted, const auto& translate) {
     const std::set<std::string> known(wanted.begin(), wanted.end());
@@ -225,7 +224,8 @@ class StateDictMapper {
         std::ranges::max_element(counts, {}, [](const auto& counted) { return counted.second; });
     const bool is_most =
         most != counts.end() && 2 * most->second > std::min(names.size(), wanted.size());
-    return is_most ? most->first : std::string();
+    const bool is_plain = is_most && most->first.find_first_of("*?[]\"\\") == std::string::npos;
+    return is_plain ? most->first : std::string();
   }
 
   const std::vector<TensorSpec>& needed_;
@@ -235,6 +235,7 @@ class StateDictMapper {
   KeyMappingRules rules_;
   std::vector<Ignored> ignored_;
   std::map<std::string, Available> available_;  // by mapped name
+  bool has_common_name_ = false;
   StateDictMapping mapping_;
 };
 

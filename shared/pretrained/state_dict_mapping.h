@@ -39,7 +39,8 @@ struct StateDictMapping {
   std::vector<std::string> unexpected;  // in the file
   std::vector<std::string> missing;     // in the model
   std::vector<std::string> problems;    // all of them; if there are any, nothing may be loaded
-  // The cause of all problems, and what to set: one side has its names below a prefix. Empty: unknown.
+  // The likely cause of the problems, and what to set: one side has its names below a prefix. Empty:
+  // unknown.
   std::string suggestion;
 
   // kMismatch: reports the suggestion, else the first problems and the number of the others.

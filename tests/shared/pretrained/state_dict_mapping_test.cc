@@ -80,6 +80,19 @@ TEST(StateDictMappingTest, SuggestsARuleForAPrefixOfOneSide) {
       << "of a minority";
 }
 
+TEST(StateDictMappingTest, SuggestsNoRuleThatDoesNotHelp) {
+  const StateDictMapping other_dtype =
+      map_state_dict({f32("w"), f32("a.w")}, FakeFile({{"a.w", DType::kF64, {2}}}), {});
+  EXPECT_THAT(other_dtype.status().message(), HasSubstr("has a.w F64 [2], expected a.w F32 [2]"));
+  EXPECT_THAT(map_state_dict({f32("w")}, FakeFile({f32("a[0].w")}), {}).suggestion, IsEmpty())
+      << "[ would have to be escaped";
+  EXPECT_THAT(map_state_dict({f32("a.tok.weight")}, FakeFile({f32("wte.weight")}), {},
+                             checkpoint::HuggingFaceNames::find("gpt2"))
+                  .suggestion,
+              IsEmpty())
+      << "the table does not know a.wte.weight";
+}
+
 // Combines a wrong shape, a wrong dtype, a missing and an unexpected tensor.
 TEST(StateDictMappingTest, ReportsEveryMismatchAndLoadsNothing) {
   const FakeFile file({f32("body.w", {3}), {"body.b", DType::kF64, {2}}, f32("extra")});
