@@ -24,7 +24,8 @@ namespace json = boost::json;
 ptrdiff_t line_of_error(std::string_view text) {
   boost::system::error_code error;
   const size_t parsed = json::stream_parser().write_some(text.data(), text.size(), error);
-  return 1 + std::ranges::count(text.substr(0, parsed), '\n');
+  const size_t end = text.find_last_not_of(" \t\r\n") + 1;  // of a file that is cut: its last line
+  return 1 + std::ranges::count(text.substr(0, std::min(parsed, end)), '\n');
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ TEST_F(ImageFolderTest, HasItsNormalization) {
 // It is an error like that of config.json, but a run can do without the file.
 TEST_F(ImageFolderTest, NamesTheFileThatIsMalformed) {
   for (const auto& [text, message] : std::map<std::string, std::string>{
-           {"{\n\"image_mean\": [0.5],\n", "line 3: not JSON: incomplete JSON; correct it, "},
+           {"{\n\"image_mean\": [0.5],\n", "line 2: not JSON: incomplete JSON; correct it, "},
            {"[]", "must be a JSON object"},
            {R"({"image_mean": ["a"], "image_std": [1]})", "'image_mean' must be numbers"},
            {R"({"image_mean": [0, 0, 0, 0, 0, 0, 0, 0, 0], "image_std": 1})",
@@ -247,7 +247,7 @@ TEST_F(ImageFolderTest, NamesTheFileThatIsMalformed) {
                 AllOf(StartsWith(scratch_ / "preprocessor_config.json: " + message),
                       HasSubstr("; or remove the file")));
   }
-  write("config.json", "{\n\"architecture\" 3}");
+  write("config.json", "{\n\"architecture\" 3,\n\"a\": 1\n}\n");
   const Status status = check_huggingface_config({.arch = ResnetConfig{}}, scratch_.path());
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("config.json: line 2: not JSON: "));
