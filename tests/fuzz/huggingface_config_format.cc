@@ -9,10 +9,11 @@ namespace {
 // no model_type has this combination of them.
 bool run(std::string_view input) {
   const auto config = config::parse_huggingface_config(input, "config.json");
-  // The value of a field that is not supported.
-  if (config.status().code() == StatusCode::kInvalidArgument)
+  if (!config.ok()) {  // an error in the configuration, as it is for a user
+    check_invariant(config.status().code() == StatusCode::kInvalidArgument,
+                    "unexpected status: " + config.status().to_string());
     return check_status(Status(StatusCode::kMismatch, config.status().message()));
-  if (!check_status(config.status())) return false;
+  }
   const auto written = config::format_huggingface_config(config->arch);
   if (!written.ok()) return true;
   const auto again = config::parse_huggingface_config(*written, "config.json");
