@@ -764,20 +764,20 @@ PARTS = {
     "gpt2": [
         ("gpt2 stoker", 90, stoker_steps("gpt2")),
         ("gpt2 eager", 90, peer_steps("gpt2", "eager")),
-        ("gpt2 compiled", 240, peer_steps("gpt2", "compiled")),
+        ("gpt2 compiled", 300, peer_steps("gpt2", "compiled")),
         ("gpt2 stoker again", 60, stoker_steps("gpt2")),
         ("gpt2 fused kernels", 60, stoker_steps("gpt2", fused=True)),
     ],
     "resnet50": [
         ("resnet50 stoker", 90, stoker_steps("resnet50")),
         ("resnet50 eager", 90, peer_steps("resnet50", "eager")),
-        ("resnet50 compiled", 240, peer_steps("resnet50", "compiled")),
+        ("resnet50 compiled", 300, peer_steps("resnet50", "compiled")),
         ("resnet50 stoker again", 60, stoker_steps("resnet50")),
     ],
     "steps": [
         (f"{name} {how}", seconds, stoker_steps(name) if how == "stoker" else peer_steps(name, how))
         for name in ("mlp", "blstm")
-        for how, seconds in (("stoker", 60), ("eager", 60), ("compiled", 110))
+        for how, seconds in (("stoker", 60), ("eager", 60), ("compiled", 200))
     ],
     "published": [
         (f"{experiment} {row}", seconds, published(experiment, row))
