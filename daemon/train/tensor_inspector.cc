@@ -90,7 +90,7 @@ Result<TensorInspector::Inspection> TensorInspector::match(
   if (found == 0) return no_match(request.glob, names);
   if (found > max_tensors(request)) {
     return Status(StatusCode::kInvalidArgument,
-                  "inspect_open: '" + request.glob + "' matches " + std::to_string(found) +
+                  "'" + request.glob + "' matches " + std::to_string(found) +
                       " tensors; an inspection has at most " +
                       std::to_string(max_tensors(request)) +
                       (request.histograms ? " with histograms" : "") + "; match fewer");
