@@ -43,8 +43,8 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       autocast_(format_of(config.precision)),
       gradient_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_),
       scalar_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_) {
-  // Not with several: a captured micro-batch adds to the gradients at the addresses of its capture, which would be
-  // those of one graph of the first micro-batch, but there is one for each buffer and shape.
+  // Not with several micro-batches: a captured one adds to gradients at fixed addresses, and each graph of the first
+  // micro-batch (one per buffer and shape) would allocate others.
   if (accumulate_ == 1) optimizer_.take_gradients();
 }
 
