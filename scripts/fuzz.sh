@@ -15,7 +15,8 @@ tests/fuzz/regressions/FORMAT/. Every test run reads these and the corpus in tes
 and libclang-rt-14-dev.
 
   --merge  then replaces tests/fuzz/corpus/FORMAT.tar.gz by the smallest inputs of both corpora that cover what the seeds do
-           not, at most 32 KiB; fails if there are none. Inputs named recorded-* remain (tests/fuzz/record_producers.py)
+           not, at most 32 KiB; fails if there are none. Inputs named recorded-* (tests/fuzz/record_producers.py) and handmade-*
+           remain, and count
 HELP
   exit 0
 fi
@@ -62,10 +63,13 @@ merge_format() {
   mkdir "$merged" "$kept"
   unpack_corpus "$1"
   cp "build/fuzz/seeds/$1"/seed-* "$merged"
-  find "$scratch/stored-$1" -name 'recorded-*' -exec mv -t "$merged" {} +
+  find "$scratch/stored-$1" \( -name 'recorded-*' -o -name 'handmade-*' \) -exec mv -t "$merged" {} +
   run_target "$1" -merge=1 "$merged" "$scratch/stored-$1" "build/fuzz/corpus/$1"
   rm "$merged"/seed-*
-  find "$merged" -name 'recorded-*' -exec mv -t "$kept" {} +
+  while read -r size name; do
+    bytes=$((bytes + size))
+    mv "$merged/$name" "$kept/"
+  done < <(find "$merged" \( -name 'recorded-*' -o -name 'handmade-*' \) -printf '%s %f\n')
   while read -r size name; do
     bytes=$((bytes + size))
     if ((bytes > 32768)); then break; fi
