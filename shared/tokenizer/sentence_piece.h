@@ -1,6 +1,7 @@
 // SentencePiece: splits text as a model of SentencePiece does (spiece.model): Unigram or BPE, with the
 // normalization and the byte fallback of the model. The ids are those of
-// SentencePieceProcessor.encode(text).
+// SentencePieceProcessor.encode(text), except where it rounds sums of the scores of Unigram, which are
+// exact here.
 //
 // Threads: immutable; any.
 // Errors:  parse(): kCorrupt, kMismatch; the message starts with the field, without the file.

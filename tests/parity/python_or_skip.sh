@@ -20,7 +20,7 @@ require_python() {
 require_peers() {
   peers=$1/../../.deps/venv-peers/bin/python
   [ -x "$peers" ] || peers=${STOKER_PYTHON:-python3}
-  require_python "${STOKER_TRANSFORMERS_PYTHON:-$peers}" STOKER_TRANSFORMERS_PYTHON "$2"
+  require_python "${STOKER_TRANSFORMERS_PYTHON:-$peers}" 'STOKER_TRANSFORMERS_PYTHON, or run scripts/deps.sh --peers' "$2"
 }
 
 require_pytorch() {
