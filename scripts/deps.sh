@@ -19,7 +19,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
   --peers      also .deps/venv-peers with the Python packages that the parity tests compare with, transformers among
-               them (about 110 MB to download), in addition to those of --python
+               them (about 120 MB to download), in addition to those of --python
   --service    also systemd and systemd-nspawn, for the test of the units (root only), iproute2 for
                that of several hosts (root only), tini for that of containers, libfaketime for that of many faults,
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium and tmux for those of the pages and screens
