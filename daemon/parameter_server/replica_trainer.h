@@ -69,8 +69,8 @@ struct ChiefDuties {
 
 class ReplicaTrainer {
  public:
-  // `reading`: gets a stop when run() returns; reads of `data` should then end, so that the destructor need not
-  // wait for a batch that nobody takes.
+  // `reading`: gets a stop when run() returns; reads of `data` should then end, so that the destructor does not
+  // wait for a batch that is not needed.
   ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                  const data::order::SamplePlan& plan, train::TrainingState& state,
                  ServerConnection& connection, train::TrainerChannels& channels, Clock& clock,
