@@ -567,7 +567,7 @@ std::optional<uint64_t> find_schedule(const std::string& removed_fence, uint64_t
   if (::pipe(ends) != 0) return std::nullopt;
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(60);
+    ::alarm(180);
     for (uint64_t seed = 1; seed <= max_schedules; ++seed) {
       (void)!::write(ends[1], &seed, sizeof seed);
       Totals totals;
