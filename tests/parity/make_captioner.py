@@ -30,7 +30,6 @@ CASES = {  # encoder, decoder, side of the images, what is frozen
     "resnet8_lstm_trained": ("resnet8", "lstm", 16, TRAINED),
     "resnet8_transformer_frozen": ("resnet8", "transformer", 16, FROZEN),
     "resnet8_transformer_trained": ("resnet8", "transformer", 16, TRAINED),
-    "inception_v3_lstm_frozen": ("inception_v3", "lstm", 75, FROZEN),
     "vit_b_32_transformer_trained": ("vit_b_32", "transformer", 64, BIASES),
 }
 

@@ -57,7 +57,6 @@ std::vector<CaptionerCase> captioner_cases() {
       {"resnet8_lstm_trained", ImageEncoder::kResnet8, kLstm, 16, {}},
       {"resnet8_transformer_frozen", ImageEncoder::kResnet8, kTransformer, 16, frozen},
       {"resnet8_transformer_trained", ImageEncoder::kResnet8, kTransformer, 16, {}},
-      {"inception_v3_lstm_frozen", ImageEncoder::kInceptionV3, kLstm, 75, frozen},
       {"vit_b_32_transformer_trained", ImageEncoder::kVitB32, kTransformer, 64, weights}};
   for (size_t i = 0, count = cases.size(); i < count; ++i) {
     cases.push_back(cases[i]);
