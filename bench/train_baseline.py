@@ -1,5 +1,5 @@
 """The baseline of stoker-bench-train: the same model, batch and optimizer in idiomatic PyTorch; gpt2, llama and
-bert are those of the package transformers.
+bert are those of the package transformers; the decoders of captioner are torch's own modules.
 
 Prints the number of elements in the model's parameters and buffers. Then, for each line on standard input, which is a
 number of seconds, trains for that long and prints steps per second. Exits at the end of standard input.
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parity"))
+from captioner_model import Captioner  # noqa: E402
 from models import Blstm, Gpt, Lenet, Mlp, Resnet  # noqa: E402
 
 
@@ -56,6 +57,11 @@ class Bert(torch.nn.Module):
         return self.model(tokens).logits
 
 
+def captioner_of(setup):
+    sizes = [setup[key] for key in ("width", "layers", "heads", "classes", "context")]
+    return Captioner(setup["encoder"], setup["decoder"], setup["input"], *sizes)
+
+
 def model_of(setup):
     channels = setup["input"][0]
     return {
@@ -65,6 +71,8 @@ def model_of(setup):
         "gpt2": lambda: Logits(setup),
         "llama": lambda: Logits(setup),
         "bert": lambda: Bert(setup),
+        "captioner-lstm": lambda: captioner_of(setup),
+        "captioner-transformer": lambda: captioner_of(setup),
         "lenet": lambda: Lenet(channels, 28, setup["classes"]),
         "blstm": lambda: Blstm(setup["input"][1], setup["width"], setup["classes"]),
         "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),
@@ -88,6 +96,10 @@ def loss_of(setup, model):
         sequences = torch.rand(batch, *shape) * 2 - 1
         return lambda: F.cross_entropy(model(sequences), labels)
     images = torch.randint(256, (batch, *shape), dtype=torch.uint8)
+    if "captions" in setup:
+        captions = torch.randint(256, (batch, setup["captions"], setup["context"]))
+        return lambda: F.cross_entropy(
+            model((images.float() / 255 - 0.5) / 0.5, captions).flatten(0, 1), captions.flatten())
     return lambda: F.cross_entropy(model((images.float() / 255 - 0.5) / 0.5), labels)
 
 

@@ -8,7 +8,7 @@
 namespace stoker::bench {
 namespace {
 
-constexpr int64_t kVocabulary = 4096;  // of gpt2, llama and bert
+constexpr int64_t kVocabulary = 4096;  // of gpt2, llama, bert and captioner
 const config::Normalize kToPlusMinusOne{.mean = {0.5}, .std = {0.5}};
 
 std::vector<TensorSpec> labeled(DType dtype, std::vector<int64_t> shape) {
@@ -89,6 +89,30 @@ TrainingSetup bert(bool tiny) {
           .batch = tiny ? 2u : 8u};
 }
 
+// The encoder is trained, too.
+TrainingSetup captioner(std::string name, config::CaptionDecoder decoder, bool tiny) {
+  const bool is_lstm = decoder == config::CaptionDecoder::kLstm;
+  const config::CaptionerConfig model{
+      .encoder = {.name = tiny ? config::ImageEncoder::kResnet8 : config::ImageEncoder::kResnet18},
+      .decoder = {.name = decoder,
+                  .hidden_size = tiny ? 32 : 512,
+                  .num_layers = is_lstm ? 1 : 2,
+                  .num_heads = tiny ? 2 : 8,
+                  .dropout = 0},
+      .max_length = 20};
+  const int64_t side = tiny ? 16 : 96, captions = tiny ? 1 : 5;
+  return {
+      .name = std::move(name),
+      .model = {.arch = model},
+      .task = {config::CaptioningTask{}},
+      .normalize = kToPlusMinusOne,
+      .sample = {{.name = "input", .dtype = DType::kU8, .shape = {3, side, side}},
+                 {.name = "labels", .dtype = DType::kI64, .shape = {captions, model.max_length}},
+                 {.name = "references", .dtype = DType::kU8, .shape = {8}}},
+      .classes = kVocabulary,
+      .batch = tiny ? 2u : 8u};
+}
+
 }  // namespace
 
 std::vector<TrainingSetup> training_setups(bool tiny) {
@@ -98,6 +122,8 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
           gpt2(tiny),
           llama(tiny),
           bert(tiny),
+          captioner("captioner-lstm", config::CaptionDecoder::kLstm, tiny),
+          captioner("captioner-transformer", config::CaptionDecoder::kTransformer, tiny),
           {.name = "lenet",
            .model = {.arch = config::Lenet5Config{}},
            .task = {config::ClassificationTask{}},
@@ -150,6 +176,15 @@ boost::json::object to_object(const TrainingSetup& setup) {
     to["width"] = bert->embed_dim;
     to["context"] = bert->context_length;
     to["vocab"] = bert->vocab_size;
+  }
+  if (const auto* const captioner = std::get_if<config::CaptionerConfig>(&arch)) {
+    to["encoder"] = config::to_string(captioner->encoder.name);
+    to["decoder"] = config::to_string(captioner->decoder.name);
+    to["layers"] = captioner->decoder.num_layers;
+    to["heads"] = captioner->decoder.num_heads;
+    to["width"] = captioner->decoder.hidden_size;
+    to["context"] = captioner->max_length;
+    to["captions"] = setup.sample[1].shape.front();
   }
   if (const auto* const mlp = std::get_if<config::MlpConfig>(&arch))
     to["hidden"] = boost::json::value_from(mlp->hidden_sizes);

@@ -671,6 +671,18 @@ Status check_adapter_base(const config::ModelConfig& model, const std::string& b
                     "--format huggingface or timm");
 }
 
+void warn_if_applied_twice(const checkpoint::TensorRangeSource& adapter, const Console& console) {
+  const bool has_output_projection =
+      std::ranges::any_of(adapter.tensors(), [](const TensorSpec& spec) {
+        return checkpoint::is_lora_matrix(spec.name) &&
+               checkpoint::is_output_projection(checkpoint::module_of(spec.name));
+      });
+  if (has_output_projection)
+    console.err << "stokerctl: warning: PEFT 0.21 applies the adapter of self_attention.out_proj "
+                   "twice, so the model has other outputs there; export the merged weights with "
+                   "--merge, or leave self_attention out of model.lora.target_modules\n";
+}
+
 // A folder that PEFT reads.
 Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOptions& request,
                                 const checkpoint::CheckpointEntry& entry, const std::string& path,
@@ -687,6 +699,7 @@ Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOption
       const std::string settings,
       pretrained::peft_settings(config.model, base, open.files.front()->tensors()));
   STOKER_RETURN_IF_ERROR(folder.write(config::kPeftConfigFile, settings));
+  warn_if_applied_twice(*open.files.front(), console);
   const checkpoint::PeftNames names(config.model.name());
   open.parts.front().rename = [&names](std::string_view name) { return names.from_stoker(name); };
   if (request.dry_run) return planned(entry, path, open);

@@ -31,6 +31,8 @@ std::string_view module_of(std::string_view tensor) {
   return dot == std::string_view::npos ? std::string_view() : tensor.substr(0, dot);
 }
 
+bool is_output_projection(std::string_view module) { return module.ends_with(kOutProjection); }
+
 std::string PeftNames::module_from_stoker(std::string_view name) const {
   const std::string weight = std::string(name) + std::string(kWeight);
   const auto theirs = names_ == nullptr ? std::nullopt : names_->from_stoker(weight);

@@ -22,6 +22,9 @@ inline bool is_lora_matrix(std::string_view name) {
 }
 // "blocks.0.q" for "blocks.0.q.lora_A.weight" and "blocks.0.q.weight".
 std::string_view module_of(std::string_view tensor);
+// Whether it is the output projection of a torch.nn.MultiheadAttention, as of vit, which PEFT adapts
+// with the attention.
+bool is_output_projection(std::string_view module);
 
 class PeftNames {
  public:

@@ -107,7 +107,8 @@ LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
 }
 
 LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Tensor& length) {
-  if (input.device().is_cpu()) return run_on_cpu(lstm, input, length);
+  const bool is_double = lstm->all_weights().front().scalar_type() == at::kDouble;
+  if (input.device().is_cpu() && !is_double) return run_on_cpu(lstm, input, length);
   if (length.defined()) return run_lstm_over_padded(lstm, input, length);
   const auto [steps, last] = lstm->forward(input);
   const int64_t directions = lstm->options_base.bidirectional() ? 2 : 1;

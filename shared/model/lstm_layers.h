@@ -1,5 +1,5 @@
 // run_lstm(): runs the layers of an nn.LSTM with the fastest implementation for the device:
-// lstm_pass() on the CPU, LibTorch's (cuDNN) elsewhere.
+// lstm_pass() on the CPU, LibTorch's (cuDNN) elsewhere and in double precision.
 //
 // Sequences can be padded: `length` I64 [batch], on the device of the input, is the number of valid
 // time steps of each sequence; undefined means that all are valid. Padding is ignored and its
@@ -24,7 +24,8 @@ struct LstmStates {
 };
 
 // `input` [batch, time, features]; `lstm` must have batch_first. Applies the dropout of the module
-// between layers in training mode. Computes in fp32, also under autocast on the CPU.
+// between layers in training mode. On the CPU, computes in fp32, also under autocast, unless the weights
+// are F64.
 LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Tensor& length = {});
 
 // The implementation for padded sequences on devices other than the CPU; works on any device. Runs

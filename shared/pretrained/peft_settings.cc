@@ -92,7 +92,7 @@ Result<std::string> peft_settings(const config::ModelConfig& model,
                                                std::to_string(base.r));
     if (!checkpoint::is_lora_matrix(spec.name))
       saved.insert(names.module_from_stoker(module));
-    else if (!module.ends_with(".self_attention.out_proj"))  // PEFT adapts it with the attention
+    else if (!checkpoint::is_output_projection(module))
       targets.insert(names.module_from_stoker(module));
   }
   lora.target_modules =

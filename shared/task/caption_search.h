@@ -26,7 +26,8 @@ struct CaptionSearch {
   int64_t start = 0, end = 1;
 };
 
-// The tokens of one caption per image, without start and end. `encoded`: encode() of the images.
+// The tokens of one caption per image, without start and end; the start is never chosen. `encoded`:
+// encode() of the images.
 // `model` must be in eval mode.
 std::vector<std::vector<int64_t>> search_captions(model::CaptionModel& model,
                                                   const at::Tensor& encoded,

@@ -666,6 +666,22 @@ class ImageExportTest : public CheckpointCommandsTest {
                "task: {name: classification}\nmodel: {name: " +
                    model + "}\n");
   }
+  // A checkpoint of an adapter with this tensor, at step 300.
+  void commit_adapter(const TensorSpec& spec) {
+    const std::vector<float> values(static_cast<size_t>(spec.elements()));
+    checkpoint::CheckpointContent content;
+    content.model.push_back({.spec = spec, .bytes = std::as_bytes(std::span(values))});
+    content.optim = content.state = content.model;
+    content.manifest.step = 300;
+    content.manifest.live_settings = "{}";
+    content.manifest.base_weights = checkpoint::BaseWeights{.path = path("base"),
+                                                            .sha256 = std::string(64, '0'),
+                                                            .tensors = {},
+                                                            .r = 1,
+                                                            .lora_alpha = 2};
+    checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
+    ASSERT_TRUE(store.commit(content).ok());
+  }
   CommandResult export_to(const std::string& folder, const std::string& format) {
     return ctl({"export", "200", "--format", format, "--output", path(folder)});
   }
@@ -742,25 +758,28 @@ TEST_F(ImageExportTest, RejectsAnAdapterForAModelOfTransformers) {
                  "intermediate_size": 6, "image_size": 4, "patch_size": 2, "layer_norm_eps": 1e-6})");
   write_run(std::string(kVit) + ", pretrained: {path: " + path("base") +
             "}, lora: {target_modules: [mlp.0]}");
-  const std::vector<float> values(6);
-  const TensorSpec spec{"encoder.layers.encoder_layer_0.mlp.0.lora_A.weight", DType::kF32, {1, 4}};
-  checkpoint::CheckpointContent content;
-  content.model.push_back(
-      {.spec = spec, .bytes = std::as_bytes(std::span(values)).first(spec.bytes())});
-  content.optim = content.state = content.model;
-  content.manifest.step = 300;
-  content.manifest.live_settings = "{}";
-  content.manifest.base_weights = checkpoint::BaseWeights{
-      .path = path("base"), .sha256 = std::string(64, '0'), .tensors = {}, .r = 1, .lora_alpha = 2};
-  checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
-  ASSERT_TRUE(store.commit(content).ok());
+  ASSERT_NO_FATAL_FAILURE(
+      commit_adapter({"encoder.layers.encoder_layer_0.mlp.0.lora_A.weight", DType::kF32, {1, 4}}));
   const CommandResult result = ctl({"export", "300", "--output", path("out")});
   EXPECT_NE(result.code, 0);
   EXPECT_THAT(result.err, HasSubstr("which is of transformers or timm; export the complete model"));
   EXPECT_FALSE(std::filesystem::exists(path("out")));
   std::filesystem::remove(path("base/config.json"));
   write_run(kVit);
-  EXPECT_EQ(ctl({"export", "300", "--output", path("out")}).code, 0) << "of a file of torchvision";
+  const CommandResult exported = ctl({"export", "300", "--output", path("out")});
+  EXPECT_EQ(exported.code, 0) << "of a file of torchvision";
+  EXPECT_THAT(exported.err, Not(HasSubstr("twice")));
+}
+
+TEST_F(ImageExportTest, WarnsIfPeftAppliesAnAdapterTwice) {
+  ASSERT_NO_FATAL_FAILURE(
+      commit_adapter({"encoder.layers.encoder_layer_0.self_attention.out_proj.lora_B.weight",
+                      DType::kF32,
+                      {4, 1}}));
+  const CommandResult result = ctl({"export", "300", "--output", path("out")});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("PEFT 0.21 applies the adapter of self_attention.out_proj twice"));
 }
 
 TEST_F(ImageExportTest, RejectsOtherSettingsAndModels) {

@@ -39,15 +39,21 @@ at::Tensor noise(uint64_t first, int64_t count) {
 }
 
 void set_weights(model::Model& model) {
+  model::NamedTensors parameters;
+  for (const auto& item : model.named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  set_tensors(parameters);
+}
+
+void set_tensors(const model::NamedTensors& tensors) {
   const at::NoGradGuard no_grad;
-  for (const auto& item : model.named_parameters()) {
-    at::Tensor weight = item.value();
-    const at::Tensor values = noise(name_hash(item.key()), weight.numel()).view(weight.sizes());
-    if (weight.dim() > 1)
-      weight.copy_(values * std::sqrt(6.0 / (static_cast<double>(weight.numel()) /
-                                             static_cast<double>(weight.size(0)))));
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor values = noise(name_hash(name), tensor.numel()).view(tensor.sizes());
+    if (tensor.dim() > 1)
+      tensor.copy_(values * std::sqrt(6.0 / (static_cast<double>(tensor.numel()) /
+                                             static_cast<double>(tensor.size(0)))));
     else
-      weight.copy_(values * 0.1 + (item.key().ends_with("bias") ? 0.0 : 1.0));
+      tensor.copy_(values * 0.1 + (name.ends_with("bias") || name.ends_with("mean") ? 0.0 : 1.0));
   }
 }
 

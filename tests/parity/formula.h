@@ -24,6 +24,8 @@ at::Tensor noise(uint64_t first, int64_t count);
 // weights near 1. None is exactly 0 or 1, unlike many initial values, so each parameter affects the
 // outputs.
 void set_weights(model::Model& model);
+// The same for these tensors, of which one dimension or more are required.
+void set_tensors(const model::NamedTensors& tensors);
 
 // F64 [2]: the norm, and the dot product with noise, which depends on the position of each element.
 at::Tensor stored_values(const at::Tensor& tensor);

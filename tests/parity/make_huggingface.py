@@ -185,6 +185,15 @@ def write_case(folder, config, seed, dtype):
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 
+def check_query_groups(name, configs):
+    """That the configurations have 1 to 8 groups of queries, each with its own key and value."""
+    groups = {config.num_key_value_heads for config in configs}
+    sizes = {config.num_attention_heads // config.num_key_value_heads for config in configs}
+    print(f"{name}: {len(configs)} configurations with {sorted(groups)} groups of {sorted(sizes)} queries", flush=True)
+    # Fewer configurations are not expected to have every number.
+    assert len(configs) < 50 or groups == set(range(1, 9)), f"{name}: {sorted(groups)} groups of queries"
+
+
 def main():
     folder, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 50
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
@@ -193,8 +202,11 @@ def main():
     logging.disable_progress_bar()
     golden = {"gpt2": (3, 26), "llama": (27, 36), "mistral": (29,), "qwen2": (22,), "qwen3": (38,)}
     for name, make in MAKERS.items():
-        for seed in range(first, first + count) if count > 0 else golden[name]:
-            config = make(random.Random(f"{name} {seed}"))
+        seeds = range(first, first + count) if count > 0 else golden[name]
+        configs = [make(random.Random(f"{name} {seed}")) for seed in seeds]
+        if name != "gpt2":
+            check_query_groups(name, configs)
+        for seed, config in zip(seeds, configs):
             write_case(folder / f"{name}_{seed}", config, seed, torch.float32)
             if count > 0:
                 write_case(folder / f"{name}_{seed}_double", config, seed, torch.float64)

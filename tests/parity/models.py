@@ -258,10 +258,13 @@ class Resnet(nn.Module):
             self.inputs = width * block.expansion
         return nn.Sequential(*layers)
 
-    def forward(self, x):
+    def feature_map(self, x):
         x = F.relu(self.bn1(self.conv1(x)))
         if self.is_imagenet:
             x = F.max_pool2d(x, 3, stride=2, padding=1)
         for layer in [self.layer1, self.layer2, self.layer3] + ([self.layer4] if self.is_imagenet else []):
             x = layer(x)
-        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return x
+
+    def forward(self, x):
+        return self.fc(F.adaptive_avg_pool2d(self.feature_map(x), 1).flatten(1))

@@ -106,10 +106,13 @@ class Vit(nn.Module):
         for zero in (self.conv_proj.bias, self.heads.head.weight, self.heads.head.bias):
             nn.init.zeros_(zero)
 
-    def forward(self, x):
+    def features(self, x):
         patches = self.conv_proj(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.class_token.expand(len(x), -1, -1), patches], dim=1) + self.encoder.pos_embedding
-        return self.heads(self.encoder.ln(self.encoder.layers(self.dropout(x)))[:, 0])
+        return self.encoder.ln(self.encoder.layers(self.dropout(x)))
+
+    def forward(self, x):
+        return self.heads(self.features(x)[:, 0])
 
 
 class Conv(nn.Module):
@@ -269,12 +272,20 @@ class InceptionV3(nn.Module):
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.trunc_normal_(module.weight, std=0.001 if name == "AuxLogits.fc" else 0.1)
 
-    def forward(self, x):
+    def trunk(self, x):
         x = largest(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
         x = self.Mixed_5b(largest(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x))))
         x = self.Mixed_6c(self.Mixed_6b(self.Mixed_6a(self.Mixed_5d(self.Mixed_5c(x)))))
-        x = self.Mixed_6e(self.Mixed_6d(x))
+        return self.Mixed_6e(self.Mixed_6d(x))
+
+    def rest(self, x):
+        return self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(x)))
+
+    def feature_map(self, x):
+        return self.rest(self.trunk(x))
+
+    def forward(self, x):
+        x = self.trunk(x)
         auxiliary = self.AuxLogits(x) if self.training and self.AuxLogits is not None else None
-        x = self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(x)))
-        logits = self.fc(self.dropout(F.adaptive_avg_pool2d(x, 1)).flatten(1))
+        logits = self.fc(self.dropout(F.adaptive_avg_pool2d(self.rest(x), 1)).flatten(1))
         return logits if auxiliary is None else (logits, auxiliary)

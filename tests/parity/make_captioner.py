@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Writes the file of parity_captioner_test.cc: make_captioner.py FILE.
+
+For each case, in double precision, with resnet8 also in single: logits in evaluation, the gradients of the first step,
+the losses of ten steps of AdamW and the parameters and buffers afterwards, and the captions of a greedy search, with
+resnet8 after further steps, which suffice to learn some. Weights and images are those of formula.py.
+"""
+import copy
+import sys
+from fnmatch import fnmatchcase
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+from captioner_model import Captioner, our_tensors
+from formula import noise, set_tensors
+
+# As in parity_captioner_test.cc.
+STEPS, LEARNING_RATE = 10, 1e-2
+BETAS, EPS, WEIGHT_DECAY = (0.9, 0.95), 1e-3, 0.1
+SAMPLES, CAPTIONS, LENGTH, VOCAB = 3, 2, 6, 13
+WIDTH, LAYERS, HEADS = 16, 2, 4
+START, END, PADDING = 0, 1, -100
+FROZEN, TRAINED = ("encoder.*",), ()
+# Of a vit_b_32, biases and embeddings: gradients pass through all of it, without gigabytes of weights in the file.
+BIASES = ("encoder.*_weight", "encoder.*.weight")
+CASES = {  # encoder, decoder, side of the images, what is frozen
+    "resnet8_lstm_frozen": ("resnet8", "lstm", 16, FROZEN),
+    "resnet8_lstm_trained": ("resnet8", "lstm", 16, TRAINED),
+    "resnet8_transformer_frozen": ("resnet8", "transformer", 16, FROZEN),
+    "resnet8_transformer_trained": ("resnet8", "transformer", 16, TRAINED),
+    "inception_v3_lstm_frozen": ("inception_v3", "lstm", 75, FROZEN),
+    "vit_b_32_transformer_trained": ("vit_b_32", "transformer", 64, BIASES),
+}
+
+
+def captions():
+    """Of two tokens or more with their end; both of an image are the same, so that they can be learned."""
+    labels = torch.full((SAMPLES, CAPTIONS, LENGTH), PADDING)
+    for i in range(SAMPLES):
+        length = LENGTH - 2 * i
+        labels[i, :, : length - 1] = 2 + ((noise(10 * i, length - 1) + 1) / 2 * (VOCAB - 2)).long()
+        labels[i, :, length - 1] = END
+    return labels
+
+
+def images(number, side):
+    """Each of another color, with noise."""
+    count = SAMPLES * 3 * side * side
+    colors = 3 * noise(SAMPLES * number, 3 * SAMPLES).view(SAMPLES, 3, 1, 1)
+    return colors + noise(number * count, count).view(SAMPLES, 3, side, side)
+
+
+@torch.no_grad()
+def make(encoder, decoder, side, frozen):
+    """In double precision. Skips weight initialization, because all weights are set."""
+    with torch.device("meta"):
+        model = Captioner(encoder, decoder, (3, side, side), WIDTH, LAYERS, HEADS, VOCAB, LENGTH)
+    model = model.double().to_empty(device="cpu")
+    set_tensors(our_tensors(model.named_parameters()).items())
+    set_tensors((name, buffer) for name, buffer in model.named_buffers() if buffer.dim() > 0)
+    for name, buffer in model.named_buffers():
+        if buffer.dim() == 0:
+            buffer.zero_()  # num_batches_tracked
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not any(fnmatchcase(name, glob) for glob in frozen))
+    return model
+
+
+@torch.no_grad()
+def greedy(model, images):
+    """The tokens without start and end, padded. The start is never chosen, as in stoker."""
+    found = torch.full((len(images), LENGTH), PADDING)
+    for row, encoded in zip(found, model.encode(images)):
+        tokens = [START]
+        while len(tokens) <= LENGTH:
+            logits = model.decoder(encoded[None], torch.tensor([tokens]))[0, -1]
+            logits[START] = -torch.inf
+            token = logits.argmax().item()
+            if token == END:
+                break
+            row[len(tokens) - 1] = token
+            tokens.append(token)
+    return found
+
+
+def run(model, side, is_frozen, further_steps):
+    dtype, labels = model.decoder.head.weight.dtype, captions()
+    batches = [images(i, side).to(dtype) for i in range(2)]
+    with torch.no_grad():
+        tensors = {"logits": model.eval()(batches[0], labels)}
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    parameters = [parameter for _, parameter in trained]
+    optimizer = torch.optim.AdamW(parameters, LEARNING_RATE, BETAS, EPS, WEIGHT_DECAY)
+    model.train()
+    model.encoder.train(not is_frozen)
+    losses = []
+    for step in range(STEPS + further_steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(batches[step % 2], labels).flatten(0, 1), labels.flatten())
+        loss.backward()
+        if step == 0:
+            gradients = our_tensors((name, parameter.grad) for name, parameter in trained)
+            tensors |= {f"gradient/{name}": gradient.clone() for name, gradient in gradients.items()}
+        losses.append(loss.detach())
+        optimizer.step()
+        if step == STEPS - 1:
+            final = our_tensors([*trained, *model.named_buffers()])
+            tensors |= {f"final/{name}": tensor.detach().clone() for name, tensor in final.items()}
+    return tensors | {"losses": torch.stack(losses[:STEPS]), "captions": greedy(model.eval(), batches[0])}
+
+
+def main():
+    torch.set_num_threads(1)
+    tensors = {"labels": captions()}
+    for name, (encoder, decoder, side, frozen) in CASES.items():
+        model = make(encoder, decoder, side, frozen)
+        # Of a vit_b_32, ten steps amplify the rounding of single precision beyond the tolerance.
+        variants = {"_double": model}
+        if encoder == "resnet8":
+            variants[""] = copy.deepcopy(model).float()
+        for suffix, each in variants.items():
+            computed = run(each, side, frozen == FROZEN, 30 if encoder == "resnet8" else 0)
+            tensors |= {f"{name}{suffix}/{what}": tensor for what, tensor in computed.items()}
+    save_file(tensors, sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
