@@ -13,6 +13,7 @@ default the time of the commit. DEB needs dpkg-dev.
 HELP
   exit 0
 fi
+umask 022  # the modes of packed files and folders
 cd "$root"
 generators=("$@")
 (($#)) || generators=(DEB TGZ)

@@ -16,7 +16,7 @@ fi
 cd "$root"
 commit=$(git rev-parse --verify "${1:-HEAD}^{commit}")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT  # unless the packages differ
 [[ -n ${STOKER_CCACHE:-} ]] || export CCACHE_DISABLE=1
 
 # build_in FOLDER UMASK ZONE LANGUAGE
@@ -38,4 +38,7 @@ for file in "$work"/a/build/release/packages/*.{deb,tar.gz}; do
     different=1
   fi
 done
-((different == 0)) || die "the packages of $commit depend on where they were built"
+if ((different)); then
+  trap - EXIT
+  die "the packages of $commit depend on where they were built; both are in $work"
+fi
