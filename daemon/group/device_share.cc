@@ -1,9 +1,16 @@
 #include "daemon/group/device_share.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
+#include <cstdlib>
 #include <map>
 #include <system_error>
+
+#include "shared/base/file.h"
 
 namespace stoker::group {
 namespace {
@@ -16,12 +23,36 @@ std::string count_of(int number, const std::string& noun) {
   return std::to_string(number) + ' ' + noun + (number == 1 ? "" : "s");
 }
 
+Status no_gpu_because(const std::string& reason) {
+  return {StatusCode::kNotFound, "no CUDA device available: " + reason};
+}
+
 }  // namespace
 
+// WSL has none of these nodes.
+Status no_gpu(const char* visible_devices, const std::string& root) {
+  const std::string hidden = visible_devices == nullptr ? "all" : visible_devices;
+  if (hidden.empty() || hidden.starts_with('-'))
+    return no_gpu_because("CUDA_VISIBLE_DEVICES='" + hidden + "' hides all");
+  if (::access((root + "dev/dxg").c_str(), F_OK) == 0)
+    return no_gpu_because("the driver reports none");
+  if (::access((root + "proc/driver/nvidia/version").c_str(), F_OK) != 0)
+    return no_gpu_because("NVIDIA's driver is not loaded (no /proc/driver/nvidia/version)");
+  for (const char* const node : {"dev/nvidiactl", "dev/nvidia-uvm"}) {
+    // Opened, because a service can be denied a node that it has the rights to.
+    const UniqueFd fd(::open((root + node).c_str(), O_RDWR | O_CLOEXEC));
+    if (fd.valid()) continue;
+    const Status failure = Status::from_errno(errno, "/" + std::string(node));
+    if (failure.code() == StatusCode::kNotFound)
+      return no_gpu_because("there is no /" + std::string(node) +
+                            "; `nvidia-modprobe -u -c 0` creates it, then restart the service");
+    return no_gpu_because(failure.message());
+  }
+  return no_gpu_because("the driver reports none; see `nvidia-smi` and CUDA_VISIBLE_DEVICES");
+}
+
 Result<int> device_index_of_rank(int local_rank, int local_world_size, int count) {
-  if (count == 0)
-    return Status(StatusCode::kNotFound,
-                  "no CUDA device available (driver missing, or no device visible)");
+  if (count == 0) return no_gpu(std::getenv("CUDA_VISIBLE_DEVICES"));
   if (count == 1) return 0;
   if (count >= local_world_size) return local_rank;
   return Status(StatusCode::kInvalidArgument, "its host has " + count_of(count, "GPU") + " for " +

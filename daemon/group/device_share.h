@@ -1,6 +1,6 @@
 // The GPUs of a group: which one each rank has, and whether all ranks have their own.
 //
-// Threads: values; pure functions.
+// Threads: values; pure functions, except no_gpu(), which opens files.
 // Errors:  kNotFound: there is no GPU. kInvalidArgument: too few for the ranks.
 #pragma once
 
@@ -12,6 +12,10 @@
 #include "shared/base/status.h"
 
 namespace stoker::group {
+
+// Why a process sees no GPU: hidden by `visible_devices` (CUDA_VISIBLE_DEVICES; null: unset), no driver, or
+// which device node is missing or cannot be opened. `root` is "/" except in tests.
+Status no_gpu(const char* visible_devices, const std::string& root = "/");
 
 // The index of the GPU of a rank among the `count` that it sees. A launcher can let each rank see its own
 // GPU only, which then has index 0.

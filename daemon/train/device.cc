@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include <ATen/Context.h>
 
 #include "daemon/train/training_error.h"
@@ -42,9 +44,7 @@ namespace {
 Result<c10::Device> open_cuda(int index) {
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* module, load_cuda_module());
   const int count = module->device_count();
-  if (count == 0)
-    return Status(StatusCode::kNotFound,
-                  "no CUDA device available (driver missing, or no device visible)");
+  if (count == 0) return group::no_gpu(std::getenv("CUDA_VISIBLE_DEVICES"));
   if (index >= count) {
     return Status(StatusCode::kInvalidArgument, "there is no cuda:" + std::to_string(index) +
                                                     "; this machine has " + std::to_string(count));

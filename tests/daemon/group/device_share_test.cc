@@ -1,11 +1,18 @@
 #include "daemon/group/device_share.h"
 
+#include <filesystem>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::group {
 namespace {
 
+using test::TemporaryDirectory;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 constexpr const char* kNeededBy = "train.device: cuda";
@@ -34,6 +41,31 @@ TEST(DeviceShareTest, ReportsMissingGpus) {
   for (int rank = 0; rank < 4; ++rank)
     EXPECT_THAT(device_index_of_rank(rank, 4, 2).status().message(),
                 HasSubstr("its host has 2 GPUs for 4 ranks; start at most 2 on it"));
+}
+
+TEST(NoGpuTest, NamesWhatIsMissing) {
+  const TemporaryDirectory directory;
+  const std::string root = directory.path() + "/";
+  const auto message = [&](const char* visible = nullptr) {
+    return no_gpu(visible, root).message();
+  };
+  const auto create = [&](const std::string& path) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << "x";
+  };
+  EXPECT_THAT(message(""), HasSubstr("CUDA_VISIBLE_DEVICES='' hides all"));
+  EXPECT_THAT(message("-1"), HasSubstr("CUDA_VISIBLE_DEVICES='-1' hides all"));
+  EXPECT_THAT(message("0"), HasSubstr("NVIDIA's driver is not loaded"));
+  create("proc/driver/nvidia/version");
+  EXPECT_THAT(message(), HasSubstr("there is no /dev/nvidiactl; "));
+  create("dev/nvidiactl");
+  EXPECT_THAT(message(), HasSubstr("there is no /dev/nvidia-uvm; "));
+  std::filesystem::create_directory(root + "dev/nvidia-uvm");
+  EXPECT_THAT(message(), EndsWith("/dev/nvidia-uvm: Is a directory"));
+  std::filesystem::remove(root + "dev/nvidia-uvm");
+  create("dev/nvidia-uvm");
+  EXPECT_THAT(message(), HasSubstr("the driver reports none; see `nvidia-smi`"));
+  EXPECT_EQ(no_gpu(nullptr, root).code(), StatusCode::kNotFound);
 }
 
 TEST(DeviceShareTest, ReadsWhatItWrites) {
