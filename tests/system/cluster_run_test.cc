@@ -296,6 +296,28 @@ TEST_F(ClusterRunTest, TrainsSameBytesWithBackupWorker) {
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
+// A stopped worker is not lost. If it has a micro-batch, a step needs a backup; a save would wait for it.
+TEST_F(ClusterRunTest, TrainsSameBytesWhileWorkerIsStopped) {
+  settings_ = {"--set", "distributed.timeout_seconds=100", "--set",
+               "checkpoint.save_every_steps=null"};
+  num_workers_ = 3;
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  for (const size_t worker : {3, 4, 3, 4}) {
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+    tasks[worker]->signal(SIGSTOP);
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 10));
+    tasks[worker]->signal(SIGCONT);
+  }
+  EXPECT_TRUE(wait_until(kPatience, [&] { return count_in_logs("gradient dropped") > 0; }));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  EXPECT_EQ(count_in_logs("cluster worker lost"), 0u);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
 TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
   settings_ = {"--set", "train.max_grad_norm=0.2"};
   configure_endless();
