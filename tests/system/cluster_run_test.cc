@@ -2,6 +2,8 @@
 // all when a server is lost.
 #include <signal.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,6 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFirstLayer = "0.*";
 constexpr const char* kEndless = "endless.yaml";
+constexpr size_t kLogHeaderBytes = 240;
+constexpr size_t kLogRecordBytes = 32;  // with two servers
 
 class ClusterRunTest : public RunTest {
  protected:
@@ -78,9 +82,29 @@ class ClusterRunTest : public RunTest {
                        : std::vector<std::string>{"--ps_hosts", servers, "--worker_hosts", workers};
     const std::vector<std::string> task =
         joined(cluster, {"--job_name", job, "--task_index", std::to_string(index)});
+    if (has_tf_config_)
+      return std::make_unique<Process>(
+          joined({"/usr/bin/env", "TF_CONFIG=" + tf_config(job, index), program("stokerd")},
+                 arguments(run, joined(mode_, more))),
+          log_path(job, index));
     return std::make_unique<Process>(
         joined(joined({program("stokerd")}, arguments(run, task)), joined(mode_, more)),
         log_path(job, index));
+  }
+  // Worker 0 is the job `chief`, and worker 1 thus the first one of `worker`.
+  std::string tf_config(const std::string& job, int index) const {
+    const auto quoted = [](const std::string& text) { return '"' + text + '"'; };
+    std::string servers = quoted(hosts(ps_ports_, num_servers_));
+    for (size_t at = 0; (at = servers.find(',', at)) != std::string::npos; at += 3)
+      servers.replace(at, 1, R"(",")");
+    const auto worker = [&](size_t i) {
+      return quoted("127.0.0.1:" + std::to_string(worker_ports_[i]->number()));
+    };
+    const bool is_chief = job == "worker" && index == 0;
+    const int number = job == "worker" && !is_chief ? index - 1 : index;
+    return R"({"cluster":{"ps":[)" + servers + R"(],"chief":[)" + worker(0) + R"(],"worker":[)" +
+           worker(1) + R"(]},"task":{"type":)" + quoted(is_chief ? "chief" : job) + R"(,"index":)" +
+           std::to_string(number) + "}}";
   }
   void replay(const std::string& run, const std::vector<std::string>& more = {},
               int code = 0) const {
@@ -116,6 +140,24 @@ class ClusterRunTest : public RunTest {
       count += count_of(text_if_exists(log_path("worker", static_cast<int>(i))), event);
     return count;
   }
+  // What server 0 has logged of an asynchronous run with two servers. 0 without the file; for polling.
+  static size_t num_updates(const std::string& run) {
+    std::error_code missing;
+    const uintmax_t bytes = fs::file_size(run + "/updates/ps-0.log", missing);
+    return missing ? 0 : (bytes - kLogHeaderBytes) / kLogRecordBytes;
+  }
+  // The most updates of a server between the read of its variables and the update by the gradient.
+  static uint64_t largest_staleness(const std::string& run, size_t server) {
+    const std::string log = text_of(run + "/updates/ps-" + std::to_string(server) + ".log");
+    uint64_t largest = 0;
+    for (size_t i = 0; kLogHeaderBytes + (i + 1) * kLogRecordBytes <= log.size(); ++i) {
+      uint64_t read_step = 0;  // after the ticket, one of each server
+      std::memcpy(&read_step, &log[kLogHeaderBytes + i * kLogRecordBytes + 8 * (1 + server)], 8);
+      EXPECT_LE(read_step, i);
+      largest = std::max(largest, i - read_step);
+    }
+    return largest;
+  }
   static void expect_codes(const std::vector<std::unique_ptr<Process>>& tasks, int code) {
     for (const auto& task : tasks)
       EXPECT_EQ(code_of(*task), code) << task->log() << ":\n" << text_of(task->log());
@@ -150,7 +192,8 @@ class ClusterRunTest : public RunTest {
   std::vector<std::string> mode_{"--replicas", "sync"};
   std::vector<std::string> settings_;  // of all processes
   bool is_configured_ = false;         // the addresses are in the configuration
-  int micro_batches_ = 2;              // per step
+  bool has_tf_config_ = false;  // the addresses and the task are in TF_CONFIG; of two workers
+  int micro_batches_ = 2;       // per step
   uint64_t max_steps_ = 24;
 
  private:
@@ -185,6 +228,27 @@ TEST_F(ClusterRunTest, TakesAddressesAndModeOfConfiguration) {
   ASSERT_TRUE(without_task);
   EXPECT_EQ(without_task->code, 64);
   EXPECT_THAT(text_of(path("alone.out")), HasSubstr("--job_name, --task_index: required"));
+}
+
+TEST_F(ClusterRunTest, TakesTasksOfTfConfig) {
+  has_tf_config_ = true;
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+// G is no power of two.
+TEST_F(ClusterRunTest, TrainsSameBytesWithOneOrThreeServers) {
+  settings_ = {"--set", "train.max_grad_norm=0.2"};
+  micro_batches_ = 3;
+  train_alone(run_dir("alone"));
+  for (const size_t servers : {1, 3}) {
+    num_servers_ = servers;
+    num_workers_ = servers + 1;
+    const std::string run = run_dir("servers-" + std::to_string(servers));
+    expect_codes(start_all(run), 0);
+    expect_same_run(run, run_dir("alone"));
+  }
 }
 
 // The norm of the gradients is that of both servers.
@@ -229,6 +293,28 @@ TEST_F(ClusterRunTest, TrainsSameBytesWithBackupWorker) {
   mode_ = {"--replicas", "sync", "--placement", "bytes"};
   train_alone(run_dir("alone"));
   expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
+// A stopped worker is not lost. If it has a micro-batch, a step needs a backup; a save would wait for it.
+TEST_F(ClusterRunTest, TrainsSameBytesWhileWorkerIsStopped) {
+  settings_ = {"--set", "distributed.timeout_seconds=100", "--set",
+               "checkpoint.save_every_steps=null"};
+  num_workers_ = 3;
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  for (const size_t worker : {3, 4, 3, 4}) {
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
+    tasks[worker]->signal(SIGSTOP);
+    ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 10));
+    tasks[worker]->signal(SIGCONT);
+  }
+  EXPECT_TRUE(wait_until(kPatience, [&] { return count_in_logs("gradient dropped") > 0; }));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  EXPECT_EQ(count_in_logs("cluster worker lost"), 0u);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
@@ -290,6 +376,32 @@ TEST_F(ClusterRunTest, ContinuesAsOneProcess) {
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
+TEST_F(ClusterRunTest, ContinuesRunOfOneProcess) {
+  train_alone(run_dir());
+  train_alone(run_dir("alone"));
+  max_steps_ += 16;
+  expect_codes(start_all(run_dir()), 0);
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+  EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
+}
+
+TEST_F(ClusterRunTest, SavesByTime) {
+  settings_ = {"--set", "checkpoint.save_every_steps=null", "--set",
+               "checkpoint.save_every_seconds=0.1"};
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t step = newest_step(run_dir());
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > step; }));
+  }
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  max_steps_ = newest_step(run_dir());
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
 TEST_F(ClusterRunTest, SavesLastStepWhenAllTasksAreStopped) {
   configure_endless();
   auto tasks = start_all(run_dir());
@@ -320,6 +432,36 @@ TEST_F(ClusterRunTest, ShowsTasksInStatusOfChief) {
   expect_codes(tasks, 0);
 }
 
+// Nothing else saves before the end.
+TEST_F(ClusterRunTest, SavesAndStopsOnCommand) {
+  mode_ = {"--replicas",          "sync",  "--set",
+           "control.socket=auto", "--set", "checkpoint.save_every_steps=null"};
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 4));
+  const auto code_of_command = [&](const std::vector<std::string>& command) {
+    Process process = ctl(run_dir(), command, "ctl");
+    return code_of(process);
+  };
+  EXPECT_EQ(newest_step(run_dir()), 0u);
+  EXPECT_EQ(code_of_command({"checkpoint"}), 0);
+  const uint64_t saved = newest_step(run_dir());
+  EXPECT_GE(saved, 4u);
+  EXPECT_EQ(text_of(path("ctl.out")), "saved at step " + std::to_string(saved) + "\n");
+  EXPECT_NE(code_of_command({"pause"}), 0);
+  EXPECT_THAT(text_of(path("ctl.out")), HasSubstr("not supported with parameter servers"));
+
+  ASSERT_TRUE(has_trained(run_dir(), saved + 4));
+  EXPECT_EQ(newest_step(run_dir()), saved);
+  EXPECT_EQ(code_of_command({"stop"}), 0);
+  expect_codes(tasks, 0);
+  max_steps_ = newest_step(run_dir());
+  EXPECT_EQ(max_steps_, newest_record_step(run_dir()));
+  EXPECT_GE(max_steps_, saved + 4);
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
 TEST_F(ClusterRunTest, ExitsOnLossOfServerAndResumes) {
   configure_endless();
   for (const size_t lost : {1, 0}) {
@@ -333,6 +475,9 @@ TEST_F(ClusterRunTest, ExitsOnLossOfServerAndResumes) {
   max_steps_ = newest_step(run_dir()) + 4;
   expect_codes(start_all(run_dir()), 0);
   EXPECT_EQ(newest_step(run_dir()), max_steps_);
+  train_alone(run_dir("alone"));
+  expect_same_run(run_dir(), run_dir("alone"));
+  EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
 }
 
 TEST_F(ClusterRunTest, ContinuesWithoutChiefUntilItReturns) {
@@ -350,6 +495,39 @@ TEST_F(ClusterRunTest, ContinuesWithoutChiefUntilItReturns) {
   train_alone(run_dir("alone"));
   expect_same_run(run_dir(), run_dir("alone"));
   EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
+}
+
+TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutChief) {
+  configure_async();
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > 0; }));
+  ASSERT_TRUE(tasks[2]->kill());
+  const uint64_t saved = newest_step(run_dir());
+  const uint64_t recorded = newest_record_step(run_dir());
+  const size_t updates = num_updates(run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return num_updates(run_dir()) >= updates + 20; }));
+  EXPECT_EQ(newest_step(run_dir()), saved);
+  EXPECT_EQ(newest_record_step(run_dir()), recorded);
+  tasks[2] = start(run_dir(), "worker", 0);
+  ASSERT_TRUE(has_connected("worker", 0, 2));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) >= updates + 20; }));
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
+  replay(run_dir("replay"));
+  expect_same_run(run_dir(), run_dir("replay"));
+}
+
+// Without the bound, four workers have more updates between.
+TEST_F(ClusterRunTest, KeepsBoundOfStaleness) {
+  configure_async();
+  mode_ = joined(mode_, {"--max-staleness", "1"});
+  num_workers_ = 4;
+  max_steps_ = 400;
+  expect_codes(start_all(run_dir()), 0);
+  EXPECT_EQ(num_updates(run_dir()), max_steps_);
+  EXPECT_LE(largest_staleness(run_dir(), 0), 1u);
+  EXPECT_LE(largest_staleness(run_dir(), 1), 1u);
 }
 
 TEST_F(ClusterRunTest, TrainsAsynchronously) {
@@ -449,7 +627,7 @@ TEST_F(ClusterRunTest, BeginsNewLogsAtCheckpointThatIsNotInRun) {
   settings_ = {"--resume", path("copy")};
   expect_codes(start_all(run_dir()), 0);
   for (const char* const log : {"/updates/ps-0.log", "/updates/ps-1.log"})
-    EXPECT_EQ(fs::file_size(run_dir() + log), 240u);
+    EXPECT_EQ(fs::file_size(run_dir() + log), kLogHeaderBytes);
   EXPECT_THAT(text_of(log_path("worker", 0)), HasSubstr("update log removed"));
 }
 
@@ -466,7 +644,7 @@ TEST_F(ClusterRunTest, RejectsLogsThatCannotBeReplayed) {
   };
   expect_error("another configuration; use the config.yaml", 78, {"--set", "optimizer.lr=0.5"});
   std::string corrupt = content;
-  corrupt[240 + 3 * 32] ^= 1;
+  corrupt[kLogHeaderBytes + 3 * kLogRecordBytes] ^= 1;
   write_whole(log, corrupt);
   expect_error("ps-1.log: the record of step 4, at offset 336, is corrupt");
   write_whole(log, text_of(run_dir() + "/updates/ps-0.log"));
@@ -503,8 +681,10 @@ TEST_F(ClusterRunTest, CutsLogsWhenOneProcessContinues) {
   max_steps_ = saved + 1;
   Process process(joined({program("stokerd")}, arguments(run_dir())), path("alone.out"));
   EXPECT_EQ(code_of(process), 0);
-  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-0.log"), 240 + saved * 32);
-  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-1.log"), 240 + saved * 32);
+  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-0.log"),
+            kLogHeaderBytes + saved * kLogRecordBytes);
+  EXPECT_EQ(fs::file_size(run_dir() + "/updates/ps-1.log"),
+            kLogHeaderBytes + saved * kLogRecordBytes);
 }
 
 TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {
