@@ -12,6 +12,7 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
+#include "tests/support/logged_text.h"
 
 namespace stoker::test {
 namespace {
@@ -115,9 +116,7 @@ std::string RunTest::text_of(const std::string& file) {
 }
 
 size_t RunTest::count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
+  return test::count_of(text, part);
 }
 
 int RunTest::code_of(Process& process) {

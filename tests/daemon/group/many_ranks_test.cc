@@ -18,6 +18,7 @@
 #include "daemon/group/tcp_store.h"
 #include "shared/data/order/sample_plan.h"
 #include "shared/ring/ticket_share.h"
+#include "tests/daemon/group/counted_store.h"
 
 namespace stoker::group {
 namespace {
@@ -27,36 +28,14 @@ using testing::HasSubstr;
 constexpr int kRanks = 10'000;
 constexpr int kThreads = 4;  // each with a connection, and the ranks of its stretch
 
-// A connection of ranks that do not wait: what they wait for is as if it were set. Counts requests.
-class ImpatientStore final : public Store {
+// A connection of ranks that do not wait: what they wait for is as if it were set.
+class ImpatientStore final : public CountedStore {
  public:
-  explicit ImpatientStore(Store& store) : store_(store) {}
-
-  Status set(const std::string& key, const std::string& value) override {
-    ++requests_;
-    return store_.set(key, value);
-  }
-  Result<std::optional<std::string>> get(const std::string& key) override {
-    ++requests_;
-    return store_.get(key);
-  }
-  Result<std::string> set_if_absent(const std::string& key, const std::string& value) override {
-    ++requests_;
-    return store_.set_if_absent(key, value);
-  }
-  Result<int64_t> add(const std::string& key, int64_t summand) override {
-    ++requests_;
-    return store_.add(key, summand);
-  }
+  using CountedStore::CountedStore;
   Status wait(const std::string&, Deadline, const std::stop_token&) override {
     ++requests_;
     return {};
   }
-  int requests() const { return requests_; }
-
- private:
-  Store& store_;
-  int requests_ = 0;
 };
 
 class ManyRanksTest : public testing::Test {

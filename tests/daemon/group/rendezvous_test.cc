@@ -12,6 +12,7 @@
 
 #include "daemon/group/failure_record.h"
 #include "daemon/group/socket_address.h"
+#include "tests/daemon/group/counted_store.h"
 #include "tests/daemon/group/memory_store.h"
 
 namespace stoker::group {
@@ -124,36 +125,6 @@ TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
       report_start_failure(keys, rank_of(0, 2), Status(StatusCode::kPeerLost, "closed"));
   EXPECT_THAT(second.message(), testing::MatchesRegex("rank 1 failed: .*no route; closed"));
 }
-
-class CountedStore final : public Store {
- public:
-  explicit CountedStore(Store& store) : store_(store) {}
-  Status set(const std::string& key, const std::string& value) override {
-    ++requests_;
-    return store_.set(key, value);
-  }
-  Result<std::optional<std::string>> get(const std::string& key) override {
-    ++requests_;
-    return store_.get(key);
-  }
-  Result<std::string> set_if_absent(const std::string& key, const std::string& value) override {
-    ++requests_;
-    return store_.set_if_absent(key, value);
-  }
-  Result<int64_t> add(const std::string& key, int64_t summand) override {
-    ++requests_;
-    return store_.add(key, summand);
-  }
-  Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) override {
-    ++requests_;
-    return store_.wait(key, deadline, stop);
-  }
-  int requests() const { return requests_; }
-
- private:
-  Store& store_;
-  int requests_ = 0;
-};
 
 // Rank 1 of four, which have joined: "closed" ends its attempt to connect to them.
 class ConnectFailureTest : public testing::Test {

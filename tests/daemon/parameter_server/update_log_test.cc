@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/faulty_files.h"
+#include "tests/support/logged_text.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::parameter_server {
 namespace {
 
+using test::log_of;
 using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -78,14 +80,6 @@ TEST_F(UpdateLogTest, CutsAndContinuesAtResumedStep) {
   expect_log(0, 6);
   write(0, 2);
   expect_log(0, 2);
-}
-
-// What was logged meanwhile.
-template <typename Action>
-std::string log_of(const Action& action) {
-  testing::internal::CaptureStderr();
-  action();
-  return testing::internal::GetCapturedStderr();
 }
 
 TEST_F(UpdateLogTest, ReportsLogsThatAreReplaced) {

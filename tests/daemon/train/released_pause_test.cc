@@ -3,19 +3,20 @@
 #include "daemon/train/released_pause.h"
 
 #include <cerrno>
-#include <functional>
 
 #include <gmock/gmock.h>
 
 #include "daemon/fake_device/device_allocator.h"
-#include "shared/base/log.h"
 #include "tests/daemon/train/fake_device_engine.h"
 #include "tests/daemon/train/trainer_session.h"
 #include "tests/support/faulty_files.h"
+#include "tests/support/logged_text.h"
 
 namespace stoker::train {
 namespace {
 
+using test::count_of;
+using test::log_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -47,20 +48,6 @@ class ReleasedPauseTest : public TrainerTest {
     std::vector<double> losses;
     for (const metrics::TrainMetrics& row : session.rows_) losses.push_back(row.loss);
     return losses;
-  }
-
-  static std::string log_of(const std::function<void()>& action) {
-    set_log_level(LogLevel::kInfo);  // other tests of this process have fewer messages
-    flush_log();                     // what was logged before
-    testing::internal::CaptureStderr();
-    action();
-    flush_log();
-    return testing::internal::GetCapturedStderr();
-  }
-  static size_t count_of(const std::string& text, const std::string& part) {
-    size_t count = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-    return count;
   }
 
   std::vector<std::string> replies_;

@@ -13,15 +13,17 @@
 #include <gtest/gtest.h>
 
 #include "daemon/fake_device/device_allocator.h"
-#include "shared/base/log.h"
 #include "tests/daemon/train/fake_device_engine.h"
 #include "tests/daemon/train/trainer_group_fixture.h"
+#include "tests/support/logged_text.h"
 
 namespace stoker::train {
 namespace {
 
 using fake_device::FakeDeviceLog;
 using fake_device::FakeDeviceOptions;
+using test::count_of;
+using test::log_of;
 using testing::IsEmpty;
 
 // With two micro-batches on each of two ranks, a step has three graphs: one for each micro-batch, and the
@@ -95,19 +97,6 @@ class TrainerGroupGraphsTest : public TrainerGroupTest {
     return 0;
   }
   const FakeDeviceLog& log(size_t rank) const { return *devices_[rank].options.log; }
-
-  static std::string log_of(const std::function<void()>& action) {
-    flush_log();  // what was logged before
-    testing::internal::CaptureStderr();
-    action();
-    flush_log();
-    return testing::internal::GetCapturedStderr();
-  }
-  static size_t count_of(const std::string& text, const std::string& part) {
-    size_t count = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-    return count;
-  }
 
   std::vector<Device> devices_;
 };

@@ -27,6 +27,7 @@
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/feed/faulty_sample.h"
 #include "tests/shared/image/image_files.h"
+#include "tests/support/logged_text.h"
 #include "tests/support/tokenizer_files.h"
 
 namespace stoker::feed {
@@ -35,6 +36,7 @@ namespace {
 using image::testing::bytes_of;
 using image::testing::encode_jpeg;
 using image::testing::pattern;
+using test::count_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -44,12 +46,6 @@ std::string rewritten(const std::string& file) {
   const auto result = image::add_restart_markers(bytes_of(file), image::kRewritingLimits);
   EXPECT_TRUE(result.has_value());
   return {reinterpret_cast<const char*>(result->data()), result->size()};
-}
-
-size_t count_of(const std::string& text, const std::string& word) {
-  size_t count = 0;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
-  return count;
 }
 
 std::vector<pid_t> child_processes() {
