@@ -7,6 +7,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "shared/base/mib_text.h"
 #include "shared/model/out_of_vocab.h"
 
 namespace stoker::train {
@@ -50,8 +51,6 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
-std::string mib(uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
-
 uint64_t size_in_bytes(const model::NamedTensors& tensors) {
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
@@ -80,12 +79,13 @@ Status to_status(const std::exception& error) {
 }
 
 std::string memory_usage(TrainingState& state, uint64_t tree_bytes) {
-  std::string text = "the model uses " + mib(size_in_bytes(model::named_tensors(state.model()))) +
-                     ", its gradients " + mib(state.optimizer().gradient_bytes()) +
-                     ", the optimizer " + mib(size_in_bytes(state.optimizer().state()));
-  if (tree_bytes > 0) text += ", distributed.reduction: ordered " + mib(tree_bytes);
+  std::string text = "the model uses " +
+                     mib_text(size_in_bytes(model::named_tensors(state.model()))) +
+                     ", its gradients " + mib_text(state.optimizer().gradient_bytes()) +
+                     ", the optimizer " + mib_text(size_in_bytes(state.optimizer().state()));
+  if (tree_bytes > 0) text += ", distributed.reduction: ordered " + mib_text(tree_bytes);
   if (state.ema_weights() != nullptr)
-    text += ", the average " + mib(size_in_bytes(state.ema_weights()->tensors()));
+    text += ", the average " + mib_text(size_in_bytes(state.ema_weights()->tensors()));
   return text + ", the rest is the batch and its activations";
 }
 

@@ -16,6 +16,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
+#include "shared/base/mib_text.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/safetensors.h"
@@ -292,10 +293,9 @@ Status CheckpointStore::check_free_space(const CheckpointContent& content) const
                           bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
-  constexpr uint64_t kMiB = 1 << 20;  // rounded up, so that the text has two different numbers
   return Status(StatusCode::kNoSpace,
-                directory_ + ": a checkpoint needs " + std::to_string((needed + kMiB - 1) >> 20) +
-                    " MiB, " + std::to_string(free >> 20) +
+                directory_ + ": a checkpoint needs " + mib_text(needed) + ", " +
+                    std::to_string(free >> 20) +
                     " MiB are free; free disk space, or lower checkpoint.keep_last");
 }
 
