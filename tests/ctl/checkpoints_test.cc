@@ -326,7 +326,7 @@ TEST_F(CheckpointCommandsTest, DryRunOfExportChecksAndWritesNothing) {
   EXPECT_THAT(
       ctl({"--json", "export", "latest", "--dry-run", "--output", path("planned.json")}).out,
       HasSubstr(R"("dry_run":true)"));
-  for (const auto& entry : std::filesystem::directory_iterator(root_))
+  for (const auto& entry : std::filesystem::directory_iterator(root_.path()))
     EXPECT_EQ(entry.path().filename().string().find("planned"), std::string::npos) << entry.path();
   write_file(path("existing"), "");
   EXPECT_NE(ctl({"export", "latest", "--dry-run", "--output", path("existing")}).code, 0);
@@ -836,7 +836,7 @@ TEST_F(HuggingFaceExportTest, WritesTheBestCheckpoint) {
 
 TEST_F(HuggingFaceExportTest, LeavesNothingBehindOnError) {
   const auto num_entries = [&] {
-    return std::ranges::distance(std::filesystem::directory_iterator(root_));
+    return std::ranges::distance(std::filesystem::directory_iterator(root_.path()));
   };
   const auto before = num_entries();
   EXPECT_THAT(export_to("out", "optimizer").err, HasSubstr("use it with --include model or ema"));

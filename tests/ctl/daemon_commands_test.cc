@@ -579,14 +579,14 @@ TEST_F(DaemonCommandsTest, SendsNothingToDaemonOfAnotherUser) {
   const std::vector<std::vector<std::string>> lines = {
       {"--run-dir", layout().root(), "pause"}, {"--socket", layout().control_socket(), "pause"}};
   // Every user may connect.
-  for (const std::string& reachable : {root_, layout().root()})
+  for (const std::string& reachable : {root_.path(), layout().root()})
     ASSERT_EQ(::chmod(reachable.c_str(), 0755), 0);
   ASSERT_EQ(::chmod(layout().control_socket().c_str(), 0777), 0);
   ASSERT_EQ(::seteuid(kClient), 0);
   const bool is_reachable =
       ::faccessat(AT_FDCWD, layout().control_socket().c_str(), W_OK, AT_EACCESS) == 0;
   ASSERT_EQ(::seteuid(0), 0);
-  if (!is_reachable) GTEST_SKIP() << "another user cannot reach " << root_;
+  if (!is_reachable) GTEST_SKIP() << "another user cannot reach " << root_.path();
   const auto run_as = [](uid_t user, const std::vector<std::string>& words) {
     EXPECT_EQ(::seteuid(user), 0);
     CommandResult result = run_with_arguments(words);

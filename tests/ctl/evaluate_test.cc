@@ -196,7 +196,7 @@ TEST_F(EvaluateCommandTest, RequestOfRootBelongsToOwnerOfRun) {
   constexpr uid_t kOwner = 65534;
   ASSERT_EQ(::chown(layout().root().c_str(), kOwner, kOwner), 0);
   ASSERT_EQ(::chown(layout().eval_dir().c_str(), kOwner, kOwner), 0);
-  ASSERT_EQ(::chmod(root_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(root_.path().c_str(), 0755), 0);
   ASSERT_EQ(ctl({"evaluate", "200"}).code, 0);
   struct stat info {};
   ASSERT_EQ(::stat(pending().at(0).path.c_str(), &info), 0);

@@ -2,8 +2,6 @@
 // programs use.
 #pragma once
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -19,6 +17,7 @@
 #include "shared/run/eval_result.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::ctl {
 
@@ -43,16 +42,12 @@ inline size_t widest_line(const std::string& text) {
 class CtlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-ctl-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
     for (const auto& path : {layout().metrics_dir(), layout().eval_dir(), layout().logs_dir()})
       std::filesystem::create_directories(path);
   }
-  void TearDown() override { std::filesystem::remove_all(root_); }
 
-  run::RunLayout layout() const { return run::RunLayout(root_ + "/run"); }
-  std::string path(const std::string& name) const { return root_ + "/" + name; }
+  run::RunLayout layout() const { return run::RunLayout(root_ / "run"); }
+  std::string path(const std::string& name) const { return root_ / name; }
   static void write_file(const std::string& path, const std::string& content) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
@@ -123,7 +118,7 @@ class CtlTest : public ::testing::Test {
     return run_with_arguments(std::move(words), style);
   }
 
-  std::string root_;
+  const test::TemporaryDirectory root_;
 };
 
 }  // namespace stoker::ctl

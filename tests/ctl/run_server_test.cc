@@ -77,7 +77,7 @@ class RunServerTest : public CtlTest {
 TEST_F(RunServerTest, ServesRunsBelowDirectory) {
   write_train_metrics(20);
   write_file(path("other/a b/metrics/train.jsonl"), "");
-  start(root_);
+  start(root_.path());
   const std::string runs = get("/v1/runs");
   EXPECT_THAT(runs, HasSubstr("\"name\":\"run\""));
   EXPECT_THAT(runs, HasSubstr("\"name\":\"other/a b\""));
@@ -97,7 +97,7 @@ TEST_F(RunServerTest, SendsStatusWhileDaemonRuns) {
       std::in_place, layout().control_socket(),
       [&](const std::string&) { return R"({"id":2,"result":)" + control::to_json(status) + "}"; },
       control::HelloReply{.stoker_version = "1", .role = "read", .run = *run});
-  start(root_);
+  start(root_.path());
   const UniqueFd events = send("/v1/events?run=run");
   EXPECT_TRUE(wait_for(events, "event: status\ndata: {"));
   EXPECT_TRUE(wait_for(events, R"("ready_batches":5)"));

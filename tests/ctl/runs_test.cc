@@ -22,23 +22,23 @@ class RunsTest : public CtlTest {
     write_file(layout().trainer_log(),
                "2026-01-31T12:00:00.000Z info    checkpoint saved step=5\n");
     write_exit_status(run::RunOutcome::kFinished, 200);
-    std::filesystem::create_directories(root_ + "/group");
+    std::filesystem::create_directories(root_ / "group");
     std::filesystem::copy(layout().root(), second(), std::filesystem::copy_options::recursive);
     write_file(second() + "/exit_status.json",
                R"({"state":"failed","step":150,"reason":"disk full","exit_code":74})");
   }
-  std::string second() const { return root_ + "/group/second"; }
+  std::string second() const { return root_ / "group/second"; }
 };
 
 TEST_F(RunsTest, ListsRunsBelowDirectory) {
   write_two_runs();
-  const CommandResult result = run_with_arguments({"runs", root_});
+  const CommandResult result = run_with_arguments({"runs", root_.path()});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, ContainsRegex("  run +finished +200 "));
   EXPECT_THAT(result.out, ContainsRegex("  group/second +failed +150 "));
   EXPECT_THAT(result.out, HasSubstr("checkpoint saved, "));
   const auto list =
-      boost::json::parse(run_with_arguments({"--json", "runs", root_}).out).as_array();
+      boost::json::parse(run_with_arguments({"--json", "runs", root_.path()}).out).as_array();
   ASSERT_EQ(list.size(), 2u);
   EXPECT_TRUE(list[0].at("loss").is_number());
 }

@@ -1,29 +1,23 @@
 #include "evaluator/outcome_log.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
 namespace {
 
 class OutcomeLogTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-log-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    file_ = folder_ + "/outcomes.jsonl";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { file_ = folder_ / "outcomes.jsonl"; }
   Result<OutcomeLog> open() const { return OutcomeLog::open(default_file_system(), file_); }
 
-  std::string folder_, file_;
+  const test::TemporaryDirectory folder_;
+  std::string file_;
 };
 
 TEST_F(OutcomeLogTest, FindsOutcomesByStepAndManifestAfterRestart) {
@@ -63,13 +57,13 @@ TEST_F(OutcomeLogTest, RemovesPartialLastLineBeforeAppending) {
 }
 
 TEST_F(OutcomeLogTest, SurvivesPowerCutAfterFirstAppend) {
-  test::FaultyFiles files(folder_);
+  test::FaultyFiles files(folder_.path());
   {
     auto log = OutcomeLog::open(files, file_);
     ASSERT_TRUE(log.ok());
     ASSERT_TRUE(log->append({200, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
   }
-  const std::string after = folder_ + "-after";
+  const std::string after = folder_.path() + "-after";
   files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
   const auto log = OutcomeLog::open(default_file_system(), after + "/outcomes.jsonl");
   std::filesystem::remove_all(after);

@@ -1,28 +1,21 @@
 #include "evaluator/result_recorder.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
 #include "shared/metrics/json_lines.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
 namespace {
 
 class ResultRecorderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-results-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    layout_ = std::make_unique<run::RunLayout>(pattern);
-    std::filesystem::create_directories(layout_->eval_dir());
-  }
-  void TearDown() override { std::filesystem::remove_all(layout_->root()); }
+  void SetUp() override { std::filesystem::create_directories(layout_.eval_dir()); }
 
   std::unique_ptr<ResultRecorder> open() const {
-    auto log = ResultRecorder::open(default_file_system(), *layout_, {"val", "loss"}, true);
+    auto log = ResultRecorder::open(default_file_system(), layout_, {"val", "loss"}, true);
     EXPECT_TRUE(log.ok()) << log.status().to_string();
     return *std::move(log);
   }
@@ -34,11 +27,10 @@ class ResultRecorderTest : public ::testing::Test {
     made.created = "now";
     return made;
   }
-  size_t rows() const {
-    return metrics::read_records(layout_->eval_metrics_file())->records.size();
-  }
+  size_t rows() const { return metrics::read_records(layout_.eval_metrics_file())->records.size(); }
 
-  std::unique_ptr<run::RunLayout> layout_;
+  const test::TemporaryDirectory directory_;
+  const run::RunLayout layout_{directory_.path()};
 };
 
 TEST_F(ResultRecorderTest, RetainsBestAcrossRestart) {
@@ -49,9 +41,9 @@ TEST_F(ResultRecorderTest, RetainsBestAcrossRestart) {
   }
   const auto log = open();
   ASSERT_TRUE(log->record(result(30, 1.5)).ok());
-  EXPECT_EQ(run::read_best(layout_->best_file())->step, 20u);
+  EXPECT_EQ(run::read_best(layout_.best_file())->step, 20u);
   ASSERT_TRUE(log->record(result(40, 0.5)).ok());
-  EXPECT_EQ(run::read_best(layout_->best_file())->step, 40u);
+  EXPECT_EQ(run::read_best(layout_.best_file())->step, 40u);
 }
 
 TEST_F(ResultRecorderTest, RecordsEachEvaluationOfCheckpointOnce) {
@@ -70,18 +62,18 @@ TEST_F(ResultRecorderTest, RecordsEachEvaluationOfCheckpointOnce) {
 }
 
 TEST_F(ResultRecorderTest, ChoosesBestByMonitor) {
-  auto log = *ResultRecorder::open(default_file_system(), *layout_, {"val", "accuracy"}, false);
+  auto log = *ResultRecorder::open(default_file_system(), layout_, {"val", "accuracy"}, false);
   run::EvalResult good = result(10, 1.0);
   ASSERT_TRUE(log->record(good).ok());
   run::EvalResult better = result(20, 3.0);
   better.datasets[0].metrics[1].second = 0.75;
   ASSERT_TRUE(log->record(better).ok());
-  EXPECT_EQ(run::read_best(layout_->best_file())->step, 20u);
-  EXPECT_EQ(run::read_best(layout_->best_file())->metric, "accuracy");
+  EXPECT_EQ(run::read_best(layout_.best_file())->step, 20u);
+  EXPECT_EQ(run::read_best(layout_.best_file())->metric, "accuracy");
 }
 
 TEST_F(ResultRecorderTest, RejectsMonitorMissingFromResults) {
-  auto log = *ResultRecorder::open(default_file_system(), *layout_, {"val", "bleu"}, false);
+  auto log = *ResultRecorder::open(default_file_system(), layout_, {"val", "bleu"}, false);
   EXPECT_EQ(log->record(result(10, 1.0)).code(), StatusCode::kInvalidArgument);
 }
 
@@ -119,11 +111,11 @@ TEST_F(ResultRecorderTest, WritesTensorBoardRunPerDataset) {
   made.datasets.push_back({"other", 16, {{"loss", 3.0}}});
   ASSERT_TRUE(log->record(made).ok());
   for (const std::string dataset : {"val", "other"}) {
-    const auto files = list_directory(layout_->tensorboard_dir() + "/eval/" + dataset);
+    const auto files = list_directory(layout_.tensorboard_dir() + "/eval/" + dataset);
     ASSERT_TRUE(files.ok()) << files.status().to_string();
     ASSERT_EQ(files->size(), 1u);
     const auto bytes =
-        read_file(layout_->tensorboard_dir() + "/eval/" + dataset + "/" + files->front(), 1 << 20);
+        read_file(layout_.tensorboard_dir() + "/eval/" + dataset + "/" + files->front(), 1 << 20);
     EXPECT_NE(bytes->find("loss"), std::string::npos);
   }
 }

@@ -16,6 +16,7 @@
 #include "shared/base/log.h"
 #include "shared/run/last_checkpoint.h"
 #include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::app {
 namespace {
@@ -28,13 +29,7 @@ using testing::HasSubstr;
 
 class ResumeCheckpointTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-start-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    run_ = pattern;
-    fs::create_directories(run_ + "/checkpoints");
-  }
-  void TearDown() override { fs::remove_all(run_); }
+  void SetUp() override { fs::create_directories(run_ / "checkpoints"); }
   void make_checkpoint(uint64_t step) {
     checkpoint::CheckpointContent content;
     content.manifest.step = step;
@@ -44,10 +39,10 @@ class ResumeCheckpointTest : public ::testing::Test {
     ASSERT_TRUE(committed.ok()) << committed.status().to_string();
   }
   checkpoint::CheckpointStore store() {
-    return checkpoint::CheckpointStore(run_ + "/checkpoints", default_file_system());
+    return checkpoint::CheckpointStore(run_ / "checkpoints", default_file_system());
   }
   std::string path_of(uint64_t step) const {
-    return run_ + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(step);
+    return run_ / "checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(step);
   }
   // Waits on a fake clock: each pause takes a second and then calls `on_pause_`.
   Result<std::optional<checkpoint::VerifiedCheckpoint>> find(const std::string& resume) {
@@ -57,9 +52,9 @@ class ResumeCheckpointTest : public ::testing::Test {
       clock_.advance(1s);
       return on_pause_ ? on_pause_() : Status();
     };
-    return find_resume_checkpoint(store(), run::RunLayout(run_), resume, wait);
+    return find_resume_checkpoint(store(), run::RunLayout(run_.path()), resume, wait);
   }
-  run::RunLayout layout() const { return run::RunLayout(run_); }
+  run::RunLayout layout() const { return run::RunLayout(run_.path()); }
   // As the checkpoint writer after a commit.
   void record(uint64_t step) {
     const auto saved = checkpoint::CheckpointStore::open_verified(path_of(step));
@@ -74,16 +69,16 @@ class ResumeCheckpointTest : public ::testing::Test {
   }
   // The warnings of find_resume_checkpoint("") about the record, one line each.
   std::vector<std::string> warnings_of_start() {
-    EXPECT_TRUE(init_log({.file = run_ + "/log", .console = false}).ok());
+    EXPECT_TRUE(init_log({.file = run_ / "log", .console = false}).ok());
     const auto start = find("");
     EXPECT_TRUE(start.ok()) << start.status().to_string();
     flush_log();
     EXPECT_TRUE(init_log({}).ok());
     std::vector<std::string> warnings;
-    std::ifstream log(run_ + "/log");
+    std::ifstream log(run_ / "log");
     for (std::string line; std::getline(log, line);)
       if (line.find(" last checkpoint ") != std::string::npos) warnings.push_back(line);
-    fs::remove(run_ + "/log");
+    fs::remove(run_ / "log");
     return warnings;
   }
   // A lock of another program, held until the returned descriptor is closed.
@@ -93,7 +88,7 @@ class ResumeCheckpointTest : public ::testing::Test {
     return fd;
   }
 
-  std::string run_;
+  const test::TemporaryDirectory run_;
   ManualClock clock_;
   std::function<Status()> on_pause_;
   std::vector<std::string> waits_;
@@ -201,13 +196,13 @@ TEST_F(ResumeCheckpointTest, FindsNewestValidOrRequestedCheckpoint) {
   make_checkpoint(10);
   make_checkpoint(20);
   EXPECT_EQ((*find(""))->manifest().step, 20u);
-  EXPECT_EQ((*find(run_ + "/checkpoints/step-000000010"))->manifest().step, 10u);
-  EXPECT_FALSE(find(run_ + "/checkpoints/step-000000030").ok());
+  EXPECT_EQ((*find(run_ / "checkpoints/step-000000010"))->manifest().step, 10u);
+  EXPECT_FALSE(find(run_ / "checkpoints/step-000000030").ok());
 }
 
 TEST_F(ResumeCheckpointTest, SuggestsFreshWhenAllCheckpointsAreCorrupt) {
   make_checkpoint(10);
-  std::ofstream(run_ + "/checkpoints/step-000000010/model.safetensors", std::ios::app) << "x";
+  std::ofstream(run_ / "checkpoints/step-000000010/model.safetensors", std::ios::app) << "x";
   const auto start = find("");
   EXPECT_EQ(start.status().code(), StatusCode::kCorrupt);
   EXPECT_NE(start.status().message().find("--fresh"), std::string::npos);
@@ -217,59 +212,61 @@ TEST_F(ResumeCheckpointTest, ArchivesLaterCheckpointsWithoutDeleting) {
   for (const uint64_t step : {10u, 20u, 30u}) make_checkpoint(step);
   auto checkpoints = store();
   ASSERT_TRUE(
-      archive_later_checkpoints(default_file_system(), checkpoints, run::RunLayout(run_), 10).ok());
+      archive_later_checkpoints(default_file_system(), checkpoints, run::RunLayout(run_.path()), 10)
+          .ok());
   ASSERT_EQ(checkpoints.list()->size(), 1u);
   make_checkpoint(20);
   ASSERT_TRUE(
-      archive_later_checkpoints(default_file_system(), checkpoints, run::RunLayout(run_), 10).ok());
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000020/model.safetensors"));
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.2.step-000000020/model.safetensors"));
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000030/model.safetensors"));
+      archive_later_checkpoints(default_file_system(), checkpoints, run::RunLayout(run_.path()), 10)
+          .ok());
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints/archived.1.step-000000020/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints/archived.2.step-000000020/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints/archived.1.step-000000030/model.safetensors"));
 }
 
 TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
-  fs::remove_all(run_ + "/checkpoints");
-  ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
-  EXPECT_FALSE(fs::exists(run_ + "/archive-1"));
-  fs::create_directories(run_ + "/checkpoints");
+  fs::remove_all(run_ / "checkpoints");
+  ASSERT_TRUE(archive_run(default_file_system(), run_.path()).ok());
+  EXPECT_FALSE(fs::exists(run_ / "archive-1"));
+  fs::create_directories(run_ / "checkpoints");
   make_checkpoint(10);
-  std::ofstream(run_ + "/config.yaml") << "x";
+  std::ofstream(run_ / "config.yaml") << "x";
   record(10);
-  for (const char* const rank : {"1", "2", "3"}) fs::create_directories(run_ + "/ranks/" + rank);
-  std::ofstream(run_ + "/ranks/2/sample_errors.jsonl") << "x";
-  fs::create_directories(run_ + "/updates");
-  ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
-  EXPECT_TRUE(fs::exists(run_ + "/archive-1/updates"));
-  EXPECT_TRUE(fs::exists(run_ + "/archive-1/ranks/2/sample_errors.jsonl"));
-  EXPECT_FALSE(fs::exists(run_ + "/ranks/2/sample_errors.jsonl"));
-  EXPECT_TRUE(fs::exists(run_ + "/ranks/3"));
-  EXPECT_TRUE(fs::exists(run_ + "/archive-1/checkpoints/step-000000010/model.safetensors"));
-  EXPECT_TRUE(fs::exists(run_ + "/archive-1/config.yaml"));
-  EXPECT_TRUE(fs::exists(run_ + "/archive-1/last_checkpoint.json"));
+  for (const char* const rank : {"1", "2", "3"}) fs::create_directories(run_ / "ranks/" + rank);
+  std::ofstream(run_ / "ranks/2/sample_errors.jsonl") << "x";
+  fs::create_directories(run_ / "updates");
+  ASSERT_TRUE(archive_run(default_file_system(), run_.path()).ok());
+  EXPECT_TRUE(fs::exists(run_ / "archive-1/updates"));
+  EXPECT_TRUE(fs::exists(run_ / "archive-1/ranks/2/sample_errors.jsonl"));
+  EXPECT_FALSE(fs::exists(run_ / "ranks/2/sample_errors.jsonl"));
+  EXPECT_TRUE(fs::exists(run_ / "ranks/3"));
+  EXPECT_TRUE(fs::exists(run_ / "archive-1/checkpoints/step-000000010/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_ / "archive-1/config.yaml"));
+  EXPECT_TRUE(fs::exists(run_ / "archive-1/last_checkpoint.json"));
   EXPECT_EQ(recorded_step(), 0u);
-  EXPECT_FALSE(fs::exists(run_ + "/checkpoints"));
+  EXPECT_FALSE(fs::exists(run_ / "checkpoints"));
 }
 
 TEST_F(ResumeCheckpointTest, ChangesNothingOnFreshIfCheckpointsIsMountPoint) {
   make_checkpoint(10);
   record(10);
-  test::FaultyFiles files(run_);
+  test::FaultyFiles files(run_.path());
   files.fail_at(2, {.error = EBUSY});
-  const Status archived = archive_run(files, run_);
+  const Status archived = archive_run(files, run_.path());
   EXPECT_EQ(archived.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(archived.message(), HasSubstr(run_ + "/checkpoints: is a mount point; "));
+  EXPECT_THAT(archived.message(), HasSubstr(run_ / "checkpoints: is a mount point; "));
   EXPECT_EQ(recorded_step(), 10u);
-  EXPECT_FALSE(fs::exists(run_ + "/archive-1"));
+  EXPECT_FALSE(fs::exists(run_ / "archive-1"));
 }
 
 TEST_F(ResumeCheckpointTest, ArchivesRestOnFreshAfterInterruption) {
   make_checkpoint(10);
   record(10);
-  test::FaultyFiles files(run_);
+  test::FaultyFiles files(run_.path());
   files.kill_at(3);
-  EXPECT_EQ(archive_run(files, run_).code(), StatusCode::kIoError);
+  EXPECT_EQ(archive_run(files, run_.path()).code(), StatusCode::kIoError);
   EXPECT_EQ(find("").status().code(), StatusCode::kCorrupt);
-  ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
+  ASSERT_TRUE(archive_run(default_file_system(), run_.path()).ok());
   EXPECT_FALSE((*find("")).has_value());
 }
 
@@ -278,19 +275,19 @@ TEST_F(ResumeCheckpointTest, RejectsEmptyOrMissingDirectoryAfterSave) {
   make_checkpoint(20);
   record(20);
   EXPECT_TRUE(check_checkpoints_exist(store(), layout()).ok());
-  fs::rename(run_ + "/checkpoints", run_ + "/moved");
+  fs::rename(run_ / "checkpoints", run_ / "moved");
   for (const char* const what : {": does not exist", ": has no checkpoint"}) {
     const auto start = find("");
     EXPECT_EQ(start.status().code(), StatusCode::kCorrupt);
-    EXPECT_THAT(start.status().message(), AllOf(HasSubstr(run_ + "/checkpoints" + what),
+    EXPECT_THAT(start.status().message(), AllOf(HasSubstr(run_ / "checkpoints" + what),
                                                 HasSubstr("saved step 20"), HasSubstr("--fresh")));
     EXPECT_EQ(check_checkpoints_exist(store(), layout()).code(), StatusCode::kCorrupt);
-    fs::create_directory(run_ + "/checkpoints");
+    fs::create_directory(run_ / "checkpoints");
   }
-  EXPECT_EQ((*find(run_ + "/moved/step-000000010"))->manifest().step, 10u) << "on request";
+  EXPECT_EQ((*find(run_ / "moved/step-000000010"))->manifest().step, 10u) << "on request";
   std::ofstream(layout().last_checkpoint_file()) << "{";
   EXPECT_THAT(find("").status().message(), HasSubstr("last_checkpoint.json: not JSON"));
-  ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
+  ASSERT_TRUE(archive_run(default_file_system(), run_.path()).ok());
   EXPECT_FALSE((*find("")).has_value()) << "--fresh starts over";
 }
 
@@ -337,21 +334,22 @@ TEST_F(ResumeCheckpointTest, ForgetsLastCheckpointWhenItIsArchived) {
 TEST_F(ResumeCheckpointTest, SyncsRemovalOfRecordBeforeArchiving) {
   for (const uint64_t step : {10u, 20u}) make_checkpoint(step);
   record(20);
-  test::FaultyFiles files(run_);
+  test::FaultyFiles files(run_.path());
   ASSERT_TRUE(archive_later_checkpoints(files, store(), layout(), 10).ok());
   std::vector<std::string> operations;
   for (const test::Operation& operation : files.operations())
     operations.push_back(to_string(operation));
-  EXPECT_THAT(operations, ElementsAre(HasSubstr("last_checkpoint.json"), "sync directory " + run_,
-                                      HasSubstr("rename "), HasSubstr("sync directory ")));
+  EXPECT_THAT(operations,
+              ElementsAre(HasSubstr("last_checkpoint.json"), "sync directory " + run_.path(),
+                          HasSubstr("rename "), HasSubstr("sync directory ")));
 }
 
 TEST_F(ResumeCheckpointTest, RecordsOnlyCheckpointsOfThisRun) {
   make_checkpoint(10);
   record(10);
-  fs::copy(path_of(10), run_ + "/step-000000010", fs::copy_options::recursive);
+  fs::copy(path_of(10), run_ / "step-000000010", fs::copy_options::recursive);
   fs::remove(layout().last_checkpoint_file());
-  const auto other = checkpoint::CheckpointStore::open_verified(run_ + "/step-000000010");
+  const auto other = checkpoint::CheckpointStore::open_verified(run_ / "step-000000010");
   ASSERT_TRUE(other.ok());
   record_resumed_checkpoint(default_file_system(), store(), layout(), *other);
   EXPECT_EQ(recorded_step(), 0u);
@@ -361,7 +359,7 @@ TEST_F(ResumeCheckpointTest, RecordsOnlyCheckpointsOfThisRun) {
 TEST_F(ResumeCheckpointTest, RejectsNewestCheckpointOfNewerFormat) {
   make_checkpoint(10);
   make_checkpoint(20);
-  const std::string newest = run_ + "/checkpoints/step-000000020/";
+  const std::string newest = run_ / "checkpoints/step-000000020/";
   std::string manifest = *read_file(newest + "manifest.json", 1 << 20);
   const std::string before = sha256_hex(manifest);
   manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":4");
@@ -378,7 +376,7 @@ TEST_F(ResumeCheckpointTest, RejectsNewestCheckpointOfNewerFormat) {
 TEST_F(ResumeCheckpointTest, FallsBackToOlderCheckpointsInOrder) {
   for (const uint64_t step : {10u, 20u, 30u, 40u}) make_checkpoint(step);
   for (const char* const step : {"20", "30", "40"})
-    std::ofstream(run_ + "/checkpoints/step-0000000" + step + "/model.safetensors", std::ios::app)
+    std::ofstream(run_ / "checkpoints/step-0000000" + step + "/model.safetensors", std::ios::app)
         << "x";
   EXPECT_EQ((*find(""))->manifest().step, 10u);
 }

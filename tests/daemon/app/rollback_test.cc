@@ -1,13 +1,12 @@
 #include "daemon/app/rollback.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "daemon/app/reduce_learning_rate.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::app {
 namespace {
@@ -16,20 +15,15 @@ namespace fs = std::filesystem;
 
 class RollbackTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-rollback-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    run_ = pattern;
-    file_ = run_ + "/rollback.json";
-  }
-  void TearDown() override { fs::remove_all(run_); }
+  void SetUp() override { file_ = run_ / "rollback.json"; }
   void have_checkpoints(std::initializer_list<uint64_t> steps) {
     for (const uint64_t step : steps)
-      fs::create_directories(run_ + "/checkpoints/" +
+      fs::create_directories(run_ / "checkpoints/" +
                              checkpoint::CheckpointStore::checkpoint_name(step));
   }
   Status roll_back_from(std::optional<uint64_t> resumed_from, uint64_t times) {
-    return roll_back(default_file_system(), store_(), run::RunLayout(run_), resumed_from, times);
+    return roll_back(default_file_system(), store_(), run::RunLayout(run_.path()), resumed_from,
+                     times);
   }
   Rollback recorded() {
     const auto read = read_rollback(file_);
@@ -38,12 +32,12 @@ class RollbackTest : public ::testing::Test {
   }
   uint64_t newest() { return store_().list()->back().step; }
 
-  std::string run_;
+  const test::TemporaryDirectory run_;
   std::string file_;
 
  private:
   checkpoint::CheckpointStore store_() {
-    return checkpoint::CheckpointStore(run_ + "/checkpoints", default_file_system());
+    return checkpoint::CheckpointStore(run_ / "checkpoints", default_file_system());
   }
 };
 
@@ -67,7 +61,7 @@ TEST_F(RollbackTest, RollsBackFurtherWhenNewestCheckpointDidNotHelp) {
   EXPECT_EQ(recorded().to_step, 5u);
   EXPECT_EQ(recorded().times, 2u);
   EXPECT_EQ(newest(), 5u) << "a restart after a kill must not resume from step 10";
-  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000010")) << "nothing is deleted";
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints/archived.1.step-000000010")) << "nothing is deleted";
 }
 
 TEST_F(RollbackTest, ReusesOnlyCheckpoint) {

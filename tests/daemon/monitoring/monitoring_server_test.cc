@@ -2,7 +2,6 @@
 #include "daemon/monitoring/monitoring_server.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -29,6 +28,7 @@
 #include "shared/base/clock.h"
 #include "shared/http/http_server.h"
 #include "shared/run/run_layout.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::monitoring {
 namespace {
@@ -244,9 +244,8 @@ TEST_F(MonitoringServerTest, EndsEventStreamOfClientThatSendsMore) {
 
 // The first client does not read an artifact of more bytes than the kernel buffers.
 TEST_F(MonitoringServerTest, LimitsBytesOfAnswersThatAreSent) {
-  std::string pattern = ::testing::TempDir() + "stoker-monitoring-XXXXXX";
-  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-  run_dir_ = pattern;
+  const test::TemporaryDirectory directory;
+  run_dir_ = directory.path();
   const run::RunLayout layout(run_dir_);
   std::filesystem::create_directories(layout.eval_artifacts_dir());
   std::ofstream(layout.eval_artifacts_dir() + "/step-000000001.val.generated.txt")
@@ -260,7 +259,6 @@ TEST_F(MonitoringServerTest, LimitsBytesOfAnswersThatAreSent) {
   first.reset();
   std::string answer;  // as soon as the server has seen that the client is gone
   while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/v1/run"));
-  std::filesystem::remove_all(run_dir_);
 }
 
 class HttpServerTest : public ::testing::Test {
@@ -427,9 +425,8 @@ TEST_F(MonitoringServerTest, StopsWithIncompleteRequestsAndAnswers) {
 }
 
 TEST_F(MonitoringServerTest, ServesUnixSocket) {
-  std::string directory = ::testing::TempDir() + "stoker-http-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  const std::string path = directory + "/http.sock";
+  const test::TemporaryDirectory directory("/tmp");
+  const std::string path = directory / "http.sock";
   UniqueFd listening(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   path.copy(address.sun_path, sizeof address.sun_path - 1);
@@ -438,8 +435,6 @@ TEST_F(MonitoringServerTest, ServesUnixSocket) {
   start({}, std::move(listening), path);
   EXPECT_THAT(Client(path).ask(request("GET", "/healthz", "any.example")),
               StartsWith("HTTP/1.1 200 "));
-  ::unlink(path.c_str());
-  ::rmdir(directory.c_str());
 }
 
 TEST_F(MonitoringServerTest, NamesAddressThatIsInUse) {

@@ -137,7 +137,7 @@ TEST_F(ConnectionAdmissionTest, ReadOnlyUserReadsInspectionWithoutEffectOnIt) {
 }
 
 TEST_F(ConnectionAdmissionTest, LimitsLogLinesAboutDeniedCommandsOfOneUser) {
-  const std::string file = root_ + "/log";
+  const std::string file = root_ / "log";
   ASSERT_TRUE(init_log({.file = file, .console = false}).ok());
   options_.limits.denials_logged_burst = 3;
   connect_as(kOtherUid);

@@ -1,24 +1,11 @@
 #include "tests/daemon/server/control_fixture.h"
 
-#include <stdlib.h>
-
 #include <chrono>
-#include <filesystem>
 
 namespace stoker::server {
-namespace {
 
-std::string fresh_directory() {
-  char path[] = "/tmp/stoker-control-XXXXXX";
-  EXPECT_NE(::mkdtemp(path), nullptr);
-  return path;
-}
-
-}  // namespace
-
-ControlServerTest::ControlServerTest()
-    : root_(fresh_directory()), busy_(boost::asio::make_work_guard(io_)) {
-  options_.socket_path = root_ + "/control.sock";
+ControlServerTest::ControlServerTest() : busy_(boost::asio::make_work_guard(io_)) {
+  options_.socket_path = root_ / "control.sock";
   options_.build = "1.2.3";
   options_.run = {.run_dir = "/runs/a b", .run_dir_id = "2049:17", .pid = 4711};
 }
@@ -31,7 +18,6 @@ ControlServerTest::~ControlServerTest() {
     thread_.join();
   }
   server_.reset();
-  std::filesystem::remove_all(root_);
 }
 
 void ControlServerTest::open() {

@@ -16,6 +16,7 @@
 #include "daemon/server/control_server.h"
 #include "tests/daemon/server/fake_training.h"
 #include "tests/daemon/server/test_client.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::server {
 
@@ -44,7 +45,7 @@ class ControlServerTest : public testing::Test {
   // Waits until `condition` holds for the counters; false on timeout.
   bool eventually(const std::function<bool(const control::TrainerStatus::Control&)>& condition);
 
-  const std::string root_;
+  const test::TemporaryDirectory root_{"/tmp"};  // a short path, whatever TMPDIR is
   ServerOptions options_;
   ManualClock clock_;
   FakeTraining training_;

@@ -86,19 +86,19 @@ TEST_F(ControlServerLifecycleTest, NamesRunAndProcessOfServerThatHasSocket) {
 }
 
 TEST_F(ControlServerLifecycleTest, ReportsBindFailureAndLeavesNoFiles) {
-  options_.socket_path = root_ + "/missing/control.sock";
-  options_.link_path = root_ + "/control.sock";
+  options_.socket_path = root_ / "missing/control.sock";
+  options_.link_path = root_ / "control.sock";
   boost::asio::io_context io;
   ControlServer server(io, clock_, training_, options_);
   const Status started = server.start();
   EXPECT_EQ(started.code(), StatusCode::kNotFound);
-  EXPECT_THAT(started.message(), HasSubstr(root_ + "/missing"));
-  EXPECT_TRUE(fs::is_empty(root_));
+  EXPECT_THAT(started.message(), HasSubstr(root_ / "missing"));
+  EXPECT_TRUE(fs::is_empty(root_.path()));
 }
 
 TEST_F(ControlServerLifecycleTest, CreatesSymlinkToSocketAndRemovesItOnStop) {
-  fs::create_directories(root_ + "/run");
-  options_.link_path = root_ + "/run/control.sock";
+  fs::create_directories(root_ / "run");
+  options_.link_path = root_ / "run/control.sock";
   start_serving();
   EXPECT_EQ(fs::read_symlink(options_.link_path), options_.socket_path);
   EXPECT_THAT(TestClient(options_.link_path).request("status"), HasSubstr("\"state\""));
@@ -107,13 +107,13 @@ TEST_F(ControlServerLifecycleTest, CreatesSymlinkToSocketAndRemovesItOnStop) {
 }
 
 TEST_F(ControlServerLifecycleTest, ServesClientsWhenSymlinkFails) {
-  options_.link_path = root_ + "/missing/control.sock";
+  options_.link_path = root_ / "missing/control.sock";
   start_serving();
   EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
 }
 
 TEST_F(ControlServerLifecycleTest, ServesSocketPathsLongerThanKernelLimit) {
-  const std::string deep = root_ + "/" + std::string(120, 'd') + "/" + std::string(120, 'e');
+  const std::string deep = root_ / std::string(120, 'd') + "/" + std::string(120, 'e');
   fs::create_directories(deep + "/run");
   options_.socket_path = deep + "/control.sock";
   options_.link_path = deep + "/run/control.sock";

@@ -1,6 +1,5 @@
 #include "daemon/server/listening_socket.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_directory.h"
+
 namespace stoker::server {
 namespace {
 
@@ -22,13 +23,7 @@ using testing::HasSubstr;
 
 class ListeningSocketTest : public testing::Test {
  protected:
-  ListeningSocketTest() {
-    char path[] = "/tmp/stoker-socket-XXXXXX";
-    EXPECT_NE(::mkdtemp(path), nullptr);
-    root_ = path;
-    path_ = root_ + "/control.sock";
-  }
-  ~ListeningSocketTest() override { fs::remove_all(root_); }
+  ListeningSocketTest() { path_ = root_ / "control.sock"; }
 
   // The socket file that a killed daemon leaves behind.
   void leave_stale_socket(const std::string& path) {
@@ -46,14 +41,14 @@ class ListeningSocketTest : public testing::Test {
     struct stat found {};
     return ::lstat(path.c_str(), &found) == 0 ? found.st_ino : 0;
   }
-  std::string staging() const { return root_ + "/.control.sock.new"; }
+  std::string staging() const { return root_ / ".control.sock.new"; }
   void expect_path_in_use(const Status& status) {
     EXPECT_EQ(status.code(), StatusCode::kAlreadyExists) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(path_));
   }
   bool path_exists(const std::string& path) { return fs::exists(fs::symlink_status(path)); }
 
-  std::string root_;
+  const test::TemporaryDirectory root_{"/tmp"};
   std::string path_;
 };
 
@@ -81,12 +76,12 @@ TEST_F(ListeningSocketTest, RemovesSocketFileOnDestruction) {
 TEST_F(ListeningSocketTest, ReplacesSocketOrLinkOfCrashedDaemon) {
   leave_stale_socket(path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok());
-  leave_stale_socket(root_ + "/old.sock");
-  fs::create_symlink(root_ + "/old.sock", path_);
+  leave_stale_socket(root_ / "old.sock");
+  fs::create_symlink(root_ / "old.sock", path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok()) << "a link to a socket";
-  fs::create_symlink(root_ + "/gone.sock", path_);
+  fs::create_symlink(root_ / "gone.sock", path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok()) << "a link to nothing";
-  EXPECT_TRUE(path_exists(root_ + "/old.sock")) << "the link target is not removed";
+  EXPECT_TRUE(path_exists(root_ / "old.sock")) << "the link target is not removed";
 }
 
 // As a daemon that hangs or was stopped: the kernel accepts the connections.
@@ -95,9 +90,9 @@ TEST_F(ListeningSocketTest, RejectsSocketWithListenerThatNeverAnswers) {
   ASSERT_TRUE(first.ok());
   const ino_t inode = inode_of(path_);
   expect_listener_reported(ListeningSocket::open(path_, 10ms).status());
-  fs::create_symlink(path_, root_ + "/link.sock");
-  expect_listener_reported(ListeningSocket::open(root_ + "/link.sock", 10ms).status());
-  EXPECT_TRUE(fs::is_symlink(root_ + "/link.sock"));
+  fs::create_symlink(path_, root_ / "link.sock");
+  expect_listener_reported(ListeningSocket::open(root_ / "link.sock", 10ms).status());
+  EXPECT_TRUE(fs::is_symlink(root_ / "link.sock"));
   EXPECT_EQ(inode_of(path_), inode);
   EXPECT_FALSE(path_exists(staging()));
 }
@@ -147,7 +142,7 @@ TEST_F(ListeningSocketTest, RemovesStagingDirectoryOfKilledStart) {
 }
 
 TEST_F(ListeningSocketTest, RejectsStagingDirectoryOfAnotherUserOrLink) {
-  fs::create_directory_symlink(root_, staging());
+  fs::create_directory_symlink(root_.path(), staging());
   EXPECT_FALSE(ListeningSocket::open(path_).ok());
   EXPECT_FALSE(path_exists(path_));
   fs::remove(staging());
@@ -163,12 +158,12 @@ TEST_F(ListeningSocketTest, RejectsStagingDirectoryOfAnotherUserOrLink) {
 TEST_F(ListeningSocketTest, ReplacesOnlyLinkNotSocketInUseWithNewLink) {
   const auto other = ListeningSocket::open(path_);
   ASSERT_TRUE(other.ok());
-  expect_listener_reported(link_socket(path_, root_ + "/mine.sock", 10ms));
+  expect_listener_reported(link_socket(path_, root_ / "mine.sock", 10ms));
   EXPECT_TRUE(fs::is_socket(fs::symlink_status(path_)));
   // The symlink of a crashed run, whose socket path another run uses now.
-  fs::create_symlink(path_, root_ + "/link.sock");
-  EXPECT_TRUE(link_socket(root_ + "/link.sock", root_ + "/mine.sock", 10ms).ok());
-  EXPECT_EQ(fs::read_symlink(root_ + "/link.sock"), root_ + "/mine.sock");
+  fs::create_symlink(path_, root_ / "link.sock");
+  EXPECT_TRUE(link_socket(root_ / "link.sock", root_ / "mine.sock", 10ms).ok());
+  EXPECT_EQ(fs::read_symlink(root_ / "link.sock"), root_ / "mine.sock");
   EXPECT_TRUE(fs::is_socket(path_));
 }
 
@@ -176,8 +171,8 @@ TEST_F(ListeningSocketTest, RejectsExistingFilesDirectoriesAndLinksToThem) {
   std::ofstream(path_) << "other data";
   expect_path_in_use(ListeningSocket::open(path_).status());
   EXPECT_EQ(fs::file_size(path_), 10u);
-  fs::rename(path_, root_ + "/file");
-  fs::create_symlink(root_ + "/file", path_);
+  fs::rename(path_, root_ / "file");
+  fs::create_symlink(root_ / "file", path_);
   expect_path_in_use(ListeningSocket::open(path_).status());
   EXPECT_TRUE(fs::is_symlink(path_));
   fs::remove(path_);
@@ -190,23 +185,24 @@ TEST_F(ListeningSocketTest, DoesNotRemoveSocketOfSuccessor) {
   {
     const auto first = ListeningSocket::open(path_);
     ASSERT_TRUE(first.ok());
-    fs::rename(path_, root_ + "/moved");  // prevents reuse of the inode
+    fs::rename(path_, root_ / "moved");  // prevents reuse of the inode
     leave_stale_socket(path_);
   }
   EXPECT_TRUE(fs::is_socket(path_));
 }
 
 TEST_F(ListeningSocketTest, RejectsMissingDirectoryAndInvalidName) {
-  const auto missing = ListeningSocket::open(root_ + "/missing/control.sock");
+  const auto missing = ListeningSocket::open(root_ / "missing/control.sock");
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(ListeningSocket::open(root_ + "/").status().code(), StatusCode::kInvalidArgument);
-  const auto long_name = ListeningSocket::open(root_ + "/" + std::string(120, 'n'));
+  EXPECT_EQ(ListeningSocket::open(root_.path() + "/").status().code(),
+            StatusCode::kInvalidArgument);
+  const auto long_name = ListeningSocket::open(root_ / std::string(120, 'n'));
   EXPECT_EQ(long_name.status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(ListeningSocketTest, ReplacesOnlyStaleLinkWithNewLink) {
-  const std::string socket = root_ + "/elsewhere.sock";
-  fs::create_symlink(root_ + "/gone.sock", path_);
+  const std::string socket = root_ / "elsewhere.sock";
+  fs::create_symlink(root_ / "gone.sock", path_);
   ASSERT_TRUE(link_socket(path_, socket).ok());
   EXPECT_EQ(fs::read_symlink(path_), socket);
   fs::remove(path_);
@@ -217,15 +213,15 @@ TEST_F(ListeningSocketTest, ReplacesOnlyStaleLinkWithNewLink) {
 }
 
 TEST_F(ListeningSocketTest, PreservesLinkToAnotherDaemon) {
-  fs::create_symlink(root_ + "/other.sock", path_);
-  unlink_socket(path_, root_ + "/mine.sock");
+  fs::create_symlink(root_ / "other.sock", path_);
+  unlink_socket(path_, root_ / "mine.sock");
   EXPECT_TRUE(fs::is_symlink(path_));
 }
 
 TEST_F(ListeningSocketTest, DoesNotReplaceSocketWithLinkToItself) {
   const auto socket = ListeningSocket::open(path_);
   ASSERT_TRUE(socket.ok());
-  EXPECT_TRUE(link_socket(root_ + "/./control.sock", path_).ok());
+  EXPECT_TRUE(link_socket(root_ / "./control.sock", path_).ok());
   EXPECT_TRUE(fs::is_socket(fs::symlink_status(path_)));
 }
 

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::service {
 
@@ -26,11 +24,8 @@ class NotifyListener {
  public:
   enum class Kind { kPath, kAbstract };
   explicit NotifyListener(Kind kind) {
-    std::string pattern = ::testing::TempDir() + "stoker-notify-XXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
     // The abstract name is as unique as the directory.
-    name_ = kind == Kind::kPath ? directory_ + "/notify" : "@" + directory_;
+    name_ = kind == Kind::kPath ? directory_ / "notify" : "@" + directory_.path();
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, name_.data(), name_.size());
@@ -42,7 +37,6 @@ class NotifyListener {
                      static_cast<socklen_t>(length)),
               0);
   }
-  ~NotifyListener() { std::filesystem::remove_all(directory_); }
 
   const std::string& name() const { return name_; }
   void close() { socket_.reset(); }
@@ -57,7 +51,7 @@ class NotifyListener {
   }
 
  private:
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   std::string name_;
   UniqueFd socket_;
 };

@@ -1,31 +1,25 @@
 #include "daemon/service/restart_count.h"
 
-#include <stdlib.h>
-
 #include <filesystem>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::service {
 namespace {
 
 class RestartCountTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-starts-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   // Each start uses a new object, as a new process would.
   bool start(uint64_t newest_step) const {
     const auto may = RestartCount(default_file_system(), file()).record_start(newest_step);
     EXPECT_TRUE(may.ok()) << may.status().to_string();
     return may.ok() && *may;
   }
-  std::string file() const { return folder_ + "/restart_count.json"; }
+  std::string file() const { return folder_ / "restart_count.json"; }
 
-  std::string folder_;
+  const test::TemporaryDirectory folder_;
 };
 
 TEST_F(RestartCountTest, RejectsFifthStartWithoutProgress) {

@@ -12,6 +12,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "tests/support/forwarding_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::service {
@@ -20,60 +21,29 @@ namespace {
 using run::RunState;
 
 // The real file system with one failing operation.
-class OneFault final : public FileSystem {
+class OneFault final : public test::ForwardingFiles {
  public:
   int sync_error = 0, rename_error = 0, mkdir_error = 0;
 
-  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return default_file_system().open(path, flags, mode);
-  }
-  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
-    return default_file_system().write(fd, bytes, path);
-  }
-  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
-                         const std::string& path) override {
-    return default_file_system().read_at(fd, offset, bytes, path);
-  }
   Status sync(int fd, const std::string& path) override {
     return sync_error ? Status::from_errno(sync_error, "fsync " + path)
-                      : default_file_system().sync(fd, path);
-  }
-  Status sync_directory(const std::string& path) override {
-    return default_file_system().sync_directory(path);
+                      : ForwardingFiles::sync(fd, path);
   }
   Status make_directory(const std::string& path) override {
     return mkdir_error ? Status::from_errno(mkdir_error, "mkdir " + path)
-                       : default_file_system().make_directory(path);
+                       : ForwardingFiles::make_directory(path);
   }
   Status rename(const std::string& from, const std::string& to) override {
     return rename_error ? Status::from_errno(rename_error, "rename " + from)
-                        : default_file_system().rename(from, to);
-  }
-  Status rename_noreplace(const std::string& from, const std::string& to) override {
-    return default_file_system().rename_noreplace(from, to);
-  }
-  Status remove_file(const std::string& path) override {
-    return default_file_system().remove_file(path);
-  }
-  Status remove_tree(const std::string& path) override {
-    return default_file_system().remove_tree(path);
-  }
-  Result<uint64_t> free_bytes(const std::string& path) override {
-    return default_file_system().free_bytes(path);
+                        : ForwardingFiles::rename(from, to);
   }
 };
 
 class RunDirectoryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-run-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    base_ = pattern;
-    layout_ = run::RunLayout(base_ + "/runs/demo");
-  }
-  void TearDown() override { std::filesystem::remove_all(base_); }
+  void SetUp() override { layout_ = run::RunLayout(base_ / "runs/demo"); }
 
-  std::string base_;
+  const test::TemporaryDirectory base_;
   run::RunLayout layout_{""};
   ManualClock clock_;
   OneFault files_;
@@ -213,7 +183,7 @@ TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
 }
 
 TEST_F(RunDirectoryTest, ReportsExistingFileAtRunPath) {
-  ASSERT_TRUE(make_directories(default_file_system(), base_ + "/runs").ok());
+  ASSERT_TRUE(make_directories(default_file_system(), base_ / "runs").ok());
   ASSERT_TRUE(write_file_atomically(default_file_system(), layout_.root(), "x").ok());
   const auto directory = RunDirectory::open(layout_, clock_);
   EXPECT_EQ(directory.status().code(), StatusCode::kInvalidArgument);
@@ -255,9 +225,9 @@ TEST_F(RunDirectoryTest, DoesNotCreateMissingCheckpointsOfRunThatHasSaved) {
     EXPECT_TRUE(directory.ok()) << directory.status().to_string();
     EXPECT_FALSE(std::filesystem::exists(layout_.checkpoints_dir()));
   }
-  std::filesystem::create_symlink(base_ + "/unmounted", layout_.checkpoints_dir());
+  std::filesystem::create_symlink(base_ / "unmounted", layout_.checkpoints_dir());
   EXPECT_TRUE(RunDirectory::open(layout_, clock_).ok());
-  EXPECT_FALSE(std::filesystem::exists(base_ + "/unmounted"));
+  EXPECT_FALSE(std::filesystem::exists(base_ / "unmounted"));
 }
 
 TEST_F(RunDirectoryTest, PreservesPreviousExitStatusOnFailedStart) {

@@ -2,7 +2,6 @@
 // the batches expected from the plan.
 #pragma once
 
-#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -23,6 +22,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::supervisor {
 
@@ -64,9 +64,6 @@ class FastClock : public Clock {
 class FeedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-feeder-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
     options_.feed.num_workers = 2;
     // Time runs too fast here; tests of timeouts use their own clock.
     options_.feed.worker_timeout_seconds.reset();
@@ -82,10 +79,9 @@ class FeedTest : public ::testing::Test {
     coordinator_.request_stop();
     coordinator_.join(kTestTimeout).ok();
     supervisor_.reset();
-    std::filesystem::remove_all(directory_);
   }
 
-  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  std::string path(const std::string& name) const { return directory_ / name; }
 
   void open_data(const config::DatasetConfig& config) {
     auto data = data::pipeline::open_dataset("train", config, options_.index_dir, {});
@@ -148,7 +144,7 @@ class FeedTest : public ::testing::Test {
     return ::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
   }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   FeedOptions options_;
   std::unique_ptr<data::Dataset> data_;
   std::optional<data::order::SamplePlan> plan_;

@@ -6,13 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker {
 namespace {
@@ -21,21 +21,15 @@ using testing::HasSubstr;
 
 class FileLocksTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-locks-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    std::ofstream(path()) << "x";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string path() const { return folder_ + "/file"; }
+  void SetUp() override { std::ofstream(path()) << "x"; }
+  std::string path() const { return folder_ / "file"; }
   UniqueFd lock(int kind) const {
     UniqueFd fd(::open(path().c_str(), O_RDWR | O_CLOEXEC));
     EXPECT_EQ(::flock(fd.get(), kind | LOCK_NB), 0);
     return fd;
   }
 
-  std::string folder_;
+  const test::TemporaryDirectory folder_;
 };
 
 TEST_F(FileLocksTest, FindsHolderOfExclusiveLockOnly) {
@@ -47,7 +41,7 @@ TEST_F(FileLocksTest, FindsHolderOfExclusiveLockOnly) {
   }
   const UniqueFd exclusive = lock(LOCK_EX);
   EXPECT_EQ(FileLocks::read().find_exclusive_holder(path()), ::getpid());
-  EXPECT_FALSE(FileLocks::read().is_locked(folder_ + "/missing"));
+  EXPECT_FALSE(FileLocks::read().is_locked(folder_ / "missing"));
 }
 
 TEST_F(FileLocksTest, DescribesHolderByPidAndCommand) {

@@ -10,66 +10,43 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/forwarding_files.h"
+#include "tests/support/temporary_directory.h"
+
 namespace stoker {
 namespace {
 
 class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-file-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  std::string path(const std::string& name) const { return directory_ / name; }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
 };
 
 TEST_F(FileTest, ReplacesFileAtomicallyWithoutLeftovers) {
   ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "old").ok());
   ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "new").ok());
   EXPECT_EQ(*read_file(path("a"), 100), "new");
-  EXPECT_EQ(list_directory(directory_)->size(), 1u);
+  EXPECT_EQ(list_directory(directory_.path())->size(), 1u);
 }
 
 TEST_F(FileTest, PreservesOldContentWhenAtomicWriteFails) {
   ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "old").ok());
-  class NoSync final : public FileSystem {
+  class NoSync final : public test::ForwardingFiles {
    public:
-    Result<UniqueFd> open(const std::string& p, int flags, mode_t mode) override {
-      return default_file_system().open(p, flags, mode);
-    }
-    Status write(int fd, std::span<const std::byte> b, const std::string& p) override {
-      return default_file_system().write(fd, b, p);
-    }
-    Result<size_t> read_at(int, uint64_t, std::span<std::byte>, const std::string&) override {
-      return size_t{0};
-    }
     Status sync(int, const std::string& p) override {
       return Status::from_errno(EIO, "fsync " + p);
     }
-    Status sync_directory(const std::string&) override { return {}; }
-    Status make_directory(const std::string&) override { return {}; }
-    Status rename(const std::string& from, const std::string& to) override {
-      return default_file_system().rename(from, to);
-    }
-    Status rename_noreplace(const std::string&, const std::string&) override { return {}; }
-    Status remove_file(const std::string& p) override {
-      return default_file_system().remove_file(p);
-    }
-    Status remove_tree(const std::string&) override { return {}; }
-    Result<uint64_t> free_bytes(const std::string&) override { return uint64_t{0}; }
   } files;
   EXPECT_EQ(write_file_atomically(files, path("a"), "new").code(), StatusCode::kIoError);
   EXPECT_EQ(*read_file(path("a"), 100), "old");
-  EXPECT_EQ(list_directory(directory_)->size(), 1u);
+  EXPECT_EQ(list_directory(directory_.path())->size(), 1u);
 }
 
 TEST_F(FileTest, RejectsReadOfOversizedOrNonregularFile) {
   ASSERT_TRUE(write_file_atomically(default_file_system(), path("a"), "12345").ok());
   EXPECT_EQ(read_file(path("a"), 4).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(read_file(directory_, 4).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(read_file(directory_.path(), 4).status().code(), StatusCode::kInvalidArgument);
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   EXPECT_EQ(read_file(path("fifo"), 4).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(read_file(path("none"), 4).status().code(), StatusCode::kNotFound);

@@ -24,6 +24,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker {
 namespace {
@@ -64,9 +65,8 @@ TEST(LogTest, ReplacesControlCharactersInProgressLine) {
 }
 
 TEST(LogTest, WritesTimeAndLevelToFile) {
-  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  const std::string file = directory + "/test.log";
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "test.log";
   ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
   log_info("run resumed", {{"step", 3}});
   log_debug("checkpoint deleted");  // below the level
@@ -77,13 +77,11 @@ TEST(LogTest, WritesTimeAndLevelToFile) {
       R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    run resumed step=3\n[^\n]+Z warning checkpoint skipped seconds=1\.5\n)");
   EXPECT_TRUE(std::regex_match(text, expected)) << text;
   ASSERT_TRUE(init_log({.console = true}).ok());
-  std::filesystem::remove_all(directory);
 }
 
 TEST(LogTest, WritesJsonObjects) {
-  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  const std::string file = directory + "/test.log";
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "test.log";
   ASSERT_TRUE(init_log({.format = LogFormat::kJson, .file = file, .console = false}).ok());
   log_warn("sample read failed", {{"ticket", 3},
                                   {"path", "a \"b\"\n\u009b2J\xff"},
@@ -105,7 +103,6 @@ TEST(LogTest, WritesJsonObjects) {
                                          {"ratio", 0.5},
                                          {"loss", "nan"}}));
   ASSERT_TRUE(init_log({.console = true}).ok());
-  std::filesystem::remove_all(directory);
 }
 
 TEST(LogEventsTest, HaveOneRowEach) {
@@ -121,9 +118,8 @@ TEST(LogEventsTest, HaveOneRowEach) {
 }
 
 TEST(LogTest, WritesLastLineBeforeFlushReturns) {
-  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  const std::string file = directory + "/test.log";
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "test.log";
   ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
   for (int i = 0; i < 300; ++i) {
     log_info("training resumed", {{"step", i}});
@@ -131,14 +127,12 @@ TEST(LogTest, WritesLastLineBeforeFlushReturns) {
     EXPECT_TRUE(read_file(file, 1 << 20)->ends_with("step=" + std::to_string(i) + "\n")) << i;
   }
   ASSERT_TRUE(init_log({.console = true}).ok());
-  std::filesystem::remove_all(directory);
 }
 
 TEST(LogTest, SetsCloseOnExecOnLogFiles) {
   namespace fs = std::filesystem;
-  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  const std::string file = directory + "/test.log";
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "test.log";
   ASSERT_TRUE(init_log({.file = file, .rotate_bytes = 100, .console = false}).ok());
   for (int i = 0; i < 10; ++i)
     log_info("training resumed", {{"step", i}});  // causes several rotations
@@ -152,7 +146,6 @@ TEST(LogTest, SetsCloseOnExecOnLogFiles) {
   }
   EXPECT_EQ(open, 1);
   ASSERT_TRUE(init_log({.console = true}).ok());
-  fs::remove_all(directory);
 }
 
 TEST(LogTest, ReportsErrorWhenFileCannotBeOpened) {
@@ -167,9 +160,8 @@ TEST(LogTest, ContinuesWithoutBlockingOnFullDisk) {
 }
 
 TEST(LogTest, CountsDroppedLinesOnce) {
-  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  const std::string file = directory + "/test.log";
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "test.log";
   ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
   // Opened for both, so that the log opens it immediately, and waits when it is full.
   UniqueFd pipe(::open(file.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
@@ -209,7 +201,6 @@ TEST(LogTest, CountsDroppedLinesOnce) {
   EXPECT_GE(num_lines + num_dropped, kLines);
   // Also the reports that were dropped; other tests in this process have dropped lines, too.
   EXPECT_TRUE(num_before > 0 || num_lines + num_dropped < kLines + 10);
-  std::filesystem::remove_all(directory);
 }
 
 // As with a journal that hangs.

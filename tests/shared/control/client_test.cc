@@ -1,10 +1,8 @@
 #include "shared/control/client.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #include <array>
-#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -12,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/control/socket_path.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::control {
 namespace {
@@ -22,8 +21,6 @@ using namespace std::chrono_literals;
 class Listener {
  public:
   explicit Listener(std::function<void(int client)> part) {
-    char root[] = "/tmp/stoker-client-XXXXXX";
-    root_ = ::mkdtemp(root);
     const auto address = SocketAddress::of(path());
     fd_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM, 0));
     EXPECT_EQ(::bind(fd_.get(), address->get(), address->length()), 0);
@@ -34,13 +31,12 @@ class Listener {
   }
   ~Listener() {
     if (thread_.joinable()) thread_.join();
-    std::filesystem::remove_all(root_);
   }
-  std::string path() const { return root_ + "/control.sock"; }
+  std::string path() const { return root_ / "control.sock"; }
   void stop_listening() { fd_.reset(); }
 
  private:
-  std::string root_;
+  const test::TemporaryDirectory root_{"/tmp"};
   UniqueFd fd_;
   std::thread thread_;
 };

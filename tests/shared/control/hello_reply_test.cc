@@ -1,12 +1,13 @@
 #include "shared/control/hello_reply.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::control {
 namespace {
@@ -16,25 +17,19 @@ using testing::HasSubstr;
 
 class RunIdentityTest : public testing::Test {
  protected:
-  RunIdentityTest() {
-    std::string pattern = testing::TempDir() + "stoker-identity-XXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = fs::canonical(pattern).string();
-    fs::create_directories(root_ + "/run");
-  }
-  ~RunIdentityTest() override { fs::remove_all(root_); }
+  RunIdentityTest() { fs::create_directories(root_ / "run"); }
 
-  std::string root_;
+  const test::TemporaryDirectory root_;
 };
 
 TEST_F(RunIdentityTest, IsSameThroughLinksAndRelativePaths) {
-  fs::create_directory_symlink(root_ + "/run", root_ + "/link");
-  const auto direct = identify_run(root_ + "/run");
+  fs::create_directory_symlink(root_ / "run", root_ / "link");
+  const auto direct = identify_run(root_ / "run");
   ASSERT_TRUE(direct.ok()) << direct.status().to_string();
-  EXPECT_EQ(direct->run_dir, root_ + "/run");
+  EXPECT_EQ(direct->run_dir, root_ / "run");
   EXPECT_EQ(direct->pid, ::getpid());
   for (const std::string& spelling :
-       {root_ + "/link", root_ + "/link/../run/", fs::relative(root_ + "/link").string()}) {
+       {root_ / "link", root_ / "link/../run/", fs::relative(root_ / "link").string()}) {
     const auto other = identify_run(spelling);
     ASSERT_TRUE(other.ok()) << spelling;
     EXPECT_EQ(other->run_dir, direct->run_dir) << spelling;
@@ -43,13 +38,13 @@ TEST_F(RunIdentityTest, IsSameThroughLinksAndRelativePaths) {
 }
 
 TEST_F(RunIdentityTest, SurvivesMoveAndDiffersBetweenDirectories) {
-  const auto before = identify_run(root_ + "/run");
-  fs::rename(root_ + "/run", root_ + "/moved");
-  fs::create_directories(root_ + "/run");
+  const auto before = identify_run(root_ / "run");
+  fs::rename(root_ / "run", root_ / "moved");
+  fs::create_directories(root_ / "run");
   ASSERT_TRUE(before.ok());
-  EXPECT_EQ(identify_run(root_ + "/moved")->run_dir_id, before->run_dir_id);
-  EXPECT_NE(identify_run(root_ + "/run")->run_dir_id, before->run_dir_id);
-  EXPECT_EQ(identify_run(root_ + "/missing").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(identify_run(root_ / "moved")->run_dir_id, before->run_dir_id);
+  EXPECT_NE(identify_run(root_ / "run")->run_dir_id, before->run_dir_id);
+  EXPECT_EQ(identify_run(root_ / "missing").status().code(), StatusCode::kNotFound);
 }
 
 TEST(HelloReplyTest, ReturnsWhatWasRendered) {

@@ -1,11 +1,11 @@
 #include "shared/control/socket_path.h"
 
-#include <stdlib.h>
-
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::control {
 namespace {
@@ -26,9 +26,8 @@ TEST(SocketPathTest, UsesShortPathUnchanged) {
 }
 
 TEST(SocketPathTest, ShortensLongPathThroughItsDirectory) {
-  char root[] = "/tmp/stoker-path-XXXXXX";
-  ASSERT_NE(::mkdtemp(root), nullptr);
-  const std::string deep = std::string(root) + "/" + std::string(200, 'd');
+  const test::TemporaryDirectory root;
+  const std::string deep = root / std::string(200, 'd');
   std::filesystem::create_directories(deep);
   const auto address = SocketAddress::of(deep + "/control.sock");
   ASSERT_TRUE(address.ok()) << address.status().to_string();
@@ -39,7 +38,6 @@ TEST(SocketPathTest, ShortensLongPathThroughItsDirectory) {
   EXPECT_EQ(exact->text().size(), kMaxSocketPathBytes);
   EXPECT_FALSE(SocketAddress::of(deep + "/" + std::string(120, 'n')).ok())
       << "the name alone is too long";
-  std::filesystem::remove_all(root);
 }
 
 TEST(SocketPathTest, RejectsPathWithoutFileName) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -21,6 +20,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/data/config_parts.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::data::testing {
 
@@ -52,19 +52,12 @@ inline Sample read_sample(const Dataset& dataset, uint64_t sample) {
 
 class FolderFixture : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "stoker-dataset-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
   void TearDown() override {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
       // A folder that a test made unreadable.
       if (entry.symlink_status().type() == std::filesystem::file_type::directory)
         std::filesystem::permissions(entry, std::filesystem::perms::owner_all);
     }
-    std::filesystem::remove_all(root_);
   }
 
   std::string path(const std::string& name) const { return (root_ / name).string(); }
@@ -90,6 +83,11 @@ class FolderFixture : public ::testing::Test {
                                         uint64_t cache_bytes = 0) const {
     return pipeline::open_dataset(name, config, index_dir(), {}, cache_bytes);
   }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
   // Expects an error with this code and all of these words.
   void expect_error(const config::DatasetConfig& config, StatusCode code,
                     const std::vector<std::string>& words) const {
@@ -100,7 +98,8 @@ class FolderFixture : public ::testing::Test {
       EXPECT_THAT(dataset.status().message(), ::testing::HasSubstr(word));
   }
 
-  std::filesystem::path root_;
+  const test::TemporaryDirectory directory_;
+  const std::filesystem::path root_{directory_.path()};
 };
 
 }  // namespace stoker::data::testing

@@ -13,11 +13,6 @@ namespace stoker::data::testing {
 
 class SequenceFixture : public FolderFixture {
  protected:
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
   // Reads into memory with previous contents, as in a batch of that length.
   static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
     Sample read;

@@ -1,12 +1,11 @@
 #include "shared/feed/dataset_versions.h"
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <variant>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::feed {
 namespace {
@@ -18,15 +17,13 @@ const DatasetVersions kHistory{{.start = {0, 0}, .samples = 40, .fingerprint = "
                                {.start = {46, 4}, .samples = 70, .fingerprint = "cc"}};
 
 TEST(DatasetVersionsTest, RoundTripsThroughFile) {
-  std::string folder = ::testing::TempDir() + "stoker-growth-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/dataset_versions.jsonl";
+  const test::TemporaryDirectory folder;
+  const std::string path = folder / "dataset_versions.jsonl";
   const auto none = read_dataset_versions(path);
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none->empty());
   ASSERT_TRUE(write_dataset_versions(path, kHistory).ok());
   const auto read = read_dataset_versions(path);
-  std::filesystem::remove_all(folder);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(*read, kHistory);
 }

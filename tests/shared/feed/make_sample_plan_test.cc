@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/feed/fake_dataset.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::feed {
 namespace {
@@ -19,32 +20,28 @@ using ::testing::IsEmpty;
 class MakeSamplePlanTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-plan-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
     config_.data["train"].source = config::SyntheticDataset{};
     config_.train.micro_batch_size = 4;
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   void write_weights(const std::string& text) {
-    config_.data["train"].sample_weights_path = directory_ + "/weights.txt";
-    std::ofstream(directory_ + "/weights.txt") << text;
+    config_.data["train"].sample_weights_path = directory_ / "weights.txt";
+    std::ofstream(directory_ / "weights.txt") << text;
   }
   // As stokerd does when it starts from this ticket.
   void start_at(uint64_t ticket, const std::string& weights) {
     write_weights(weights);
     const auto read = read_sample_weights(config_, data_);
     ASSERT_TRUE(read.ok()) << read.status().to_string();
-    const Status loaded = snapshot_sample_weights(*read, directory_, ticket);
+    const Status loaded = snapshot_sample_weights(*read, directory_.path(), ticket);
     ASSERT_TRUE(loaded.ok()) << loaded.to_string();
   }
   std::vector<double> kept_for(uint64_t ticket) const {
-    const auto loaded = load_sample_weights(config_, directory_, ticket);
+    const auto loaded = load_sample_weights(config_, directory_.path(), ticket);
     return loaded.ok() ? loaded->at("train") : std::vector<double>();
   }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   config::Config config_;
   FakeDataset data_{3};
 };
@@ -118,7 +115,7 @@ TEST_F(MakeSamplePlanTest, ReportsKeyOfMismatchedWeights) {
 TEST_F(MakeSamplePlanTest, UsesWeightsSnapshotWhenFileChanges) {
   start_at(0, "0 0 1");
   write_weights("1 0 0");
-  const auto plan = load_sample_plan(config_, data_, directory_, kLatestTicket);
+  const auto plan = load_sample_plan(config_, data_, directory_.path(), kLatestTicket);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   for (uint64_t row = 0; row < 4; ++row) EXPECT_EQ(plan->at(5, row).sample, 2u);
 }
@@ -131,7 +128,7 @@ TEST_F(MakeSamplePlanTest, AppliesNewWeightsFromStartTicket) {
   EXPECT_THAT(kept_for(199), ElementsAre(0, 0, 1));
   EXPECT_THAT(kept_for(200), ElementsAre(0, 1, 0));
   EXPECT_THAT(kept_for(kLatestTicket), ElementsAre(0, 1, 0));
-  EXPECT_FALSE(std::filesystem::exists(directory_ + "/train.sample_weights.100"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "train.sample_weights.100"));
 }
 
 TEST_F(MakeSamplePlanTest, DiscardsLaterWeightsWhenRunResumesEarlier) {
@@ -147,15 +144,16 @@ TEST_F(MakeSamplePlanTest, DiscardsLaterWeightsWhenRunResumesEarlier) {
 
 TEST_F(MakeSamplePlanTest, ReportsCorruptSnapshotToWorkersAndRebuildsOnStart) {
   start_at(0, "0 0 1");
-  std::ofstream(directory_ + "/train.sample_weights.0", std::ios::app) << "x";
-  EXPECT_EQ(load_sample_weights(config_, directory_, 5).status().code(), StatusCode::kCorrupt);
+  std::ofstream(directory_ / "train.sample_weights.0", std::ios::app) << "x";
+  EXPECT_EQ(load_sample_weights(config_, directory_.path(), 5).status().code(),
+            StatusCode::kCorrupt);
   start_at(10, "0 0 1");
   EXPECT_THAT(kept_for(10), ElementsAre(0, 0, 1));
 }
 
 TEST_F(MakeSamplePlanTest, ReportsNotFoundForTicketBeforeFirstSnapshot) {
   start_at(10, "0 0 1");
-  const auto loaded = load_sample_weights(config_, directory_, 9);
+  const auto loaded = load_sample_weights(config_, directory_.path(), 9);
   EXPECT_EQ(loaded.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(loaded.status().message(),
               HasSubstr("no sample weights of data.train are stored for ticket 9"));

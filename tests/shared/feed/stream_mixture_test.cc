@@ -77,7 +77,6 @@ std::string lines(int64_t from, int64_t to) {
 class StreamMixtureTest : public data::testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     write("archive.jsonl", lines(kFirstArchived, kFirstArchived + kArchived));
   }
   // Files of the stream, one after another.

@@ -68,7 +68,6 @@ std::vector<pid_t> child_processes() {
 class WorkerSandboxTest : public data::testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     ::setenv("STOKER_TEST_STARTS", path("starts").c_str(), 1);
     ::setenv("STOKER_TEST_ARMED", path("armed").c_str(), 1);
     write("data/a/0.jpg", photograph_);

@@ -12,6 +12,7 @@
 #include "shared/metrics/tensorboard_messages.h"
 #include "tests/shared/metrics/failing_files.h"
 #include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::metrics {
 namespace {
@@ -20,16 +21,10 @@ using namespace std::chrono_literals;
 
 class EventFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-events-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    clock_.advance(std::chrono::hours(24 * 365 * 50));
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
+  void SetUp() override { clock_.advance(std::chrono::hours(24 * 365 * 50)); }
 
   std::unique_ptr<EventFile> create(std::optional<uint64_t> after_step = {}) {
-    auto file = EventFile::create(files_, clock_, directory_, after_step);
+    auto file = EventFile::create(files_, clock_, directory_.path(), after_step);
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *std::move(file) : nullptr;
   }
@@ -40,7 +35,7 @@ class EventFileTest : public ::testing::Test {
                                    ? environment_python
                                    : "python3";
     const std::string command =
-        python + " " STOKER_READ_EVENTS " " + directory_ + " 2>" + directory_ + "/errors";
+        python + " " STOKER_READ_EVENTS " " + directory_.path() + " 2>" + directory_ / "errors";
     std::FILE* pipe = ::popen(command.c_str(), "r");
     if (pipe == nullptr) return "";
     std::string output;
@@ -50,12 +45,12 @@ class EventFileTest : public ::testing::Test {
     const int status = ::pclose(pipe);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code == 77 || code == 127) return "";
-    EXPECT_EQ(code, 0) << *read_file(directory_ + "/errors", 1 << 20);
+    EXPECT_EQ(code, 0) << *read_file(directory_ / "errors", 1 << 20);
     while (!output.empty() && output.back() == '\n') output.pop_back();
     return output;
   }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   FailingFileSystem files_;
   ManualClock clock_;
 };
@@ -66,21 +61,21 @@ class EventFileTest : public ::testing::Test {
   GTEST_SKIP() << "no TensorBoard: set STOKER_PYTHON to a Python that can import tensorboard"
 
 TEST_F(EventFileTest, KeepsNameOfNewFileAfterPowerCut) {
-  test::FaultyFiles files(directory_);
-  ASSERT_TRUE(EventFile::create(files, clock_, directory_, {}).ok());
-  const std::string after = directory_ + "-after";
+  test::FaultyFiles files(directory_.path());
+  ASSERT_TRUE(EventFile::create(files, clock_, directory_.path(), {}).ok());
+  const std::string after = directory_.path() + "-after";
   files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
   EXPECT_FALSE(std::filesystem::is_empty(after));
   std::filesystem::remove_all(after);
 }
 
 TEST_F(EventFileTest, KeepsNameOfNewDirectoryAfterPowerCut) {
-  test::FaultyFiles files(directory_);
+  test::FaultyFiles files(directory_.path());
   const std::string folder = "/tensorboard/eval/val";
-  ASSERT_TRUE(make_directories(files, directory_ + "/tensorboard").ok());
-  ASSERT_TRUE(files.sync_directory(directory_).ok());  // as stokerd does
-  ASSERT_TRUE(EventFile::create(files, clock_, directory_ + folder, {}).ok());
-  const std::string after = directory_ + "-after";
+  ASSERT_TRUE(make_directories(files, directory_ / "tensorboard").ok());
+  ASSERT_TRUE(files.sync_directory(directory_.path()).ok());  // as stokerd does
+  ASSERT_TRUE(EventFile::create(files, clock_, directory_.path() + folder, {}).ok());
+  const std::string after = directory_.path() + "-after";
   files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
   std::error_code error;
   EXPECT_FALSE(std::filesystem::is_empty(after + folder, error));
@@ -90,7 +85,7 @@ TEST_F(EventFileTest, KeepsNameOfNewDirectoryAfterPowerCut) {
 
 TEST_F(EventFileTest, IsCreatedInRelativeDirectory) {
   const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(directory_);
+  std::filesystem::current_path(directory_.path());
   const auto file = EventFile::create(files_, clock_, "demo/tensorboard", {});
   std::filesystem::current_path(before);
   EXPECT_TRUE(file.ok()) << file.status().to_string();

@@ -8,11 +8,11 @@
 #include <limits>
 #include <mutex>
 
-#include "shared/base/file.h"
+#include "tests/support/forwarding_files.h"
 
 namespace stoker::metrics {
 
-class FailingFileSystem final : public FileSystem {
+class FailingFileSystem final : public test::ForwardingFiles {
  public:
   // The first write that exceeds this number of bytes writes what fits and fails with ENOSPC.
   void fail_after_bytes(uint64_t bytes) {
@@ -46,41 +46,9 @@ class FailingFileSystem final : public FileSystem {
       fits = static_cast<size_t>(std::min<uint64_t>(bytes_left_, bytes.size()));
       if (bytes_left_ != std::numeric_limits<uint64_t>::max()) bytes_left_ -= fits;
     }
-    if (fits == bytes.size()) return default_file_system().write(fd, bytes, path);
-    (void)default_file_system().write(fd, bytes.first(fits), path);
+    if (fits == bytes.size()) return ForwardingFiles::write(fd, bytes, path);
+    (void)ForwardingFiles::write(fd, bytes.first(fits), path);
     return Status::from_errno(ENOSPC, "write " + path);
-  }
-
-  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return default_file_system().open(path, flags, mode);
-  }
-  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
-                         const std::string& path) override {
-    return default_file_system().read_at(fd, offset, bytes, path);
-  }
-  Status sync(int fd, const std::string& path) override {
-    return default_file_system().sync(fd, path);
-  }
-  Status sync_directory(const std::string& path) override {
-    return default_file_system().sync_directory(path);
-  }
-  Status make_directory(const std::string& path) override {
-    return default_file_system().make_directory(path);
-  }
-  Status rename(const std::string& from, const std::string& to) override {
-    return default_file_system().rename(from, to);
-  }
-  Status rename_noreplace(const std::string& from, const std::string& to) override {
-    return default_file_system().rename_noreplace(from, to);
-  }
-  Status remove_file(const std::string& path) override {
-    return default_file_system().remove_file(path);
-  }
-  Status remove_tree(const std::string& path) override {
-    return default_file_system().remove_tree(path);
-  }
-  Result<uint64_t> free_bytes(const std::string& path) override {
-    return default_file_system().free_bytes(path);
   }
 
  private:

@@ -10,19 +10,14 @@
 
 #include "tests/shared/metrics/failing_files.h"
 #include "tests/support/faulty_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::metrics {
 namespace {
 
 class JsonLinesFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-metrics-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    path_ = directory_ + "/train.jsonl";
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
+  void SetUp() override { path_ = directory_ / "train.jsonl"; }
 
   void write_content(std::string_view content) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << content;
@@ -50,19 +45,19 @@ class JsonLinesFileTest : public ::testing::Test {
     return found;
   }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   std::string path_;
 };
 
 TEST_F(JsonLinesFileTest, KeepsSyncedRecordsOfNewFileAfterPowerCut) {
-  test::FaultyFiles files(directory_);
+  test::FaultyFiles files(directory_.path());
   {
     auto file = JsonLinesFile::open(files, path_);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     ASSERT_TRUE((*file)->append(make_record(1)).ok());
     ASSERT_TRUE((*file)->sync().ok());
   }
-  const std::string after = directory_ + "-after";
+  const std::string after = directory_.path() + "-after";
   files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
   const auto read = read_records(after + "/train.jsonl");
   std::filesystem::remove_all(after);
@@ -115,8 +110,8 @@ TEST_F(JsonLinesFileTest, RejectsForeignFileWithoutChangingIt) {
 }
 
 TEST_F(JsonLinesFileTest, RejectsDirectoryFifoAndSymlink) {
-  EXPECT_FALSE(JsonLinesFile::open(default_file_system(), directory_).ok());
-  const std::string fifo = directory_ + "/fifo";
+  EXPECT_FALSE(JsonLinesFile::open(default_file_system(), directory_.path()).ok());
+  const std::string fifo = directory_ / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_FALSE(JsonLinesFile::open(default_file_system(), fifo).ok());
   std::filesystem::create_symlink("/dev/null", path_);
@@ -206,7 +201,7 @@ TEST_F(JsonLinesFileTest, ReportsCorruptLineOnRead) {
   const auto read = read_records(path_);
   EXPECT_EQ(read.status().code(), StatusCode::kCorrupt);
   EXPECT_NE(read.status().message().find("train.jsonl:3:"), std::string::npos);
-  EXPECT_EQ(read_records(directory_ + "/none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(read_records(directory_ / "none").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(JsonLinesFileTest, ReadsEmptyFile) {

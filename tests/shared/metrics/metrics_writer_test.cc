@@ -9,6 +9,7 @@
 
 #include "shared/base/coordinator.h"
 #include "tests/shared/metrics/failing_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::metrics {
 namespace {
@@ -18,13 +19,9 @@ using namespace std::chrono_literals;
 class MetricsWriterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-metrics-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    options_.train_metrics_path = directory_ + "/train.jsonl";
-    options_.tensorboard_directory = directory_ + "/tensorboard";
+    options_.train_metrics_path = directory_ / "train.jsonl";
+    options_.tensorboard_directory = directory_ / "tensorboard";
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   std::unique_ptr<MetricsWriter> open(std::optional<ResumePosition> resume = {}) {
     auto writer = MetricsWriter::open(files_, clock_, options_, resume);
@@ -52,7 +49,7 @@ class MetricsWriterTest : public ::testing::Test {
   }
   uint64_t bytes() { return std::filesystem::file_size(options_.train_metrics_path); }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   MetricsWriterOptions options_;
   FailingFileSystem files_;
   ManualClock clock_;
@@ -238,11 +235,11 @@ TEST_F(MetricsWriterTest, WritesNoEventFileUnlessEnabled) {
   writer->report_text("sample", 1, "text");
   writer->report(make_record(1));
   writer.reset();
-  EXPECT_FALSE(std::filesystem::exists(directory_ + "/tensorboard"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "tensorboard"));
 }
 
 TEST_F(MetricsWriterTest, ReportsErrorWhenFileCannotBeOpened) {
-  options_.train_metrics_path = directory_ + "/none/train.jsonl";
+  options_.train_metrics_path = directory_ / "none/train.jsonl";
   EXPECT_EQ(MetricsWriter::open(files_, clock_, options_, {}).status().code(),
             StatusCode::kNotFound);
 }

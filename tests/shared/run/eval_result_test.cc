@@ -1,12 +1,12 @@
 #include "shared/run/eval_result.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::run {
 namespace {
@@ -120,16 +120,14 @@ TEST(EvalResultTest, RejectsTruncationAtAnyByte) {
 }
 
 TEST(EvalResultTest, UsesStepInFileName) {
-  std::string directory = ::testing::TempDir() + "stoker-eval-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
-  ASSERT_TRUE(write_eval_result(default_file_system(), directory, two_sets()).ok());
-  EXPECT_TRUE(std::filesystem::exists(directory + "/step-000001200.json"));
-  EXPECT_EQ(read_best(directory + "/best.json").status().code(), StatusCode::kNotFound);
+  const test::TemporaryDirectory directory;
+  ASSERT_TRUE(write_eval_result(default_file_system(), directory.path(), two_sets()).ok());
+  EXPECT_TRUE(std::filesystem::exists(directory / "step-000001200.json"));
+  EXPECT_EQ(read_best(directory / "best.json").status().code(), StatusCode::kNotFound);
   const BestCheckpoint best{"val", "loss", 1.25, 1200, "ab12", {}, {}};
   ASSERT_TRUE(
-      write_file_atomically(default_file_system(), directory + "/best.json", to_json(best)).ok());
-  EXPECT_EQ(read_best(directory + "/best.json")->step, 1200u);
-  std::filesystem::remove_all(directory);
+      write_file_atomically(default_file_system(), directory / "best.json", to_json(best)).ok());
+  EXPECT_EQ(read_best(directory / "best.json")->step, 1200u);
 }
 
 }  // namespace

@@ -3,24 +3,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::run {
 namespace {
 
 class RunStateTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-run-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    layout_ = RunLayout(pattern);
-  }
-  void TearDown() override { std::filesystem::remove_all(layout_.root()); }
-
-  RunLayout layout_{""};
+  const test::TemporaryDirectory directory_;
+  const RunLayout layout_{directory_.path()};
 };
 
 TEST_F(RunStateTest, ReportsAbsentOnEmptyDirectory) {

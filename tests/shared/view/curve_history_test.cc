@@ -1,12 +1,11 @@
 #include "shared/view/curve_history.h"
 
-#include <stdlib.h>
-
-#include <filesystem>
 #include <fstream>
 
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::view {
 namespace {
@@ -15,14 +14,7 @@ namespace json = boost::json;
 
 class CurveHistoryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-view-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  std::string path() const { return root_ + "/train.jsonl"; }
+  std::string path() const { return root_ / "train.jsonl"; }
   static std::string line(uint64_t step, double loss) {
     return metrics::to_json(metrics::to_record(
                {.step = step, .loss = loss, .lr = 0.5, .wall_time = "2026-01-31T12:00:00.000Z"})) +
@@ -32,7 +24,7 @@ class CurveHistoryTest : public ::testing::Test {
   static json::object columns(const CurveHistory& history) {
     return json::parse(history.to_json()).at("columns").as_object();
   }
-  std::string root_;
+  const test::TemporaryDirectory root_;
 };
 
 TEST_F(CurveHistoryTest, ReadsWhatIsAppended) {

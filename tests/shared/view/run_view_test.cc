@@ -1,7 +1,6 @@
 #include "shared/view/run_view.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "shared/base/file.h"
 #include "shared/run/run_state.h"
 #include "shared/view/run_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::view {
 namespace {
@@ -25,14 +25,7 @@ constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n...";
 
 class RunViewTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-view-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  run::RunLayout layout() const { return run::RunLayout(root_ + "/demo"); }
+  run::RunLayout layout() const { return run::RunLayout(root_ / "demo"); }
   static void append(const std::string& path, std::string_view content) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path, std::ios::binary | std::ios::app) << content;
@@ -58,7 +51,7 @@ class RunViewTest : public ::testing::Test {
   }
   static json::object parse(const std::string& text) { return json::parse(text).as_object(); }
 
-  std::string root_;
+  const test::TemporaryDirectory root_;
 };
 
 TEST_F(RunViewTest, DescribesEmptyDirectory) {
@@ -163,7 +156,7 @@ TEST_F(RunViewTest, SendsLastLinesOfMany) {
 }
 
 TEST_F(RunViewTest, FollowsNoLinkOutOfRun) {
-  const std::string secret = root_ + "/secret";
+  const std::string secret = root_ / "secret";
   append(secret + "/stokerd.log", "secret line\n");
   append(secret + "/train.jsonl", "");
   append(secret + "/best.json", R"({"dataset":"secret","metric":"loss","value":1,"step":1,)"
@@ -199,8 +192,8 @@ TEST_F(RunViewTest, FollowsNoLinkOutOfRun) {
 
 TEST_F(RunViewTest, FollowsLinkToRun) {
   append(layout().trainer_log(), "a line\n");
-  std::filesystem::create_symlink(layout().root(), root_ + "/link");
-  RunView view(run::RunLayout(root_ + "/link"));
+  std::filesystem::create_symlink(layout().root(), root_ / "link");
+  RunView view(run::RunLayout(root_ / "link"));
   EXPECT_THAT(view.overview(), HasSubstr("a line"));
 }
 
@@ -208,9 +201,9 @@ TEST_F(RunViewTest, FollowsLinkToRun) {
 TEST_F(RunViewTest, OpensFilesWithoutLinks) {
   append(layout().config_file(), "text");
   append(layout().trainer_log(), "text");
-  append(root_ + "/secret/file", "text");
-  std::filesystem::create_symlink(root_ + "/secret", layout().metrics_dir());
-  std::filesystem::create_symlink(root_ + "/secret/file", layout().root() + "/link");
+  append(root_ / "secret/file", "text");
+  std::filesystem::create_symlink(root_ / "secret", layout().metrics_dir());
+  std::filesystem::create_symlink(root_ / "secret/file", layout().root() + "/link");
   const auto open = [&](const std::string& path) {
     return open_without_links(layout().root(), path, O_RDONLY | O_CLOEXEC).ok();
   };
@@ -226,8 +219,8 @@ TEST_F(RunViewTest, ReadsArtifactsOfEvaluatorOnly) {
   append(artifact("step-000000010.val.generated.txt"), "<b>text</b>");
   append(artifact("step-000000010.val.no_image.png"), "<script>");
   append(artifact("secret.txt"), "secret");
-  append(root_ + "/outside.txt", "outside");
-  std::filesystem::create_symlink(root_ + "/outside.txt", artifact("step-000000010.val.link.txt"));
+  append(root_ / "outside.txt", "outside");
+  std::filesystem::create_symlink(root_ / "outside.txt", artifact("step-000000010.val.link.txt"));
   const RunView view(layout());
   const auto image = view.read_artifact("step-000000010.val.misclassified.png");
   ASSERT_TRUE(image.ok());

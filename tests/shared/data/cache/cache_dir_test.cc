@@ -24,7 +24,6 @@ class CacheDirTest : public testing::FolderFixture,
                      public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     for (uint32_t i = 0; i < 6; ++i)
       write("data/" + std::string(i % 2 == 0 ? "a/" : "b/") + std::to_string(i),
             encode_jpeg(pattern(100 + i, 120)));

@@ -41,10 +41,7 @@ std::string long_text() {
 
 class TokenCacheTest : public testing::FolderFixture {
  protected:
-  void SetUp() override {
-    FolderFixture::SetUp();
-    write("t.json", test::to_json(test::small_tokenizer()));
-  }
+  void SetUp() override { write("t.json", test::to_json(test::small_tokenizer())); }
   config::DatasetConfig text(int64_t block_size, bool is_shared = false) const {
     config::DatasetConfig config;
     config::TextDataset source{.path = path("data"),

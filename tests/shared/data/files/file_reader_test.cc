@@ -21,7 +21,6 @@ namespace {
 class FileReaderTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     const rlimit few{.rlim_cur = 64, .rlim_max = before_.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);

@@ -120,7 +120,6 @@ TEST_F(PrefetchTest, PrefetchesSamplesOfMixtureComponent) {
 class PrefetchedBytesTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     write("digits", "0123456789");
     struct stat info {};
     ASSERT_EQ(::stat(path("digits").c_str(), &info), 0);

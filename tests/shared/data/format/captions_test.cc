@@ -24,7 +24,6 @@ constexpr int64_t kEnd = 1, kUnknown = 2, kA = 3, kRed = 4, kDog = 5, kPad = -10
 class CaptionsTest : public FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     write("words.txt", "a 9\nred 4\ndog 2\n<S> 9\n");
     png_ = image::testing::encode_png_file(image::testing::plain(2, 2, {7, 7, 7}));
     write("set/1.png", png_);

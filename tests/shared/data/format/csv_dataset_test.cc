@@ -22,11 +22,6 @@ class CsvDatasetTest : public testing::FolderFixture {
     fields_in(config).label = label;
     return config;
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
 };
 
 TEST_F(CsvDatasetTest, UsesAllColumnsExceptLabelAsInput) {

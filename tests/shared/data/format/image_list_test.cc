@@ -17,7 +17,6 @@ using testing::read_sample;
 class ImageListTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     for (int i = 0; i < 3; ++i) {
       const auto value = static_cast<uint8_t>(10 * i);
       write("set/p/" + std::to_string(i) + ".png",

@@ -36,11 +36,6 @@ class JsonlDatasetTest : public testing::FolderFixture {
     sequence_in(config).block_size = context;
     return config;
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
 };
 
 TEST_F(JsonlDatasetTest, ReadsNumbersOfNestedFieldsAndLabels) {

@@ -32,11 +32,6 @@ class NumpyDatasetTest : public testing::FolderFixture {
     if (!labels.empty()) source_in<config::NumpyDataset>(config).labels_path = path(labels);
     return config;
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
   void write_labels(int64_t count) {
     std::vector<int64_t> labels;
     for (int64_t i = 0; i < count; ++i) labels.push_back(i % 3);

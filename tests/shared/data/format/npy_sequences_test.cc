@@ -20,7 +20,6 @@ using testing::Sample;
 class NumpySequencesTest : public testing::SequenceFixture {
  protected:
   void SetUp() override {
-    SequenceFixture::SetUp();
     write("x.npy", npy("<f4", "(2, 3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9})));
     write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -100, 4, 1, 2, 2})));
     write("n.npy", npy("<u2", "(2,)", bytes_of<uint16_t>({3, 1})));

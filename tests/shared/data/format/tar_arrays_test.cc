@@ -38,11 +38,6 @@ class WebdatasetArraysTest : public testing::FolderFixture {
               tar_member(std::to_string(i) + ".cls", std::to_string(i % 2));
     write("data.tar", file + kTarEnd);
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
   static std::string two_floats() { return npy("<f4", "(2,)", bytes_of<float>({1, 2})); }
   // The error of an array that is the second of three samples; the others are valid.
   std::string error_from(const std::string& array) const {

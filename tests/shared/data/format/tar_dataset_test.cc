@@ -39,11 +39,7 @@ class WebdatasetTest : public testing::FolderFixture {
     fields_in(config).label = "cls";
     return config;
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
+  using FolderFixture::opened;
   std::unique_ptr<Dataset> opened(const std::string& file) const {
     write("data.tar", file);
     return opened(tar());

@@ -50,11 +50,6 @@ class TfrecordDatasetTest : public testing::FolderFixture {
     for (int64_t i = 0; i < count; ++i) file += record(i);
     return file;
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
   // The error of indexing a file with this content.
   std::string indexing(const std::string& content, config::DatasetConfig config) const {
     write("data.tfrecord", content);

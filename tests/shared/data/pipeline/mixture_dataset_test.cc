@@ -113,7 +113,6 @@ TEST(MixtureDatasetTest, RequiresSamePaddingInAllComponents) {
 class NamedDatasetsTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     write("code/1.h", std::string(41, 'c'));
     write("code/2.h", std::string(30, 'd'));
     write("prose.txt", std::string(51, 'p'));

@@ -71,11 +71,6 @@ class PackedDatasetTest : public testing::FolderFixture {
     sequence_in(config).packing = true;
     return config;
   }
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto dataset = open(config);
-    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
-    return dataset.ok() ? *std::move(dataset) : nullptr;
-  }
 };
 
 TEST_F(PackedDatasetTest, RestartsPositionsInEachDocument) {

@@ -48,7 +48,6 @@ std::string chat_tokenizer() {
 class ChatMessagesTest : public testing::SequenceFixture {
  protected:
   void SetUp() override {
-    SequenceFixture::SetUp();
     write("t.json", chat_tokenizer());
     if (const char* const file = std::getenv("STOKER_WRITE_TOKENIZER"))
       std::ofstream(file) << chat_tokenizer();

@@ -29,7 +29,6 @@ std::string to_string_view(const std::vector<std::byte>& planes) {
 class TransformedDatasetTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     std::string records;
     for (uint64_t i = 0; i < kRecords; ++i) {
       records += static_cast<char>(i % 10);
@@ -323,7 +322,6 @@ const config::Transforms kRandom = {config::RandomResizedCrop{{24, 24}}};
 class CroppedImagesTest : public testing::FolderFixture {
  protected:
   void SetUp() override {
-    FolderFixture::SetUp();
     for (uint32_t i = 0; i < 8; ++i)
       write("data/a/" + std::to_string(i),
             image::testing::encode_png_file(image::testing::pattern(40 + i, 60)));
