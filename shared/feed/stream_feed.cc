@@ -1,18 +1,15 @@
 #include "shared/feed/stream_feed.h"
 
 #include <algorithm>
-#include <array>
-#include <cassert>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <numeric>
 #include <utility>
 
 #include "shared/base/deadline.h"
 #include "shared/base/log.h"
-#include "shared/data/counter_rng.h"
 #include "shared/data/record/sample_spec.h"
+#include "shared/feed/stream_reader.h"
 #include "shared/ring/batch_layout.h"
 
 namespace stoker::feed {
@@ -35,53 +32,6 @@ constexpr uint64_t kProgressBytes = uint64_t{16} << 20;
 // Inputs that need not be remembered any more are removed when their number may have doubled.
 constexpr size_t kMinFinished = 64;
 
-// What an element is, as its last component: I64 [4].
-struct Reference {
-  uint64_t source;
-  StreamPosition at;
-  uint64_t end;  // offset of the next record
-
-  StreamPosition next() const { return {.offset = end, .record = at.record + 1}; }
-};
-constexpr int64_t kReferenceValues = 4;
-
-Result<queue::Tensor> to_tensor(const Reference& reference) {
-  STOKER_ASSIGN_OR_RETURN(queue::Tensor tensor,
-                          queue::Tensor::allocate(DType::kI64, queue::Shape({kReferenceValues})));
-  const std::array<uint64_t, kReferenceValues> values{reference.source, reference.at.record,
-                                                      reference.at.offset, reference.end};
-  std::memcpy(tensor.mutable_data(), values.data(), sizeof values);
-  return tensor;
-}
-
-Reference reference_of(const Tuple& element) {
-  std::array<uint64_t, kReferenceValues> values;
-  std::memcpy(values.data(), element.back().data(), sizeof values);
-  return {.source = values[0], .at = {.offset = values[2], .record = values[1]}, .end = values[3]};
-}
-
-// The memory of an element. It counts as held until the last of its tensors is destroyed.
-class ElementMemory {
- public:
-  ElementMemory(std::shared_ptr<ElementLimit> limit, size_t bytes)
-      : limit_(std::move(limit)),
-        bytes_(bytes),
-        data_(static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow))) {}
-  ~ElementMemory() {
-    ::operator delete(data_, kAlignment);
-    limit_->release(bytes_);
-  }
-  ElementMemory(const ElementMemory&) = delete;
-  ElementMemory& operator=(const ElementMemory&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  static constexpr std::align_val_t kAlignment{ring::kTensorAlignment};
-  const std::shared_ptr<ElementLimit> limit_;
-  const size_t bytes_;
-  std::byte* const data_;  // null: out of memory
-};
-
 // Whether the elements of a batch depend on the number of elements in the queue.
 bool takes_by_size(queue::QueueType type) {
   switch (type) {
@@ -95,26 +45,10 @@ bool takes_by_size(queue::QueueType type) {
   return false;
 }
 
-// Of a record in the list of sample errors, where each error of a ticket has another number.
-uint64_t sample_number(uint64_t source, uint64_t record) {
-  constexpr int kRecordBits = 40;
-  return (source << kRecordBits) + record;
-}
-
-size_t element_bytes(std::span<const TensorSpec> spec) {
-  size_t bytes = 0;
-  for (const TensorSpec& tensor : spec) bytes += ring::align_tensor(tensor.bytes());
-  return std::max(bytes, ring::kTensorAlignment);
-}
-
 std::vector<uint64_t> numbers_below(uint64_t end) {
   std::vector<uint64_t> numbers(end);
   std::iota(numbers.begin(), numbers.end(), uint64_t{0});
   return numbers;
-}
-
-queue::Shape shape_of(const TensorSpec& spec) {
-  return queue::Shape(std::span<const int64_t>(spec.shape));
 }
 
 }  // namespace
@@ -131,249 +65,6 @@ std::string_view to_string(StreamStatus::Activity activity) {
       return "ended";
   }
   return "?";
-}
-
-// ---- Readers
-
-// Reader: one enqueue thread; reads an input from the file-name queue to its end, then the next one.
-//
-// Threads: enqueue_next() and decode() from one thread at a time; the others from any.
-class StreamFeed::Reader {
- public:
-  Reader(StreamFeed& feed, std::unique_ptr<data::stream::RecordDecoder> decoder)
-      : feed_(feed),
-        decoder_(std::move(decoder)),
-        memory_([&feed] { feed.examples_->check_settled(); }) {}
-
-  // Enqueues the next record, or opens the next input. After an error its thread ends.
-  Status enqueue_next(const std::stop_token& stop);
-  // The element of a record, nullopt if the record is dropped. Without `may_wait` also above the
-  // limit of memory.
-  Result<std::optional<Tuple>> decode(uint64_t source, const StreamRecord& record, uint64_t end,
-                                      bool may_wait, const std::stop_token& stop);
-  const data::stream::RecordDecoder& decoder() const { return *decoder_; }
-
-  // Whether it waits for its input. Everything that it has read before is then in the queue.
-  bool waits_for_input() const;
-  bool waits_for_memory() const { return memory_.is_blocked(); }
-  std::string input_name() const;  // empty: none
-  size_t held_bytes() const;       // for reading
-  uint64_t polls() const;          // as ByteInput::polls(), of all inputs so far
-  // Sets the identity of its input, if that is among the sources.
-  Status identify(std::span<StreamState::Source> sources) const;
-
- private:
-  Status read_next(const std::stop_token& stop);
-  Status open_next(const std::stop_token& stop);
-  // With an error, nothing behind its position can be used.
-  void close_input(const Status& error = {});
-  Status handle_error(const Status& error, uint64_t record, const std::stop_token& stop);
-  void count_window(size_t bytes);
-  Status reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop);
-
-  // Constant after construction.
-  StreamFeed& feed_;
-  const std::unique_ptr<data::stream::RecordDecoder> decoder_;
-
-  // Used by the thread.
-  bool is_usable_ = false;  // the current input has an element, or is continued
-  size_t window_ = 0;       // as memory_ knows it
-
-  ElementLimit::Reader memory_;
-  std::atomic<bool> waits_for_name_{false};  // written by the thread; no other data depends on it
-  std::atomic<bool> ended_{false};           // likewise
-
-  // Changed by the thread with mutex_ locked, so that the thread reads them without.
-  mutable std::mutex mutex_;
-  std::unique_ptr<RecordStream> stream_;
-  uint64_t source_ = 0;
-  uint64_t closed_polls_ = 0;  // of the inputs before
-};
-
-Status StreamFeed::Reader::enqueue_next(const std::stop_token& stop) {
-  Status status = read_next(stop);
-  if (!status.ok()) ended_ = true;
-  return status;
-}
-
-Status StreamFeed::Reader::read_next(const std::stop_token& stop) {
-  if (stream_ == nullptr) return open_next(stop);
-  StreamRecord record;
-  const auto more = stream_->next(record, stop);
-  count_window(stream_->held_bytes());
-  feed_.inputs_.set_complete(stream_->position().offset);
-  if (!more) return handle_error(more.status(), record.at.record, stop);
-  if (!*more) {
-    close_input();
-    return {};
-  }
-  auto element = decode(source_, record, stream_->position().offset, true, stop);
-  if (!element) {
-    if (element.status().code() != StatusCode::kCorrupt) return element.status();
-    return feed_.report(
-        element.status().with_context(stream_->input().name() + ": record " +
-                                      std::to_string(record.at.record) + " at offset " +
-                                      std::to_string(record.at.offset)),
-        sample_number(source_, record.at.record), stop);
-  }
-  if (!*element) {
-    ++feed_.dropped_;
-    return {};
-  }
-  // Before it waits for space in the queue, while other readers reach the ends of unusable inputs.
-  is_usable_ = true;
-  feed_.unusable_inputs_ = 0;
-  STOKER_RETURN_IF_ERROR(feed_.examples_->enqueue(std::move(**element), stop));
-  ++feed_.records_;
-  feed_.ring_.add_completed_samples(feed_.producer_, 1);
-  return {};
-}
-
-Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
-  waits_for_name_ = true;
-  const auto name = feed_.names_->dequeue(stop);
-  waits_for_name_ = false;
-  if (!name) return name.status();
-  const auto source = static_cast<uint64_t>((*name)[0].value<int64_t>());
-  Input from = feed_.input_of(source);
-  if (feed_.inputs_.can_continue()) {
-    from.next = from.read_to;
-    from.identity = 0;  // it can become one of the other kind
-  }
-  STOKER_ASSIGN_OR_RETURN(auto stream, feed_.open_input(from));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t identity, stream->input().identity(from.next.offset));
-  feed_.set_identity(source, identity);
-  is_usable_ = from.next.record > 0;
-  {
-    const std::lock_guard lock(mutex_);
-    stream_ = std::move(stream);
-    source_ = source;
-  }
-  --feed_.pending_names_;
-  return stream_->skip_to(from.next, stop);
-}
-
-Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) const {
-  const std::lock_guard lock(mutex_);
-  if (stream_ == nullptr) return {};
-  const auto source = std::ranges::find(sources, source_, &StreamState::Source::number);
-  if (source == sources.end()) return {};
-  STOKER_ASSIGN_OR_RETURN(source->identity, stream_->input().identity(source->next.offset));
-  return {};
-}
-
-void StreamFeed::Reader::close_input(const Status& error) {
-  feed_.dropped_bytes_ += stream_->dropped_bytes();
-  const StreamPosition end = stream_->position();
-  {
-    const std::lock_guard lock(mutex_);
-    closed_polls_ += stream_->input().polls();
-    stream_.reset();
-  }
-  count_window(0);
-  if (!is_usable_) ++feed_.unusable_inputs_;
-  feed_.end_input(source_, end, error);
-}
-
-Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
-                                        const std::stop_token& stop) {
-  if (error.code() != StatusCode::kCorrupt) return error;
-  if (feed_.inputs_.can_continue() && stream_->is_incomplete()) {
-    // Not an error of the record: it comes again.
-    ++feed_.dropped_;
-    log_warn("incomplete stream record dropped",
-             {{"source", stream_->input().name()}, {"record", record}});
-    close_input();
-    return {};
-  }
-  const bool can_continue = stream_->can_continue();
-  if (!can_continue && !feed_.inputs_.can_skip_rest()) return error;
-  STOKER_RETURN_IF_ERROR(feed_.report(error, sample_number(source_, record), stop));
-  if (can_continue) return {};
-  log_warn("stream input skipped",
-           {{"input", stream_->input().name()}, {"error", error.message()}});
-  close_input(error);
-  return {};
-}
-
-void StreamFeed::Reader::count_window(size_t bytes) {
-  if (std::exchange(window_, bytes) != bytes) feed_.limit_->set_window(memory_, bytes);
-}
-
-Status StreamFeed::Reader::reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop) {
-  if (may_wait) return feed_.limit_->acquire(bytes, memory_, stop);
-  feed_.limit_->add(bytes);
-  return {};
-}
-
-Result<std::optional<Tuple>> StreamFeed::Reader::decode(uint64_t source, const StreamRecord& record,
-                                                        uint64_t end, bool may_wait,
-                                                        const std::stop_token& stop) {
-  STOKER_ASSIGN_OR_RETURN(const bool kept, decoder_->read(record.bytes));
-  if (!kept) return std::optional<Tuple>();
-  std::vector<TensorSpec> own_spec;
-  if (feed_.options_.queue == queue::QueueType::kPaddingFIFO)
-    own_spec = decoder_->spec(decoder_->length());
-  const std::vector<TensorSpec>& spec = own_spec.empty() ? feed_.spec_ : own_spec;
-  const size_t bytes = element_bytes(spec);
-  // The record itself until it is decoded.
-  STOKER_RETURN_IF_ERROR(reserve(bytes + record.bytes.size(), may_wait, stop));
-  const auto memory = std::make_shared<const ElementMemory>(feed_.limit_, bytes);
-  if (memory->data() == nullptr)
-    return Status(StatusCode::kOutOfMemory,
-                  "no memory for a sample of " + std::to_string(bytes) + " bytes");
-  std::vector<std::span<std::byte>> outputs;
-  size_t offset = 0;
-  for (const TensorSpec& tensor : spec) {
-    outputs.emplace_back(memory->data() + offset, tensor.bytes());
-    offset += ring::align_tensor(tensor.bytes());
-  }
-  const data::RandomKey key{.seed = feed_.options_.seed,
-                            .epoch = 0,
-                            .sample = data::mix64(source + 1) + record.at.record};
-  const Status written = decoder_->write(key, outputs);
-  feed_.limit_->release_bytes(record.bytes.size());
-  STOKER_RETURN_IF_ERROR(written);
-  if (feed_.options_.limits.any()) {
-    const std::vector<std::span<const std::byte>> values(outputs.begin(), outputs.end());
-    STOKER_RETURN_IF_ERROR(feed_.options_.limits.check(values));
-  }
-  Tuple element;
-  if (feed_.options_.queue == queue::QueueType::kPriority)
-    element.push_back(queue::Tensor::scalar<int64_t>(decoder_->priority()));
-  for (size_t i = 0; i < spec.size(); ++i) {
-    const std::shared_ptr<const std::byte> part(memory, outputs[i].data());
-    STOKER_ASSIGN_OR_RETURN(
-        queue::Tensor tensor,
-        queue::Tensor::from_buffer(spec[i].dtype, shape_of(spec[i]), part, outputs[i].size()));
-    element.push_back(std::move(tensor));
-  }
-  STOKER_ASSIGN_OR_RETURN(queue::Tensor reference,
-                          to_tensor({.source = source, .at = record.at, .end = end}));
-  element.push_back(std::move(reference));
-  return std::optional(std::move(element));
-}
-
-bool StreamFeed::Reader::waits_for_input() const {
-  if (ended_) return true;
-  if (waits_for_name_) return feed_.inputs_.is_waiting() && feed_.pending_names_ == 0;
-  const std::lock_guard lock(mutex_);
-  return stream_ != nullptr && stream_->input().is_waiting();
-}
-
-std::string StreamFeed::Reader::input_name() const {
-  const std::lock_guard lock(mutex_);
-  return stream_ == nullptr ? "" : stream_->input().name();
-}
-
-size_t StreamFeed::Reader::held_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return stream_ == nullptr ? 0 : stream_->held_bytes();
-}
-
-uint64_t StreamFeed::Reader::polls() const {
-  const std::lock_guard lock(mutex_);
-  return closed_polls_ + (stream_ == nullptr ? 0 : stream_->input().polls());
 }
 
 // ---- Construction
@@ -456,13 +147,13 @@ Status StreamFeed::make_queues() {
                                .min_after_dequeue = options_.min_after_dequeue};
   if (options_.queue == queue::QueueType::kRandomShuffle) examples.seed = options_.seed;
   for (size_t i = 0; i < spec_.size(); ++i) {
-    queue::Shape shape = shape_of(spec_[i]);
+    queue::Shape shape = to_shape(spec_[i]);
     if (options_.queue == queue::QueueType::kPaddingFIFO && is_per_step_[i])
       shape[0] = queue::kUnknownExtent;
     examples.components.push_back({.name = "", .dtype = spec_[i].dtype, .shape = shape});
   }
   examples.components.push_back(
-      {.name = "", .dtype = DType::kI64, .shape = queue::Shape({kReferenceValues})});
+      {.name = "", .dtype = DType::kI64, .shape = queue::Shape({ElementReference::kValues})});
   STOKER_ASSIGN_OR_RETURN(examples_, queue::Queue::create(std::move(examples)));
   return {};
 }
@@ -738,11 +429,11 @@ Result<Tuple> StreamFeed::take_batch(uint64_t ticket, size_t count, const std::s
 // continues behind the last of its elements that were ever in the queue.
 void StreamFeed::capture_state(const queue::QueueContents& contents) {
   const std::lock_guard lock(inputs_mutex_);
-  const auto advance = [](StreamPosition& next, const Reference& reference) {
+  const auto advance = [](StreamPosition& next, const ElementReference& reference) {
     if (reference.end > next.offset) next = reference.next();
   };
   for (const Tuple& element : contents.batch()) {
-    const Reference reference = reference_of(element);
+    const ElementReference reference = ElementReference::of(element);
     advance(known_inputs_.at(reference.source).next, reference);
   }
   std::vector<StreamState::Source>& sources = state_.sources;
@@ -757,7 +448,7 @@ void StreamFeed::capture_state(const queue::QueueContents& contents) {
   state_.elements.clear();
   size_t last = 0;  // consecutive elements mostly have the same input
   contents.for_each([&](const Tuple& element) {
-    const Reference reference = reference_of(element);
+    const ElementReference reference = ElementReference::of(element);
     if (sources[last].number != reference.source)
       last = static_cast<size_t>(
           std::ranges::lower_bound(sources, reference.source, {}, &StreamState::Source::number) -
@@ -810,7 +501,7 @@ void StreamFeed::write_rows(const Tuple& batch, std::span<const uint64_t> rows,
   const auto taken = rows.first(count);
   const bool adjacent = taken.back() - taken.front() == count - 1;
   for (size_t i = 0; i < spec_.size(); ++i) {
-    const queue::Shape shape = shape_of(spec_[i]);
+    const queue::Shape shape = to_shape(spec_[i]);
     const bool has_padding = tensors[i].shape().without_first() != shape;
     if (!has_padding && adjacent) {
       std::memcpy(layout.rows(slot, i, taken.front(), count).data(), tensors[i].data(),
