@@ -93,92 +93,119 @@ std::string loss_line(const TrainerStatus& status, const Painter& paint) {
 
 constexpr int kBarCells = 20;
 
-std::vector<std::string> status_lines(const TopState& state, const Painter& paint) {
+std::string step_line(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
-  std::vector<std::string> lines;
   const double step = status.step_time_ms > 0 ? status.step_time_ms : 1;
   const double wait = status.feed.data_wait_ms / step, stall = state.stall_ms_per_step / step;
-  lines.push_back(
-      paint.label("step") +
-      paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
-      paint.color("34", "compute ") + format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
-      paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
-      paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms");
-  const auto& feed = status.feed;
-  lines.push_back(paint.label("ring") +
-                  paint.bar({{feed.queue_capacity > 0 ? static_cast<double>(feed.ready_batches) /
-                                                            static_cast<double>(feed.queue_capacity)
-                                                      : 0,
-                              "32"}},
-                            kBarCells) +
-                  " " + format_count(feed.ready_batches) + " of " +
-                  format_count(feed.queue_capacity) + " batches ready");
+  return paint.label("step") +
+         paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
+         paint.color("34", "compute ") +
+         format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
+         paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
+         paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms";
+}
+
+std::string ring_line(const TrainerStatus::Feed& feed, const Painter& paint) {
+  const double filled = feed.queue_capacity > 0 ? static_cast<double>(feed.ready_batches) /
+                                                      static_cast<double>(feed.queue_capacity)
+                                                : 0;
+  return paint.label("ring") + paint.bar({{filled, "32"}}, kBarCells) + " " +
+         format_count(feed.ready_batches) + " of " + format_count(feed.queue_capacity) +
+         " batches ready";
+}
+
+std::string workers_line(const TrainerStatus::Feed& feed, const Painter& paint) {
   const double workers = std::max(1, feed.workers);
-  lines.push_back(paint.label("workers") +
-                  paint.bar({{feed.workers_reading / workers, "34"},
-                             {feed.workers_decoding / workers, "33"},
-                             {feed.workers_transforming / workers, "35"},
-                             {feed.workers_waiting / workers, "32"}},
-                            kBarCells) +
-                  " " + std::to_string(feed.workers) + ": " + paint.color("34", "read ") +
-                  format_number(feed.workers_reading, 2) + paint.color("33", " decode ") +
-                  format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
-                  format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
-                  format_number(feed.workers_waiting, 2));
+  return paint.label("workers") +
+         paint.bar({{feed.workers_reading / workers, "34"},
+                    {feed.workers_decoding / workers, "33"},
+                    {feed.workers_transforming / workers, "35"},
+                    {feed.workers_waiting / workers, "32"}},
+                   kBarCells) +
+         " " + std::to_string(feed.workers) + ": " + paint.color("34", "read ") +
+         format_number(feed.workers_reading, 2) + paint.color("33", " decode ") +
+         format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
+         format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
+         format_number(feed.workers_waiting, 2);
+}
+
+std::string memory_line(const TrainerStatus& status, const Painter& paint) {
+  std::string text = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
+                     format_bytes(status.memory.peak_rss_bytes) + ")";
+  if (status.memory.device_reserved_bytes > 0)
+    text += "  " + printable(status.device) + " " +
+            format_bytes(status.memory.device_allocated_bytes) + " of " +
+            format_bytes(status.memory.device_reserved_bytes) + " reserved";
+  return text;
+}
+
+std::string gpu_line(const Gpu& gpu, const Painter& paint) {
+  std::string text = paint.label("gpu " + std::to_string(gpu.index)) +
+                     paint.bar({{gpu.load_percent.value_or(0) / 100.0, "32"}}, kBarCells) + " ";
+  text += gpu.load_percent ? std::to_string(*gpu.load_percent) + " %" : "load unknown";
+  if (gpu.memory_total_bytes > 0)
+    text +=
+        "  " + format_bytes(gpu.memory_used_bytes) + " of " + format_bytes(gpu.memory_total_bytes);
+  if (gpu.celsius) text += "  " + std::to_string(*gpu.celsius) + " C";
+  if (gpu.watts) text += "  " + format_number(*gpu.watts, 3) + " W";
+  return text + "  " + printable(gpu.name);
+}
+
+std::string checkpoint_line(const TrainerStatus::Checkpoint& checkpoint, const Painter& paint) {
+  const bool has_checkpoint = checkpoint.last_saved_step > 0 || checkpoint.saved_total > 0;
+  std::string text = paint.label("checkpoint");
+  text += has_checkpoint ? "step " + format_count(checkpoint.last_saved_step) + ", stall " +
+                               format_number(checkpoint.stall_ms, 3) + " ms"
+                         : "none yet";
+  if (checkpoint.is_saving) text += ", saving";
+  if (checkpoint.failed_total > 0)
+    text += paint.color("1;31", ", " + format_count(checkpoint.failed_total) +
+                                    " failed: " + printable(checkpoint.last_error));
+  return text;
+}
+
+std::string evaluator_line(const TrainerStatus& status, const Painter& paint) {
+  const auto& evaluator = status.evaluator;
+  std::string text = paint.label("evaluator");
+  text += evaluator.state == "not_started" ? "not started" : printable(evaluator.state);
+  if (evaluator.last_evaluated_step > 0) {
+    const uint64_t saved = status.checkpoint.last_saved_step;
+    const uint64_t lag = saved - std::min(saved, evaluator.last_evaluated_step);
+    text += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
+  }
+  if (!std::isnan(evaluator.best_value))
+    text += ", best " + format_number(evaluator.best_value, 5) + " at step " +
+            format_count(evaluator.best_step);
+  return text;
+}
+
+// Empty: there were none.
+std::string error_counts(const TrainerStatus& status) {
+  std::string text;
+  for (const auto& [count, what] : {std::pair{status.feed.sample_errors, "sample errors"},
+                                    {status.feed.worker_crashes, "worker crashes"},
+                                    {status.feed.worker_timeouts, "timeouts"},
+                                    {status.feed.requeued_batches, "requeued batches"},
+                                    {status.skipped_steps, "skipped steps"},
+                                    {status.rollbacks, "rollbacks"}})
+    if (count > 0) text += (text.empty() ? "" : ", ") + format_count(count) + " " + what;
+  return text;
+}
+
+std::vector<std::string> status_lines(const TopState& state, const Painter& paint) {
+  const TrainerStatus& status = state.status;
+  std::vector<std::string> lines{step_line(state, paint), ring_line(status.feed, paint),
+                                 workers_line(status.feed, paint)};
   if (status.group.world_size > 1)
     lines.push_back(paint.label("group") + format_group(status.group));
   if (!status.cluster.tasks.empty())
     lines.push_back(paint.label("cluster") + format_cluster(status.cluster));
-  std::string memory = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
-                       format_bytes(status.memory.peak_rss_bytes) + ")";
-  if (status.memory.device_reserved_bytes > 0)
-    memory += "  " + printable(status.device) + " " +
-              format_bytes(status.memory.device_allocated_bytes) + " of " +
-              format_bytes(status.memory.device_reserved_bytes) + " reserved";
-  lines.push_back(memory);
-  for (const Gpu& gpu : state.gpus) {
-    std::string text = paint.label("gpu " + std::to_string(gpu.index)) +
-                       paint.bar({{gpu.load_percent.value_or(0) / 100.0, "32"}}, kBarCells) + " ";
-    text += gpu.load_percent ? std::to_string(*gpu.load_percent) + " %" : "load unknown";
-    if (gpu.memory_total_bytes > 0)
-      text += "  " + format_bytes(gpu.memory_used_bytes) + " of " +
-              format_bytes(gpu.memory_total_bytes);
-    if (gpu.celsius) text += "  " + std::to_string(*gpu.celsius) + " C";
-    if (gpu.watts) text += "  " + format_number(*gpu.watts, 3) + " W";
-    lines.push_back(text + "  " + printable(gpu.name));
-  }
-  const auto& checkpoint = status.checkpoint;
-  const bool has_checkpoint = checkpoint.last_saved_step > 0 || checkpoint.saved_total > 0;
-  std::string saved = paint.label("checkpoint");
-  saved += has_checkpoint ? "step " + format_count(checkpoint.last_saved_step) + ", stall " +
-                                format_number(checkpoint.stall_ms, 3) + " ms"
-                          : "none yet";
-  if (checkpoint.is_saving) saved += ", saving";
-  if (checkpoint.failed_total > 0)
-    saved += paint.color("1;31", ", " + format_count(checkpoint.failed_total) +
-                                     " failed: " + printable(checkpoint.last_error));
-  lines.push_back(saved);
-  const auto& evaluator = status.evaluator;
-  std::string evaluated = paint.label("evaluator");
-  evaluated += evaluator.state == "not_started" ? "not started" : printable(evaluator.state);
-  if (evaluator.last_evaluated_step > 0) {
-    const uint64_t lag = checkpoint.last_saved_step -
-                         std::min(checkpoint.last_saved_step, evaluator.last_evaluated_step);
-    evaluated += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
-  }
-  if (!std::isnan(evaluator.best_value))
-    evaluated += ", best " + format_number(evaluator.best_value, 5) + " at step " +
-                 format_count(evaluator.best_step);
-  lines.push_back(evaluated);
-  std::string errors;
-  for (const auto& [count, what] : {std::pair{feed.sample_errors, "sample errors"},
-                                    {feed.worker_crashes, "worker crashes"},
-                                    {feed.worker_timeouts, "timeouts"},
-                                    {feed.requeued_batches, "requeued batches"},
-                                    {status.skipped_steps, "skipped steps"},
-                                    {status.rollbacks, "rollbacks"}})
-    if (count > 0) errors += (errors.empty() ? "" : ", ") + format_count(count) + " " + what;
-  if (!errors.empty()) lines.push_back(paint.label("errors") + paint.color("1;33", errors));
+  lines.push_back(memory_line(status, paint));
+  for (const Gpu& gpu : state.gpus) lines.push_back(gpu_line(gpu, paint));
+  lines.push_back(checkpoint_line(status.checkpoint, paint));
+  lines.push_back(evaluator_line(status, paint));
+  if (const std::string errors = error_counts(status); !errors.empty())
+    lines.push_back(paint.label("errors") + paint.color("1;33", errors));
   if (!status.waiting_for.empty())
     lines.push_back(paint.label("waiting") + printable(status.waiting_for));
   return lines;
