@@ -117,6 +117,16 @@ TEST(TrainerStatusTest, WritesNonfiniteNumbersAsNull) {
   EXPECT_TRUE(std::isnan(read->evaluator.best_value));
 }
 
+TEST(TrainerStatusTest, WritesTextsAsValidUtf8) {
+  TrainerStatus status = full();
+  status.checkpoint.last_error = "/data/\xff: disk full";
+  status.run_dir = "/runs/\xfe";
+  const auto read = parse_trainer_status(to_json(status));
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->checkpoint.last_error, "/data/\uFFFD: disk full");
+  EXPECT_EQ(read->run_dir, "/runs/\uFFFD");
+}
+
 TEST(TrainerStatusTest, ParsesStatusOfOtherReleases) {
   const auto read =
       parse_trainer_status(R"({"state":"paused","step":3,"novelty":[1],"feed":{"new":1}})");
