@@ -91,6 +91,13 @@ Message make_event(double wall, uint64_t step) {
   return event;
 }
 
+// A Summary.Value without its value.
+Message tagged(std::string_view tag) { return Message().bytes(kTag, valid_utf8(tag)); }
+
+std::string encode_summary(double wall, uint64_t step, const Message& value) {
+  return make_event(wall, step).message(kSummary, Message().message(kValue, value)).encoded();
+}
+
 }  // namespace
 
 std::string encode_file_version(double wall) {
@@ -102,11 +109,7 @@ std::string encode_session_start(double wall, uint64_t step) {
 }
 
 std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value) {
-  Message summary_value;
-  summary_value.bytes(kTag, valid_utf8(tag)).fixed32(kSimpleValue, value);
-  return make_event(wall, step)
-      .message(kSummary, Message().message(kValue, summary_value))
-      .encoded();
+  return encode_summary(wall, step, tagged(tag).fixed32(kSimpleValue, value));
 }
 
 std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text) {
@@ -116,11 +119,8 @@ std::string encode_text(double wall, uint64_t step, std::string_view tag, std::s
   tensor.varint(kDtype, kDtString).message(kShape, shape).bytes(kStringVal, valid_utf8(text));
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, "text"));
-  Message summary_value;
-  summary_value.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
-  return make_event(wall, step)
-      .message(kSummary, Message().message(kValue, summary_value))
-      .encoded();
+  return encode_summary(wall, step,
+                        tagged(tag).message(kTensor, tensor).message(kMetadata, metadata));
 }
 
 std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
@@ -128,11 +128,7 @@ std::string encode_image(double wall, uint64_t step, std::string_view tag, std::
   Message image;
   image.varint(kHeight, height).varint(kWidth, width).varint(kColorSpace, kRgb);
   image.bytes(kEncodedImage, png);
-  Message summary_value;
-  summary_value.bytes(kTag, valid_utf8(tag)).message(kImage, image);
-  return make_event(wall, step)
-      .message(kSummary, Message().message(kValue, summary_value))
-      .encoded();
+  return encode_summary(wall, step, tagged(tag).message(kImage, image));
 }
 
 std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
@@ -154,11 +150,7 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
   histogram.fixed64(kSum, summary.mean * finite);
   histogram.fixed64(kSumOfSquares, summary.norm * summary.norm);
   histogram.doubles(kLimits, limits).doubles(kCounts, counts);
-  Message summary_value;
-  summary_value.bytes(kTag, valid_utf8(tag)).message(kHistogram, histogram);
-  return make_event(wall, step)
-      .message(kSummary, Message().message(kValue, summary_value))
-      .encoded();
+  return encode_summary(wall, step, tagged(tag).message(kHistogram, histogram));
 }
 
 std::string encode_pr_curve(double wall, uint64_t step, std::string_view tag,
@@ -196,11 +188,8 @@ std::string encode_pr_curve(double wall, uint64_t step, std::string_view tag,
       Message()
           .bytes(kPluginName, "pr_curves")
           .message(kContent, Message().varint(kNumThresholds, static_cast<uint64_t>(count))));
-  Message summary_value;
-  summary_value.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
-  return make_event(wall, step)
-      .message(kSummary, Message().message(kValue, summary_value))
-      .encoded();
+  return encode_summary(wall, step,
+                        tagged(tag).message(kTensor, tensor).message(kMetadata, metadata));
 }
 
 std::string encode_graph_def(double wall, std::string_view graph) {
@@ -211,9 +200,7 @@ std::string encode_plugin_content(double wall, std::string_view tag, std::string
                                   std::string_view content) {
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, plugin).bytes(kContent, content));
-  Message summary_value;
-  summary_value.bytes(kTag, tag).message(kMetadata, metadata);
-  return make_event(wall, 0).message(kSummary, Message().message(kValue, summary_value)).encoded();
+  return encode_summary(wall, 0, tagged(tag).message(kMetadata, metadata));
 }
 
 namespace {
@@ -242,9 +229,8 @@ std::string encode_layout(double wall, const std::vector<ChartCategory>& categor
   tensor.varint(kDtype, kDtString).message(kShape, Message()).bytes(kStringVal, layout.encoded());
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, "custom_scalars"));
-  Message summary_value;
-  summary_value.bytes(kTag, kLayoutTag).message(kTensor, tensor).message(kMetadata, metadata);
-  return make_event(wall, 0).message(kSummary, Message().message(kValue, summary_value)).encoded();
+  return encode_summary(wall, 0,
+                        tagged(kLayoutTag).message(kTensor, tensor).message(kMetadata, metadata));
 }
 
 std::string frame_record(std::string_view data) {
