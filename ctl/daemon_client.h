@@ -54,8 +54,7 @@ class DaemonClient {
   std::optional<run::RunLayout> maybe_layout_;
 };
 
-// kUnavailable (69) if there was no valid answer from stokerd, kUsage (64) if it rejected the
-// request as invalid.
+// kUnavailable (69) if there was no valid answer from stokerd, otherwise that of its error.
 ExitCode exit_code_for_reply(const Status& status);
 
 }  // namespace stoker::ctl

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -149,21 +150,37 @@ ExitCode CommandRunner::change(const std::string& done, milliseconds timeout) co
   return ExitCode::kSuccess;
 }
 
+// Sends a request and prints the reply: with --json as it is, otherwise as `render` formats it, which can
+// throw the exceptions of Boost.JSON. `rejected`: exit code for an invalid argument.
+ExitCode show_reply(const CommandLine& command, const Console& console, const control::Call& call,
+                    const std::function<Result<std::string>(const std::string& reply)>& render,
+                    ExitCode rejected = ExitCode::kConfiguration) {
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  const auto reply = client->request(call, kStatusTimeout);
+  if (!reply.ok())
+    return console.fail(reply.status(), reply.status().code() == StatusCode::kInvalidArgument
+                                            ? rejected
+                                            : exit_code_for_reply(reply.status()));
+  Result<std::string> text = *reply + "\n";
+  try {
+    if (!command.json) text = render(*reply);
+  } catch (const std::exception& error) {
+    text = Status(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
+  }
+  if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
+  console.out << *text;
+  return ExitCode::kSuccess;
+}
+
 }  // namespace
 
 ExitCode show_status(const CommandLine& command, const Console& console) {
-  auto client = DaemonClient::open(command);
-  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
-  const auto reply = client->request(control::GetStatus{}, kStatusTimeout);
-  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
-  if (command.json) {
-    console.out << *reply << "\n";
-    return ExitCode::kSuccess;
-  }
-  const auto status = control::parse_trainer_status(*reply);
-  if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
-  console.out << render_status(*status, console.style);
-  return ExitCode::kSuccess;
+  return show_reply(
+      command, console, control::GetStatus{}, [&](const std::string& reply) -> Result<std::string> {
+        STOKER_ASSIGN_OR_RETURN(const auto status, control::parse_trainer_status(reply));
+        return render_status(status, console.style);
+      });
 }
 
 ExitCode watch_status(const CommandLine& command, const Console& console, milliseconds interval) {
@@ -240,18 +257,11 @@ std::string render_threads(const control::ThreadTable& table, const TextStyle& s
 }  // namespace
 
 ExitCode show_threads(const CommandLine& command, const Console& console) {
-  auto client = DaemonClient::open(command);
-  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
-  const auto reply = client->request(control::GetThreads{}, kStatusTimeout);
-  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
-  if (command.json) {
-    console.out << *reply << "\n";
-    return ExitCode::kSuccess;
-  }
-  const auto table = control::parse_thread_table(*reply);
-  if (!table.ok()) return console.fail(table.status(), exit_code_for_reply(table.status()));
-  console.out << render_threads(*table, console.style);
-  return ExitCode::kSuccess;
+  return show_reply(command, console, control::GetThreads{},
+                    [&](const std::string& reply) -> Result<std::string> {
+                      STOKER_ASSIGN_OR_RETURN(const auto table, control::parse_thread_table(reply));
+                      return render_threads(table, console.style);
+                    });
 }
 
 namespace {
@@ -275,20 +285,10 @@ std::string render_settings(const std::string& reply, const TextStyle& style) {
 }  // namespace
 
 ExitCode show_settings(const CommandLine& command, const Console& console) {
-  auto client = DaemonClient::open(command);
-  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
-  const auto reply = client->request(command.settings, kStatusTimeout);
-  if (!reply.ok())
-    return console.fail(reply.status(), reply.status().code() == StatusCode::kInvalidArgument
-                                            ? ExitCode::kUsage
-                                            : exit_code_for_reply(reply.status()));
-  try {
-    console.out << (command.json ? *reply + "\n" : render_settings(*reply, console.style));
-  } catch (const std::exception& error) {
-    const Status corrupt(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
-    return console.fail(corrupt, exit_code_for_reply(corrupt));
-  }
-  return ExitCode::kSuccess;
+  return show_reply(
+      command, console, command.settings,
+      [&](const std::string& reply) { return render_settings(reply, console.style); },
+      ExitCode::kUsage);
 }
 
 namespace {
@@ -313,18 +313,10 @@ std::string render_reload(const std::string& reply, bool is_dry_run, const TextS
 }  // namespace
 
 ExitCode reload_configuration(const CommandLine& command, const Console& console) {
-  auto client = DaemonClient::open(command);
-  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
-  const auto reply = client->request(control::Reload{.dry_run = command.dry_run}, kStatusTimeout);
-  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
-  try {
-    console.out << (command.json ? *reply + "\n"
-                                 : render_reload(*reply, command.dry_run, console.style));
-  } catch (const std::exception& error) {
-    const Status corrupt(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
-    return console.fail(corrupt, exit_code_for_reply(corrupt));
-  }
-  return ExitCode::kSuccess;
+  return show_reply(command, console, control::Reload{.dry_run = command.dry_run},
+                    [&](const std::string& reply) {
+                      return render_reload(reply, command.dry_run, console.style);
+                    });
 }
 
 ExitCode run_command(const CommandLine& command, const Console& console) {
