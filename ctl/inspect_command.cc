@@ -12,6 +12,7 @@
 #include "ctl/daemon_client.h"
 #include "ctl/text_format.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {

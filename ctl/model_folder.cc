@@ -19,6 +19,7 @@
 #include "ctl/text_format.h"
 #include "ctl/tokenizer_files.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
 #include "shared/config/huggingface_config.h"
 #include "shared/config/image_model_config.h"

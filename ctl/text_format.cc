@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -32,11 +31,6 @@ std::string format_significant(double value, int digits) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*g", digits, value);
   return text;
-}
-
-std::string format_shortest(double value) {
-  char text[40];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
 std::string format_percent(double fraction) {

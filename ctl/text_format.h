@@ -19,8 +19,6 @@ std::string format_number(double value, int digits);
 int num_decimals(double value, int digits);
 // Always `digits` significant digits, however small the value: "0.152", "0.0031", "4e-09".
 std::string format_significant(double value, int digits);
-// The fewest digits that parse back to the same value.
-std::string format_shortest(double value);
 // 0.123 as "12.3".
 std::string format_percent(double fraction);
 // A setting in its usual notation: "0.0003", "1.5e-05".

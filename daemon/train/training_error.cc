@@ -7,7 +7,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "shared/base/mib_text.h"
+#include "shared/base/number_format.h"
 #include "shared/model/out_of_vocab.h"
 
 namespace stoker::train {
@@ -80,12 +80,12 @@ Status to_status(const std::exception& error) {
 
 std::string memory_usage(TrainingState& state, uint64_t tree_bytes) {
   std::string text = "the model uses " +
-                     mib_text(size_in_bytes(model::named_tensors(state.model()))) +
-                     ", its gradients " + mib_text(state.optimizer().gradient_bytes()) +
-                     ", the optimizer " + mib_text(size_in_bytes(state.optimizer().state()));
-  if (tree_bytes > 0) text += ", distributed.reduction: ordered " + mib_text(tree_bytes);
+                     format_mib(size_in_bytes(model::named_tensors(state.model()))) +
+                     ", its gradients " + format_mib(state.optimizer().gradient_bytes()) +
+                     ", the optimizer " + format_mib(size_in_bytes(state.optimizer().state()));
+  if (tree_bytes > 0) text += ", distributed.reduction: ordered " + format_mib(tree_bytes);
   if (state.ema_weights() != nullptr)
-    text += ", the average " + mib_text(size_in_bytes(state.ema_weights()->tensors()));
+    text += ", the average " + format_mib(size_in_bytes(state.ema_weights()->tensors()));
   return text + ", the rest is the batch and its activations";
 }
 

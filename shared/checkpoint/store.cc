@@ -16,7 +16,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
-#include "shared/base/mib_text.h"
+#include "shared/base/number_format.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/safetensors.h"
@@ -294,7 +294,7 @@ Status CheckpointStore::check_free_space(const CheckpointContent& content) const
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
   return Status(StatusCode::kNoSpace,
-                directory_ + ": a checkpoint needs " + mib_text(needed) + ", " +
+                directory_ + ": a checkpoint needs " + format_mib(needed) + ", " +
                     std::to_string(free >> 20) +
                     " MiB are free; free disk space, or lower checkpoint.keep_last");
 }

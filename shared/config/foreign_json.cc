@@ -1,13 +1,12 @@
 #include "shared/config/foreign_json.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/stream_parser.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/number_format.h"
 #include "shared/config/config_errors.h"
 
 namespace stoker::config {
@@ -38,10 +37,7 @@ void reject_value(std::string_view field, const json::value& value, const std::s
   reject_field(field, "must be " + expected + ", got " + json_text(value));
 }
 
-std::string setting_text(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
+std::string setting_text(double value) { return format_shortest(value); }
 
 std::string json_text(const json::value& value) {
   constexpr size_t kMaxText = 80;

@@ -1,14 +1,13 @@
 #include "shared/config/reference_entries.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
+#include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::config {
@@ -22,9 +21,7 @@ std::string number_text(double number) {
   constexpr double kMaxDigits = 1e9;
   if (number == std::floor(number) && std::abs(number) <= kMaxDigits)
     return std::to_string(static_cast<int64_t>(number));
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), number);
-  std::string digits(text.data(), end.ptr);
+  std::string digits = format_shortest(number);
   if (const size_t plus = digits.find('+'); plus != std::string::npos) digits.erase(plus, 1);
   return digits;
 }

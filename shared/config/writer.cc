@@ -1,11 +1,11 @@
 // Configurations as text: YAML, digest, differences.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <variant>
 
 #include "shared/base/hash.h"
+#include "shared/base/number_format.h"
 #include "shared/config/load_config.h"
 #include "shared/config/schema.h"
 
@@ -43,18 +43,12 @@ std::string yaml_of(const std::string& text) {
   return out + '"';
 }
 std::string yaml_of(bool value) { return value ? "true" : "false"; }
-template <typename Number>
-std::string number_to_yaml(Number value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
-}
-std::string yaml_of(int value) { return number_to_yaml(value); }
-std::string yaml_of(int64_t value) { return number_to_yaml(value); }
-std::string yaml_of(uint64_t value) { return number_to_yaml(value); }
+std::string yaml_of(int value) { return format_shortest(value); }
+std::string yaml_of(int64_t value) { return format_shortest(value); }
+std::string yaml_of(uint64_t value) { return format_shortest(value); }
 // An exponent requires a decimal point, because YAML 1.1 parses 1e-08 as text.
 std::string yaml_of(double value) {
-  std::string text = number_to_yaml(value);
+  std::string text = format_shortest(value);
   const size_t exponent = text.find('e');
   if (exponent != std::string::npos && text.find('.') == std::string::npos)
     text.insert(exponent, ".0");

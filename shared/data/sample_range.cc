@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "shared/base/hash.h"
+#include "shared/base/number_format.h"
 
 namespace stoker::data {
 namespace {
@@ -45,7 +45,7 @@ SampleRange SplitFraction::of_count(uint64_t count) const {
 }
 
 std::string SplitFraction::to_text() const {
-  return "split=" + format_double_exact(from) + ':' + format_double_exact(to);
+  return "split=" + format_exact(from) + ':' + format_exact(to);
 }
 
 Result<SampleRange> split_range(const DatasetRequest& request, uint64_t samples) {
@@ -55,12 +55,6 @@ Result<SampleRange> split_range(const DatasetRequest& request, uint64_t samples)
     return request.config_error("split",
                                 "takes none of the " + std::to_string(samples) + " samples");
   return range;
-}
-
-std::string format_double_exact(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
 }
 
 namespace {

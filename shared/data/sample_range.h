@@ -40,9 +40,6 @@ struct SplitFraction {
 // The range of `samples` samples that the dataset uses: at least one, or kInvalidArgument.
 Result<SampleRange> split_range(const DatasetRequest& request, uint64_t samples);
 
-// Not the shortest text: equal numbers have equal texts, different numbers different texts.
-std::string format_double_exact(double value);
-
 // with_sample_range: limits a dataset to the samples selected by data.NAME.skip_samples and
 // data.NAME.max_samples.
 //

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "shared/base/cgroup.h"
-#include "shared/base/mib_text.h"
+#include "shared/base/number_format.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -85,7 +85,7 @@ constexpr uint64_t kAllocationStep = 256ull << 20;  // a signal discards at most
 Status no_space(uint64_t bytes, const std::string& reason) {
   return Status(
       StatusCode::kNoSpace,
-      "the ring needs " + mib_text(bytes) + " of shared memory: " + reason +
+      "the ring needs " + format_mib(bytes) + " of shared memory: " + reason +
           "; lower feed.prefetch_batches or train.micro_batch_size, or provide more memory");
 }
 
@@ -94,11 +94,11 @@ Status no_space(uint64_t bytes, const std::string& reason) {
 Status check_available_memory(uint64_t bytes) {
   const AvailableMemory available = available_memory();
   if (bytes > available.bytes)
-    return no_space(bytes, available.limit + " has " + mib_text(available.bytes) + " left");
+    return no_space(bytes, available.limit + " has " + format_mib(available.bytes) + " left");
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       bytes > limit.rlim_cur)
-    return no_space(bytes, "the limit on file sizes (ulimit -f) is " + mib_text(limit.rlim_cur));
+    return no_space(bytes, "the limit on file sizes (ulimit -f) is " + format_mib(limit.rlim_cur));
   return {};
 }
 
@@ -132,7 +132,7 @@ Status Segment::allocate(uint64_t offset, uint64_t bytes) const {
     } else if (errno != EINTR) {
       const int error = errno;
       return no_space(region_.get_size(),
-                      Status::from_errno(error, "after " + mib_text(offset)).message());
+                      Status::from_errno(error, "after " + format_mib(offset)).message());
     }
   }
   return {};
@@ -168,7 +168,7 @@ Result<Segment> Segment::map(UniqueFd fd, uint64_t bytes) {
     return Segment(std::move(fd), std::move(region));
   } catch (const boost::interprocess::interprocess_exception& error) {
     return Status(StatusCode::kOutOfMemory,
-                  "map the ring's " + mib_text(bytes) + ": " + error.what());
+                  "map the ring's " + format_mib(bytes) + ": " + error.what());
   }
 }
 

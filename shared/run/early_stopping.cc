@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/number_format.h"
 
 namespace stoker::run {
 namespace {
@@ -14,12 +15,6 @@ namespace {
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
-
-std::string format_exact(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
   return text;
 }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "shared/base/file.h"
-#include "shared/base/mib_text.h"
+#include "shared/base/number_format.h"
 
 namespace stoker::data::files {
 
@@ -14,7 +14,7 @@ Status check_free_space(const std::string& path, uint64_t bytes, const std::stri
   const std::string folder = std::filesystem::path(path).parent_path().string();
   STOKER_ASSIGN_OR_RETURN(const uint64_t available, default_file_system().free_bytes(folder));
   if (bytes <= available) return {};
-  return Status(StatusCode::kNoSpace, folder + ": " + what + " takes " + mib_text(bytes) + ", " +
+  return Status(StatusCode::kNoSpace, folder + ": " + what + " takes " + format_mib(bytes) + ", " +
                                           std::to_string(available >> 20) +
                                           " are free; make room, or leave " + setting + " away");
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "shared/base/number_format.h"
 #include "shared/base/tensor_role.h"
 #include "shared/data/counter_rng.h"
 #include "shared/data/format/format.h"
@@ -188,7 +189,7 @@ Result<std::string> synthetic_fingerprint_text(const DatasetRequest& request) {
                      " num_samples=" + std::to_string(given.num_samples) +
                      " num_classes=" + std::to_string(shape.classes) +
                      " num_targets=" + std::to_string(shape.targets) +
-                     " noise_std=" + format_double_exact(given.noise_std) + " input_shape=";
+                     " noise_std=" + format_exact(given.noise_std) + " input_shape=";
   for (const int64_t extent : given.input_shape) text += std::to_string(extent) + ',';
   if (given.label_rule != config::LabelRule::kClassMean)
     text += " label_rule=" + std::string(config::to_string(given.label_rule));

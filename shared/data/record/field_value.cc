@@ -1,7 +1,6 @@
 #include "shared/data/record/field_value.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <charconv>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "shared/base/number_format.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/base/utf8.h"
 
@@ -263,11 +263,7 @@ Result<int64_t> integer(const FieldValue& value) {
   }
   // One that is out of range, too, in JSON.
   const auto* const floats = std::get_if<FieldFloats>(&value);
-  if (floats != nullptr && floats->size() == 1) {
-    std::array<char, 32> text;
-    const auto end = std::to_chars(text.data(), text.data() + text.size(), floats->front()).ptr;
-    got.assign(text.data(), end);
-  }
+  if (floats != nullptr && floats->size() == 1) got = format_shortest(floats->front());
   return wrong("must be one integer from -2^63 to 2^63 - 1, got " + got);
 }
 

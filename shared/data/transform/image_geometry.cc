@@ -4,6 +4,7 @@
 #include <cmath>
 #include <variant>
 
+#include "shared/base/number_format.h"
 #include "shared/data/counter_rng.h"
 #include "shared/data/sample_range.h"
 
@@ -107,9 +108,8 @@ std::string CropResize::to_text() const {
       return size + " center_crop of " +
              (resizes_shorter_side_ ? std::to_string(resized_.height) : format_spec(resized_));
     case Fit::kRandom:
-      return size + " scale=" + format_double_exact(area_.from) + ".." +
-             format_double_exact(area_.to) + " ratio=" + format_double_exact(ratio_.from) + ".." +
-             format_double_exact(ratio_.to);
+      return size + " scale=" + format_exact(area_.from) + ".." + format_exact(area_.to) +
+             " ratio=" + format_exact(ratio_.from) + ".." + format_exact(ratio_.to);
   }
   return size;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/number_format.h"
 #include "shared/data/counter_rng.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/sample_range.h"
@@ -61,11 +62,11 @@ bool RandomTransforms::has_jitter() const {
 std::string RandomTransforms::to_text() const {
   std::string text;
   if (pad_ > 0) text += " padding=" + std::to_string(pad_);
-  if (flip_ > 0) text += " flip=" + format_double_exact(flip_);
+  if (flip_ > 0) text += " flip=" + format_exact(flip_);
   if (!has_jitter()) return text;
   text += " color_jitter=";
   for (size_t step = 0; step < kSteps; ++step)
-    text += (step == 0 ? "" : ",") + format_double_exact(strength_[step]);
+    text += (step == 0 ? "" : ",") + format_exact(strength_[step]);
   return text;
 }
 
