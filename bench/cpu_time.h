@@ -11,6 +11,7 @@
 
 namespace stoker::bench {
 
+// Of the whole process.
 inline double cpu_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

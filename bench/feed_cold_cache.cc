@@ -2,12 +2,14 @@
 // ring, by number of reads in flight.
 //
 // The disk is simulated: each file arrives after 2 or 10 ms, regardless of the number of parallel
-// requests (throttled_disk.h), from data in memory. Two threads decode. The first baseline is the
+// requests, from data in memory. Two threads decode. The first baseline is the
 // same pool without read-ahead and with as many threads as reads in flight, each of which reads and
 // decodes. The second, if STOKER_PYTHON is a Python with torch and Pillow, is PyTorch's DataLoader
 // with as many worker processes and the same delay per file.
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,7 +17,8 @@
 #include "bench/feed_run.h"
 #include "bench/jpeg_folder.h"
 #include "bench/python_baseline.h"
-#include "bench/throttled_disk.h"
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/files/prefetched_bytes.h"
 
 namespace stoker::bench {
 namespace {
@@ -26,6 +29,32 @@ constexpr uint32_t kSmallSide = 32;
 constexpr uint64_t kBatch = 16;
 constexpr uint64_t kMemory = uint64_t{64} << 20;
 constexpr int kMaxWorkers = 16;  // DataLoader worker processes
+
+// A high-latency disk under a dataset: the bytes of each sample arrive after a delay, in the calling thread, and
+// requests run in parallel without limit, as with a network file system or an object store.
+class ThrottledDisk final : public data::DatasetDecorator, public data::SampleFiles {
+ public:
+  ThrottledDisk(const data::Dataset& inner, std::chrono::microseconds delay)
+      : DatasetDecorator(inner), delay_(delay), info_(inner.info()) {
+    info_.maybe_files = this;
+  }
+
+  const data::DatasetInfo& info() const override { return info_; }
+  Status read(uint64_t sample, const data::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    const bool is_prefetched = data::files::PrefetchedBytes::current() != nullptr;
+    if (!is_prefetched) std::this_thread::sleep_for(delay_);
+    return inner().read(sample, random_key, outputs);
+  }
+  void prefetch(uint64_t sample, data::files::PrefetchedBytes& bytes) const override {
+    std::this_thread::sleep_for(delay_);
+    inner().info().maybe_files->prefetch(sample, bytes);
+  }
+
+ private:
+  const std::chrono::microseconds delay_;
+  data::DatasetInfo info_;
+};
 
 struct ColdCache {
   std::shared_ptr<JpegFolder> folder;

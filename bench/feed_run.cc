@@ -1,11 +1,11 @@
 #include "bench/feed_run.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "bench/cpu_time.h"
+#include "bench/ring_run.h"
 #include "bench/stopwatch.h"
 #include "shared/base/coordinator.h"
 #include "shared/data/order/sample_plan.h"
@@ -17,23 +17,7 @@
 namespace stoker::bench {
 namespace {
 
-constexpr auto kTimeout = std::chrono::seconds(30);
 constexpr auto kJoinTimeout = std::chrono::seconds(10);
-
-Status consume_batches(ring::ShmRing& ring, uint64_t batches) {
-  for (uint64_t i = 0; i < batches; ++i) {
-    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kTimeout));
-    ring.release(batch.ticket);
-  }
-  return {};
-}
-
-// CPU time of the whole process.
-double cpu_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 Rate rate_of(uint64_t count, const Stopwatch& watch, double cpu_start) {
   const auto num_calls = static_cast<double>(count);

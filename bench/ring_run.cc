@@ -29,14 +29,6 @@ Status produce(ring::ShmRing& ring, ring::ProducerId producer_id,
   }
 }
 
-Status consume_batches(ring::ShmRing& ring, uint64_t batches) {
-  for (uint64_t i = 0; i < batches; ++i) {
-    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kTimeout));
-    ring.release(batch.ticket);
-  }
-  return {};
-}
-
 Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time,
                        uint64_t check_interval) {
   STOKER_RETURN_IF_ERROR(consume_batches(ring, 2 * ring.slots()));
@@ -74,6 +66,14 @@ Result<Join> start_producer(ring::ShmRing& ring, const RingRun& run) {
 }
 
 }  // namespace
+
+Status consume_batches(ring::ShmRing& ring, uint64_t batches) {
+  for (uint64_t i = 0; i < batches; ++i) {
+    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kTimeout));
+    ring.release(batch.ticket);
+  }
+  return {};
+}
 
 Result<double> batches_per_second(const RingRun& run, std::chrono::nanoseconds time) {
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(run.layout, {.slots = run.slots}));

@@ -7,11 +7,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 
 #include "shared/base/status.h"
 #include "shared/ring/batch_layout.h"
+#include "shared/ring/shm_ring.h"
 
 namespace stoker::bench {
 
@@ -23,6 +25,9 @@ struct RingRun {
   Side producer = Side::kThread;
   std::function<void(std::span<std::byte>)> fill;  // fills a slot before it is published
 };
+
+// Takes `batches` batches from a ring and frees their slots.
+Status consume_batches(ring::ShmRing& ring, uint64_t batches);
 
 Result<double> batches_per_second(const RingRun& run, std::chrono::nanoseconds time);
 

@@ -17,6 +17,7 @@
 #include "shared/queue/queue_runner.h"
 #include "tests/ctl/fake_daemon.h"
 #include "tests/ctl/run_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::ctl {
 namespace {
@@ -130,13 +131,11 @@ TEST_F(DaemonCommandsTest, ThreadsCountsQueueThreadsApartFromThoseOfProcess) {
     runners.add_queue_runner(target, {enqueue_one});
   }
   runners.start_queue_runners(&coordinator);
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
   const auto is_waiting_to_run = [](const ThreadInfo& thread) {
     return thread.state == ThreadState::kNotStarted;
   };
-  while (std::ranges::any_of(runners.list_threads().threads, is_waiting_to_run) &&
-         std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(test::eventually(
+      [&] { return !std::ranges::any_of(runners.list_threads().threads, is_waiting_to_run); }));
   auto fake = daemon([&](const std::string&) {
     return reply_line(control::to_json(control::make_thread_table(runners.list_threads())));
   });

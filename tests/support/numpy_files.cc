@@ -5,12 +5,6 @@
 namespace stoker::test {
 namespace {
 
-std::string little(uint64_t value, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
-  return text;
-}
-
 struct Archive {
   std::string bytes;
   std::string directory;
@@ -23,19 +17,22 @@ Archive build_archive(const std::vector<std::pair<std::string, std::string>>& me
   Archive archive{.members = members.size()};
   for (const auto& [name, content] : members) {
     const std::string packed = deflated ? deflate(content) : content;
-    const std::string method = little(deflated ? 8 : 0, 2);
+    const std::string method = little_endian(deflated ? 8 : 0, 2);
     const uint64_t offset = archive.bytes.size();
-    const std::string middle = little(0, 4) + little(crc32_of(content), 4);
-    archive.bytes += little(0x04034b50, 4) + little(45, 2) + little(0, 2) + method + middle +
-                     little(packed.size(), 4) + little(content.size(), 4) + little(name.size(), 2) +
-                     little(0, 2) + name + packed;
-    const std::string extra = little(1, 2) + little(24, 2) + little(content.size(), 8) +
-                              little(packed.size(), 8) + little(offset, 8);
-    archive.directory += little(0x02014b50, 4) + little(45, 2) + little(45, 2) + little(0, 2) +
-                         method + middle + little(is_zip64 ? ~0ull : packed.size(), 4) +
-                         little(is_zip64 ? ~0ull : content.size(), 4) + little(name.size(), 2) +
-                         little(is_zip64 ? extra.size() : 0, 2) + little(0, 2) + little(0, 8) +
-                         little(is_zip64 ? ~0ull : offset, 4) + name + (is_zip64 ? extra : "");
+    const std::string middle = little_endian(0, 4) + little_endian(crc32_of(content), 4);
+    archive.bytes += little_endian(0x04034b50, 4) + little_endian(45, 2) + little_endian(0, 2) +
+                     method + middle + little_endian(packed.size(), 4) +
+                     little_endian(content.size(), 4) + little_endian(name.size(), 2) +
+                     little_endian(0, 2) + name + packed;
+    const std::string extra = little_endian(1, 2) + little_endian(24, 2) +
+                              little_endian(content.size(), 8) + little_endian(packed.size(), 8) +
+                              little_endian(offset, 8);
+    archive.directory +=
+        little_endian(0x02014b50, 4) + little_endian(45, 2) + little_endian(45, 2) +
+        little_endian(0, 2) + method + middle + little_endian(is_zip64 ? ~0ull : packed.size(), 4) +
+        little_endian(is_zip64 ? ~0ull : content.size(), 4) + little_endian(name.size(), 2) +
+        little_endian(is_zip64 ? extra.size() : 0, 2) + little_endian(0, 2) + little_endian(0, 8) +
+        little_endian(is_zip64 ? ~0ull : offset, 4) + name + (is_zip64 ? extra : "");
   }
   return archive;
 }
@@ -47,7 +44,8 @@ std::string npy_with_header(const std::string& dict, const std::string& data, ch
   std::string header = dict;
   while ((8 + digits + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';
-  return std::string("\x93NUMPY") + version + '\0' + little(header.size(), digits) + header + data;
+  return std::string("\x93NUMPY") + version + '\0' + little_endian(header.size(), digits) + header +
+         data;
 }
 
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
@@ -59,20 +57,23 @@ std::string npy(const std::string& descr, const std::string& shape, const std::s
 
 std::string zip(const std::vector<std::pair<std::string, std::string>>& members, bool deflated) {
   const Archive archive = build_archive(members, deflated, false);
-  return archive.bytes + archive.directory + little(0x06054b50, 4) + little(0, 4) +
-         little(archive.members, 2) + little(archive.members, 2) +
-         little(archive.directory.size(), 4) + little(archive.bytes.size(), 4) + little(0, 2);
+  return archive.bytes + archive.directory + little_endian(0x06054b50, 4) + little_endian(0, 4) +
+         little_endian(archive.members, 2) + little_endian(archive.members, 2) +
+         little_endian(archive.directory.size(), 4) + little_endian(archive.bytes.size(), 4) +
+         little_endian(0, 2);
 }
 
 std::string zip64(const std::vector<std::pair<std::string, std::string>>& members) {
   const Archive archive = build_archive(members, false, true);
   const uint64_t end = archive.bytes.size() + archive.directory.size();
-  return archive.bytes + archive.directory + little(0x06064b50, 4) + little(44, 8) + little(45, 2) +
-         little(45, 2) + little(0, 8) + little(archive.members, 8) + little(archive.members, 8) +
-         little(archive.directory.size(), 8) + little(archive.bytes.size(), 8) +
-         little(0x07064b50, 4) + little(0, 4) + little(end, 8) + little(1, 4) +
-         little(0x06054b50, 4) + little(0, 4) + little(0xffff, 2) + little(0xffff, 2) +
-         little(~0ull, 4) + little(~0ull, 4) + little(0, 2);
+  return archive.bytes + archive.directory + little_endian(0x06064b50, 4) + little_endian(44, 8) +
+         little_endian(45, 2) + little_endian(45, 2) + little_endian(0, 8) +
+         little_endian(archive.members, 8) + little_endian(archive.members, 8) +
+         little_endian(archive.directory.size(), 8) + little_endian(archive.bytes.size(), 8) +
+         little_endian(0x07064b50, 4) + little_endian(0, 4) + little_endian(end, 8) +
+         little_endian(1, 4) + little_endian(0x06054b50, 4) + little_endian(0, 4) +
+         little_endian(0xffff, 2) + little_endian(0xffff, 2) + little_endian(~0ull, 4) +
+         little_endian(~0ull, 4) + little_endian(0, 2);
 }
 
 }  // namespace stoker::test

@@ -1,6 +1,7 @@
-// Compresses test data with gzip, deflate or zstd and encodes big-endian numbers.
+// Compresses test data with gzip, deflate or zstd and encodes numbers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,6 +11,13 @@ namespace stoker::test {
 inline std::string big_endian(uint32_t value) {
   return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
           static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+// The lowest `bytes` bytes.
+inline std::string little_endian(uint64_t value, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+  return text;
 }
 
 std::string gzip(const std::string& content);     // a complete gzip file

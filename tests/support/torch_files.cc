@@ -1,15 +1,10 @@
 #include "tests/support/torch_files.h"
 
 #include "tests/support/numpy_files.h"
+#include "tests/support/packed_bytes.h"
 
 namespace stoker::test::torch_files {
 namespace {
-
-std::string little(uint64_t value, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
-  return text;
-}
 
 std::string integer_tuple(const std::vector<int64_t>& values) {
   std::vector<std::string> items;
@@ -23,10 +18,10 @@ std::string call_torch_utils(const char* function, std::vector<std::string> argu
 
 }  // namespace
 
-std::string text(const std::string& text) { return "X" + little(text.size(), 4) + text; }
-std::string number(int64_t value) { return "J" + little(static_cast<uint64_t>(value), 4); }
+std::string text(const std::string& text) { return "X" + little_endian(text.size(), 4) + text; }
+std::string number(int64_t value) { return "J" + little_endian(static_cast<uint64_t>(value), 4); }
 std::string long_number(int64_t value) {
-  return "\x8a\x08" + little(static_cast<uint64_t>(value), 8);
+  return "\x8a\x08" + little_endian(static_cast<uint64_t>(value), 8);
 }
 std::string name(const std::string& module, const std::string& word) {
   return "c" + module + "\n" + word + "\n";

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "tests/support/eventually.h"
+
 namespace stoker::server {
 
 ControlServerTest::ControlServerTest() : busy_(boost::asio::make_work_guard(io_)) {
@@ -44,12 +46,7 @@ control::TrainerStatus::Control ControlServerTest::counters() {
 
 bool ControlServerTest::eventually(
     const std::function<bool(const control::TrainerStatus::Control&)>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::chrono::steady_clock::now() < deadline) {
-    if (condition(counters())) return true;
-    std::this_thread::yield();
-  }
-  return false;
+  return test::eventually([&] { return condition(counters()); });
 }
 
 }  // namespace stoker::server

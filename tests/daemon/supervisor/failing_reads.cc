@@ -2,7 +2,6 @@
 // FAIL_READS: "FILE OFFSET ERROR TIMES". ERROR 0: the process crashes, like a decoder. With
 // CRASH_AFTER_READS: "N" it crashes after the N-th read() of pipes.
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -11,6 +10,8 @@
 #include <cstdlib>
 #include <sstream>
 #include <string>
+
+#include "tests/support/crashes.h"
 
 namespace {
 
@@ -37,16 +38,10 @@ struct Failure {
   }
 };
 
-// Not raise(): a thread can block the signal.
-void write_invalid_address() {
-  void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  *static_cast<volatile char*>(page) = 1;
-}
-
 ssize_t read_or_fail(const char* name, int fd, void* bytes, size_t count, off_t offset) {
   static Failure failure;
   if (failure.hits(fd, offset)) {
-    if (failure.error == 0) write_invalid_address();
+    if (failure.error == 0) stoker::test::write_invalid_address();
     errno = failure.error;
     return -1;
   }

@@ -22,6 +22,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::supervisor {
@@ -39,15 +40,7 @@ inline data::order::SamplePlan plan_for(const data::Dataset& data) {
   return data::order::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9});
 }
 
-template <typename Condition>
-bool eventually(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
-  while (std::chrono::steady_clock::now() < deadline) {
-    if (condition()) return true;
-    std::this_thread::yield();
-  }
-  return false;
-}
+using test::eventually;
 
 // Samples that crash the test worker in some modes: a sample and its replacement sample.
 inline std::set<uint64_t> crashing_samples(const data::order::SamplePlan& plan) {

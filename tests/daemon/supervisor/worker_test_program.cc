@@ -14,13 +14,11 @@
 //   waits_once  waits forever in a read of that sample, only the first process of a worker
 // Any other name reads the synthetic dataset of the fixture.
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -31,6 +29,7 @@
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
+#include "tests/support/crashes.h"
 
 namespace stoker::supervisor {
 namespace {
@@ -55,24 +54,8 @@ class CrashingDataset final : public data::Dataset {
   const Fault fault_;
 };
 
-void loop_forever() {
-  std::atomic<uint64_t> iterations{0};
-  while (true) ++iterations;
-}
-
-// Like a decoder with an invalid write.
-void crash() {
-  void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  *static_cast<volatile char*>(page) = 1;
-}
-
 void block_forever() {
   while (true) std::this_thread::sleep_for(1h);
-}
-
-void allocate_too_much() {
-  const std::vector<char> memory(4ull << 30, 1);
-  if (memory.back() != 1) std::abort();
 }
 
 struct FaultMode {
@@ -82,11 +65,11 @@ struct FaultMode {
 
 FaultMode fault_mode(const std::string& mode_name, ring::ProducerId id) {
   if (mode_name == "killed") return {[] { ::raise(SIGKILL); }, 2};
-  if (mode_name == "crashes") return {crash};
-  if (mode_name == "spins") return {loop_forever};
+  if (mode_name == "crashes") return {test::write_invalid_address};
+  if (mode_name == "spins") return {test::loop_forever};
   if (mode_name == "waits_once" && id.generation == 1) return {block_forever};
   if (mode_name == "forbidden_call") return {[] { (void)::socket(AF_INET, SOCK_STREAM, 0); }};
-  if (mode_name == "exhausts_memory") return {allocate_too_much};
+  if (mode_name == "exhausts_memory") return {test::allocate_too_much};
   return {[] {}, 0};
 }
 

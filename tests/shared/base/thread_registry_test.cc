@@ -12,12 +12,10 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "tests/support/eventually.h"
 
 namespace stoker {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr ThreadActivity kWaitForData{.operation = "wait for data", .is_waiting = true};
 constexpr ThreadActivity kWriteData{.operation = "write data"};
@@ -92,11 +90,8 @@ TEST(ThreadRegistryTest, ShowsThreadInReadAsSleeping) {
     EXPECT_EQ(::read(source.get(), &byte, 1), 0);
     record.end(false);
   });
-  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-  while (find_thread("reader")->state != ThreadState::kSleeping &&
-         std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(milliseconds(1));
-  EXPECT_EQ(find_thread("reader")->state, ThreadState::kSleeping);
+  EXPECT_TRUE(
+      test::eventually([] { return find_thread("reader")->state == ThreadState::kSleeping; }));
   writer.reset();
 }
 

@@ -26,12 +26,10 @@
 // $STOKER_TEST_STARTS.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -54,6 +52,7 @@
 #include "shared/ring/segment.h"
 #include "shared/tokenizer/tokenizer.h"
 #include "tests/shared/feed/faulty_sample.h"
+#include "tests/support/crashes.h"
 
 namespace stoker::feed {
 namespace {
@@ -73,31 +72,17 @@ class FaultyDataset final : public data::DatasetDecorator {
   const bool is_always_;
 };
 
-void write_invalid_address() {
-  void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  *static_cast<volatile char*>(page) = 1;
-}
-
-void loop_forever() {
-  std::atomic<uint64_t> iterations{0};
-  while (true) ++iterations;
-}
-
-void allocate_too_much() {
-  const std::vector<char> memory(4ull << 30, 1);
-  if (memory.back() != 1) std::abort();
-}
-
 void nap() {
   for (int i = 0; i < 200; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 std::function<void()> fault_of(const std::string& mode, const std::string& armed_file) {
-  if (mode == "crashes" || mode == "crashes_always") return write_invalid_address;
-  if (mode == "crashes_once" && ::unlink(armed_file.c_str()) == 0) return write_invalid_address;
+  if (mode == "crashes" || mode == "crashes_always") return test::write_invalid_address;
+  if (mode == "crashes_once" && ::unlink(armed_file.c_str()) == 0)
+    return test::write_invalid_address;
   if (mode == "makes_call") return [] { (void)::socket(AF_INET, SOCK_STREAM, 0); };
-  if (mode == "needs_memory") return allocate_too_much;
-  if (mode == "spins") return loop_forever;
+  if (mode == "needs_memory") return test::allocate_too_much;
+  if (mode == "spins") return test::loop_forever;
   if (mode == "stops" || mode == "stops_always") return [] { ::raise(SIGSTOP); };
   if (mode == "naps") return nap;
   if (mode == "pauses") return [] { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); };

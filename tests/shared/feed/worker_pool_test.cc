@@ -10,11 +10,13 @@
 
 #include "shared/feed/sample_reader.h"
 #include "tests/shared/feed/fake_dataset.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::feed {
 namespace {
 
 using namespace std::chrono_literals;
+using test::eventually;
 using ::testing::HasSubstr;
 constexpr auto kTestTimeout = 20s;
 
@@ -68,16 +70,6 @@ class WorkerPoolTest : public ::testing::Test {
     const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
     ASSERT_TRUE(claim.ok());
     EXPECT_EQ(claim->ticket, 0u);
-  }
-  // Polls for a state of the ring for which there is no blocking call.
-  template <typename Condition>
-  static bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() >= deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
 
   std::optional<FakeDataset> dataset_;

@@ -7,38 +7,25 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/shared/image/decoded_image.h"
 #include "tests/shared/image/image_files.h"
 
 namespace stoker::image {
 namespace {
 
 using testing::bytes_of;
+using testing::decode;
+using testing::DecodedImage;
 using testing::encode_jpeg;
 using testing::encode_png_file;
 using testing::gradient;
 using testing::Pixels;
 using testing::plain;
 
-struct Decoded {
-  Status status;
-  ImageShape shape;
-  std::vector<std::byte> planes;
-  int at(uint32_t c, uint32_t y, uint32_t x) const {
-    return std::to_integer<int>(planes[(size_t{c} * shape.height + y) * shape.width + x]);
-  }
-};
-
-Decoded decode(const std::string& file, const ImageShape& shape) {
-  Decoder decoder;
-  Decoded decoded{.status = {}, .shape = shape, .planes = std::vector<std::byte>(shape.bytes())};
-  decoded.status = decoder.decode(bytes_of(file), shape, decoded.planes);
-  return decoded;
-}
-
 // Expects every pixel to be `color` within `tolerance`.
 void expect_plain(const std::string& file, uint32_t channels, const std::vector<int>& color,
                   int tolerance) {
-  const Decoded decoded = decode(file, {.channels = channels, .height = 6, .width = 10});
+  const DecodedImage decoded = decode(file, {.channels = channels, .height = 6, .width = 10});
   ASSERT_TRUE(decoded.status.ok()) << decoded.status.to_string();
   for (uint32_t c = 0; c < channels; ++c)
     for (uint32_t y = 0; y < 6; ++y)
@@ -71,16 +58,18 @@ TEST(DecodeJpegTest, ReadsCmykByAdobeConvention) {
 
 TEST(DecodeJpegTest, DecodesProgressiveLikeBaseline) {
   const Pixels pixels = gradient(60, 80, 3);
-  const Decoded baseline = decode(encode_jpeg(pixels), {.channels = 3, .height = 60, .width = 80});
-  const Decoded progressive = decode(encode_jpeg(pixels, {.progressive = true}),
-                                     {.channels = 3, .height = 60, .width = 80});
+  const DecodedImage baseline =
+      decode(encode_jpeg(pixels), {.channels = 3, .height = 60, .width = 80});
+  const DecodedImage progressive = decode(encode_jpeg(pixels, {.progressive = true}),
+                                          {.channels = 3, .height = 60, .width = 80});
   ASSERT_TRUE(progressive.status.ok()) << progressive.status.to_string();
   EXPECT_EQ(progressive.planes, baseline.planes);
 }
 
 TEST(DecodeJpegTest, PreservesRowsAndColumns) {
   const Pixels pixels = gradient(48, 64, 3);
-  const Decoded decoded = decode(encode_jpeg(pixels), {.channels = 3, .height = 48, .width = 64});
+  const DecodedImage decoded =
+      decode(encode_jpeg(pixels), {.channels = 3, .height = 48, .width = 64});
   ASSERT_TRUE(decoded.status.ok());
   for (uint32_t c = 0; c < 3; ++c)
     for (uint32_t y = 0; y < 48; ++y)
@@ -91,7 +80,8 @@ TEST(DecodeJpegTest, MatchesFullDecodeWithScaledDecode) {
   // 8 times as large as the shape, so it is decoded at 1/8.
   const Pixels large = gradient(8 * 30, 8 * 40, 3);
   const Pixels small = gradient(30, 40, 3);
-  const Decoded decoded = decode(encode_jpeg(large), {.channels = 3, .height = 30, .width = 40});
+  const DecodedImage decoded =
+      decode(encode_jpeg(large), {.channels = 3, .height = 30, .width = 40});
   ASSERT_TRUE(decoded.status.ok());
   for (uint32_t c = 0; c < 3; ++c)
     for (uint32_t y = 0; y < 30; ++y)
@@ -100,8 +90,8 @@ TEST(DecodeJpegTest, MatchesFullDecodeWithScaledDecode) {
 
 TEST(DecodeJpegTest, DecodesOddSizesAndEnlarges) {
   for (const auto& [height, width] : {std::pair{1u, 1u}, {17u, 3u}, {3u, 1000u}, {1001u, 7u}}) {
-    const Decoded decoded = decode(encode_jpeg(plain(height, width, {90, 90, 90})),
-                                   {.channels = 3, .height = 20, .width = 33});
+    const DecodedImage decoded = decode(encode_jpeg(plain(height, width, {90, 90, 90})),
+                                        {.channels = 3, .height = 20, .width = 33});
     ASSERT_TRUE(decoded.status.ok()) << decoded.status.to_string();
     for (const std::byte value : decoded.planes) ASSERT_NEAR(std::to_integer<int>(value), 90, 2);
   }
@@ -142,8 +132,8 @@ TEST(DecodePngTest, DropsAlphaWithoutBlending) {
 TEST(DecodePngTest, DecodesInterlacedLikeNoninterlaced) {
   const Pixels pixels = testing::pattern(23, 37);
   const ImageShape shape{.channels = 3, .height = 23, .width = 37};
-  const Decoded rows = decode(encode_png_file(pixels), shape);
-  const Decoded interlaced = decode(encode_png_file(pixels, {.interlaced = true}), shape);
+  const DecodedImage rows = decode(encode_png_file(pixels), shape);
+  const DecodedImage interlaced = decode(encode_png_file(pixels, {.interlaced = true}), shape);
   ASSERT_TRUE(interlaced.status.ok()) << interlaced.status.to_string();
   EXPECT_EQ(interlaced.planes, rows.planes);
 }

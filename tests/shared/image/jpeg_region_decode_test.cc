@@ -8,30 +8,20 @@
 #include <gtest/gtest.h>
 
 #include "shared/image/decoder.h"
+#include "tests/shared/image/decoded_image.h"
 #include "tests/shared/image/image_files.h"
 #include "tests/shared/image/sampling.h"
 
 namespace stoker::image {
 namespace {
 
-using testing::bytes_of;
+using testing::decode;
+using testing::DecodedImage;
 using testing::encode_jpeg;
 using testing::pattern;
 using testing::Sampling;
 
 constexpr uint32_t kHeight = 101, kWidth = 139;
-
-struct Decoded {
-  Status status;
-  std::vector<std::byte> planes;
-};
-
-Decoded decode(Decoder& decoder, const std::string& file, const ImageShape& shape,
-               const CropFunction& region = {}) {
-  Decoded decoded{.status = {}, .planes = std::vector<std::byte>(shape.bytes())};
-  decoded.status = decoder.decode(bytes_of(file), shape, decoded.planes, region);
-  return decoded;
-}
 
 std::vector<std::byte> crop(const std::vector<std::byte>& planes, const ImageShape& whole,
                             uint32_t left, uint32_t top, const ImageShape& region) {
@@ -58,7 +48,7 @@ void expect_parts(const Sampling& sampling, uint32_t scale, uint32_t channels) {
   const std::string file = encode_jpeg(pixels, sampling.options);
   Decoder decoder;
   const ImageShape whole{.channels = channels, .height = kHeight, .width = kWidth};
-  const Decoded all = decode(decoder, file, whole);
+  const DecodedImage all = decode(decoder, file, whole);
   ASSERT_TRUE(all.status.ok()) << all.status.to_string();
   std::mt19937 random(scale);
   for (uint32_t round = 0; round < 120 / scale; ++round) {
@@ -67,7 +57,7 @@ void expect_parts(const Sampling& sampling, uint32_t scale, uint32_t channels) {
     shape.width = 1 + static_cast<uint32_t>(random()) % kWidth;
     const uint32_t top = static_cast<uint32_t>(random()) % (kHeight - shape.height + 1);
     const uint32_t left = static_cast<uint32_t>(random()) % (kWidth - shape.width + 1);
-    const Decoded region = decode(decoder, file, shape, [&](uint32_t height, uint32_t width) {
+    const DecodedImage region = decode(decoder, file, shape, [&](uint32_t height, uint32_t width) {
       EXPECT_EQ(height, kHeight * scale);
       EXPECT_EQ(width, kWidth * scale);
       return CropBox{.left = double(left * scale),
@@ -134,7 +124,7 @@ TEST(JpegReaderTest, DecodesIndependentlyOfPreviousImage) {
   // libjpeg uses the default tables of the JPEG standard if a file has none.
   const std::string bare = without(fine, '\xc4');
   const std::vector<std::string> files{coarse, fine, gray, progressive, bare};
-  std::vector<Decoded> alone;
+  std::vector<DecodedImage> alone;
   for (const std::string& file : files) {
     Decoder fresh;
     alone.push_back(decode(fresh, file, kSmall));
@@ -160,7 +150,7 @@ TEST(JpegReaderTest, RejectsImageWithoutTablesAfterValidImage) {
 TEST(JpegReaderTest, DecodesValidImageAfterCorruptImage) {
   const std::string good = encode_jpeg(pattern(24, 32));
   Decoder decoder;
-  const Decoded expected = decode(decoder, good, kSmall);
+  const DecodedImage expected = decode(decoder, good, kSmall);
   for (size_t length = 0; length < good.size() - 2; length += 11) {
     ASSERT_FALSE(decode(decoder, good.substr(0, length), kSmall).status.ok()) << length;
     ASSERT_EQ(decode(decoder, good, kSmall).planes, expected.planes) << length;

@@ -8,34 +8,20 @@
 #include <gtest/gtest.h>
 
 #include "shared/image/decoder.h"
+#include "tests/shared/image/decoded_image.h"
 #include "tests/shared/image/image_files.h"
 
 namespace stoker::image {
 namespace {
 
 using testing::bytes_of;
+using testing::decode;
+using testing::DecodedImage;
 using testing::encode_webp;
 using ::testing::HasSubstr;
 using testing::pattern;
 using testing::Pixels;
 using testing::plain;
-
-struct Decoded {
-  Status status;
-  ImageShape shape;
-  std::vector<std::byte> planes;
-  int at(uint32_t c, uint32_t y, uint32_t x) const {
-    return std::to_integer<int>(planes[(size_t{c} * shape.height + y) * shape.width + x]);
-  }
-};
-
-Decoded decode(const std::string& file, const ImageShape& shape, const CropFunction& part = {},
-               const DecodeLimits& limits = {}) {
-  Decoder decoder(limits);
-  Decoded decoded{.status = {}, .shape = shape, .planes = std::vector<std::byte>(shape.bytes())};
-  decoded.status = decoder.decode(bytes_of(file), shape, decoded.planes, part);
-  return decoded;
-}
 
 constexpr ImageShape kSmall{.channels = 3, .height = 24, .width = 24};
 
@@ -55,7 +41,7 @@ TEST(WebpTest, DetectsFormatByFirstBytes) {
 
 TEST(WebpTest, RoundTripsLosslessImage) {
   const Pixels pixels = pattern(37, 51);
-  const Decoded decoded =
+  const DecodedImage decoded =
       decode(encode_webp(pixels, {.lossless = true}), {.channels = 3, .height = 37, .width = 51});
   ASSERT_TRUE(decoded.status.ok()) << decoded.status.to_string();
   for (uint32_t c = 0; c < 3; ++c)
@@ -65,7 +51,8 @@ TEST(WebpTest, RoundTripsLosslessImage) {
 
 TEST(WebpTest, ApproximatesImageWithLossyCompression) {
   const Pixels pixels = testing::gradient(48, 64, 3);
-  const Decoded decoded = decode(encode_webp(pixels), {.channels = 3, .height = 48, .width = 64});
+  const DecodedImage decoded =
+      decode(encode_webp(pixels), {.channels = 3, .height = 48, .width = 64});
   ASSERT_TRUE(decoded.status.ok());
   for (uint32_t c = 0; c < 3; ++c)
     for (uint32_t y = 0; y < 48; ++y)
@@ -80,7 +67,7 @@ TEST(WebpTest, ConvertsToGrayAndDropsAlpha) {
     EXPECT_NEAR(decode(opaque, gray).at(0, 2, 3), 124, 3);
     const std::string clear =
         encode_webp(plain(16, 16, {200, 100, 50, 30}), {.lossless = lossless});
-    const Decoded decoded = decode(clear, color);
+    const DecodedImage decoded = decode(clear, color);
     ASSERT_TRUE(decoded.status.ok()) << decoded.status.to_string();
     EXPECT_NEAR(decoded.at(0, 2, 3), 200, 4);
     EXPECT_NEAR(decoded.at(1, 2, 3), 100, 4);
@@ -93,7 +80,7 @@ TEST(WebpTest, MatchesCropOfFullImage) {
   const testing::WebpOptions coarse{.quality = 40}, fine{.quality = 95}, lossless{.lossless = true};
   for (const testing::WebpOptions& options : {coarse, fine, lossless}) {
     const std::string file = encode_webp(pattern(kHeight, kWidth), options);
-    const Decoded all = decode(file, {.channels = 3, .height = kHeight, .width = kWidth});
+    const DecodedImage all = decode(file, {.channels = 3, .height = kHeight, .width = kWidth});
     ASSERT_TRUE(all.status.ok());
     std::mt19937 random(1);
     for (int round = 0; round < 200; ++round) {
@@ -102,7 +89,7 @@ TEST(WebpTest, MatchesCropOfFullImage) {
       shape.width = 1 + static_cast<uint32_t>(random()) % kWidth;
       const uint32_t top = static_cast<uint32_t>(random()) % (kHeight - shape.height + 1);
       const uint32_t left = static_cast<uint32_t>(random()) % (kWidth - shape.width + 1);
-      const Decoded part = decode(file, shape, [&](uint32_t, uint32_t) {
+      const DecodedImage part = decode(file, shape, [&](uint32_t, uint32_t) {
         return CropBox{.left = double(left),
                        .top = double(top),
                        .width = double(shape.width),

@@ -14,11 +14,13 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::queue {
 namespace {
 
 using namespace std::chrono_literals;
+using test::eventually;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -44,15 +46,6 @@ Result<int64_t> dequeue_number(Queue& queue) {
   STOKER_ASSIGN_OR_RETURN(const Tuple element,
                           queue.dequeue({}, std::chrono::steady_clock::now() + kRunnerTimeout));
   return element[0].value<int64_t>();
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kRunnerTimeout;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
 }
 
 int count_queue_threads(const ThreadList& list, ThreadState state, const std::string& operation) {

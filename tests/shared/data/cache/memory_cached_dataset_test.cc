@@ -10,17 +10,18 @@
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/data/small_datasets.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::data::cache {
 namespace {
 
+using test::eventually;
 using ::testing::HasSubstr;
 using testing::read_sample;
 using testing::Sample;
 using testing::SmallDataset;
 
 constexpr uint64_t kMuch = 1 << 30;
-constexpr auto kLong = std::chrono::seconds(20);
 
 std::vector<SampleReadRequest> reads_of(const std::vector<uint64_t>& samples,
                                         const RandomKey& random_key = {}) {
@@ -80,16 +81,6 @@ void spoil_files(const std::filesystem::path& folder) {
         << std::string(entry.file_size(), '\xa5');
     std::filesystem::last_write_time(entry, time);
   }
-}
-
-template <typename Condition>
-bool eventually(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kLong;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 // ---- Each format

@@ -1,11 +1,9 @@
 // Inputs and helpers for tests of streams.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,19 +12,11 @@
 #include "shared/data/stream/byte_input.h"
 #include "shared/data/stream/record_stream.h"
 #include "tests/shared/data/stream/memory_input.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::data::stream::testing {
 
-// Waits for a condition; false after a time that is never reached in a successful test.
-template <typename Condition>
-bool eventually(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
+using test::eventually;
 
 // What an input returns until its end or an error.
 struct ReadBytes {
