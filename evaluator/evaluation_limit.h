@@ -1,11 +1,14 @@
 // EvaluationLimit: ends an evaluation when eval.timeout_seconds have passed or a stop was
-// requested.
+// requested. EvaluationWatchdog: detects one that no longer checks its limit.
 //
-// Threads: one; the stop can be requested from any thread.
+// Threads: EvaluationLimit: one; the stop can be requested from any thread. EvaluationWatchdog: begin(),
+//          extend() and end() from the evaluating thread, is_overdue() from any.
 // Errors:  check(): kCancelled, kTimedOut; the message contains `where`.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -37,6 +40,35 @@ class EvaluationLimit {
   Clock& clock_;
   std::chrono::nanoseconds deadline_;
   const std::stop_token stop_;
+};
+
+// An evaluation hangs for example in a read from a dead mount. Only exiting the process helps then. The attempt
+// is already recorded (attempt_counts.h), so the next start counts it.
+class EvaluationWatchdog {
+ public:
+  // Longest time between two checks of the limit: one batch.
+  static constexpr std::chrono::minutes kMaxBatchDuration{5};
+
+  explicit EvaluationWatchdog(Clock& clock) : clock_(clock) {}
+
+  void begin(std::chrono::nanoseconds limit) {
+    overdue_at_ = (clock_.monotonic() + limit + kMaxBatchDuration).count();
+  }
+  // As EvaluationLimit::extend().
+  void extend(std::chrono::nanoseconds time) {
+    if (overdue_at_ != 0) overdue_at_ += time.count();
+  }
+  void end() { overdue_at_ = 0; }
+  bool is_overdue() const {
+    const int64_t at = overdue_at_;
+    return at != 0 && clock_.monotonic().count() > at;
+  }
+
+ private:
+  Clock& clock_;  // outlives this object
+  // Monotonic nanoseconds; 0: no evaluation is running. Written by the evaluating thread; no other
+  // data is ordered by it.
+  std::atomic<int64_t> overdue_at_{0};
 };
 
 }  // namespace stoker::evaluator

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 
-#include "daemon/app/progress_line.h"
 #include "shared/base/log.h"
 
 namespace stoker::app {
@@ -22,7 +22,58 @@ size_t terminal_columns() {
                                                                             : 79u;
 }
 
+std::string format_training_metric(const control::TrainerStatus::TrainingMetric& metric) {
+  if (metric.name.empty() || !std::isfinite(metric.value)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, " %.4f", metric.value);
+  return "  " + metric.name + text;
+}
+
 }  // namespace
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  const long long hours = whole / 3600;
+  char text[48];
+  if (hours >= 48) {
+    std::snprintf(text, sizeof text, "%lld d %lld h", hours / 24, hours % 24);
+  } else if (hours > 0) {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", hours, whole / 60 % 60, whole % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld", whole / 60, whole % 60);
+  }
+  return text;
+}
+
+std::string progress_line(const control::TrainerStatus& status, size_t columns) {
+  const double part = status.max_steps > 0 ? 100.0 * static_cast<double>(status.step) /
+                                                 static_cast<double>(status.max_steps)
+                                           : 0.0;
+  char text[256];
+  std::string line(control::to_string(status.state));
+  std::snprintf(text, sizeof text, "  step %llu/%llu %.0f %%",
+                static_cast<unsigned long long>(status.step),
+                static_cast<unsigned long long>(status.max_steps), part);
+  line += text;
+  if (!status.waiting_for.empty()) line += "  waiting for " + status.waiting_for;
+  if (std::isfinite(status.loss)) {
+    std::snprintf(text, sizeof text, "  loss %.4f", status.loss);
+    line += text;
+    line += format_training_metric(status.training_metric);
+    std::snprintf(text, sizeof text, "  lr %.3g  %.0f samples/s  data wait %.1f ms  ETA %s",
+                  status.lr, status.samples_per_second, status.feed.data_wait_ms,
+                  format_duration(status.eta_seconds).c_str());
+    line += text;
+  }
+  if (std::isfinite(status.evaluator.best_value)) {
+    std::snprintf(text, sizeof text, "  best %.4f @%llu", status.evaluator.best_value,
+                  static_cast<unsigned long long>(status.evaluator.best_step));
+    line += text;
+  }
+  if (line.size() > columns) line.resize(columns);
+  return line;
+}
 
 void ProgressReporter::report(const control::TrainerStatus& status) {
   if (supports_progress_line()) set_progress_line(progress_line(status, terminal_columns()));

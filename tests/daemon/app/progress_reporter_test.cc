@@ -1,4 +1,4 @@
-#include "daemon/app/progress_line.h"
+#include "daemon/app/progress_reporter.h"
 
 #include <cmath>
 

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "evaluator/evaluation_limit.h"
-#include "evaluator/evaluation_watchdog.h"
 
 namespace stoker::evaluator {
 namespace {
