@@ -1,5 +1,5 @@
 // read_tokenizer_files: the files with which transformers encodes text as a run did: its
-// tokenizer.json, and what is next to it, or a tokenizer_config.json made for it.
+// tokenizer.json, and what is next to it, or a generated tokenizer_config.json.
 //
 // Threads: pure functions.
 // Errors:  kMismatch: transformers does not read this kind of file, or it is not that of the

@@ -1,5 +1,5 @@
 // HelloReply: the reply to `hello`. It identifies the run, so that a client can check that the
-// daemon behind a socket is the one it means.
+// daemon behind a socket trains that run.
 //
 // Threads: values; functions of their arguments, of the method table and of the file system.
 #pragma once

@@ -1,7 +1,7 @@
 // Sandbox: reads untrusted data of a dataset outside of this process while the dataset is indexed
 // (shared/feed/worker_sandbox.h).
 //
-// What comes out is that of an untrusted process: the caller checks it before use.
+// The output is that of an untrusted process: the caller checks it before use.
 //
 // Threads:   Sandbox: const methods may be called from any thread.
 // Ownership: must outlive what it creates.

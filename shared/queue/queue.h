@@ -84,7 +84,7 @@ struct Waiter {
   std::chrono::steady_clock::time_point since;
 };
 
-// WaitObserver: is told when operations start and stop waiting, so that a test can tell that no
+// WaitObserver: is notified when operations start and stop waiting, so that a test can detect that no
 // thread can progress.
 //
 // Threads:  called by any thread with the queue locked; must not use the queue.

@@ -61,7 +61,7 @@ struct RunState {
   Phase phase = Phase::kAbsent;
   std::optional<ExitStatus> end;     // kEnded, kPreempted
   std::optional<PauseStatus> pause;  // set while a running trainer is paused
-  // Not empty if the file system does not support locks; a running trainer then looks crashed.
+  // Not empty if the file system does not support locks; a running trainer is then reported as crashed.
   std::string no_locks;
 };
 

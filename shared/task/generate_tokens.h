@@ -17,11 +17,11 @@ namespace stoker::task {
 
 struct Sampling {
   double temperature = 1;    // 0: always the most likely token
-  std::optional<int> top_k;  // draw from this many of the most likely tokens
-  double top_p = 1;          // draw from the most likely tokens that have this probability together
+  std::optional<int> top_k;  // sample from the `top_k` most likely tokens
+  double top_p = 1;  // sample from the most likely tokens whose probabilities add up to this
 };
 
-// The logits that tokens are drawn from by softmax, of `logits` F32 [rows, vocab]: divided by the
+// The logits that tokens are sampled from by softmax, of `logits` F32 [rows, vocab]: divided by the
 // temperature, -infinity for what top_k excludes, then for what top_p excludes of the rest. As in
 // Hugging Face's generate(), tokens as likely as the last of top_k are not excluded, and the most
 // likely token never is.

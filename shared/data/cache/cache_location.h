@@ -1,4 +1,4 @@
-// CacheLocation: the place of a cache file of a dataset: next to the index of the run, or in the
+// CacheLocation: the path of a cache file of a dataset: next to the index of the run, or in the
 // folder `cache.dir`, which all runs that read the same data share.
 //
 // In a shared folder, the file name contains a hash of the contents, so no run replaces a valid

@@ -1,11 +1,11 @@
 // SharedFolder: a folder of cache files that runs of several users, containers and hosts read and
 // create. A file appears in it complete and is never replaced by another.
 //
-// Trust:    a file is opened only if it was placed by root, by this user or, unless anybody may
-//           write to the folder, by its owner or a member of its group who may write to it; if no
-//           other user may change the file; and if it is not a link. The owner of a folder is not
-//           trusted if anybody may write to a folder above it.
-// Access:   what the folder permits its group and others, its files permit as well.
+// Trust:    a file is opened only if it was placed by root, by this user or, unless every user can
+//           write to the folder, by its owner or a member of its group with write permission; if no
+//           other user can change the file; and if it is not a link. The owner of a folder is not
+//           trusted if every user can write to a folder above it.
+// Access:   the group and others have the permissions of the folder for its files, too.
 // Threads:  const methods may be called from any thread.
 // Blocking: for the disk.
 // Errors:   kPermission (also for a file that is not trusted), kNoSpace, kIoError; others below.

@@ -134,7 +134,7 @@ Result<uint64_t> read_npy_class(const NpyRows& rows, uint64_t row, uint64_t clas
 Status check_npy_labels(const NpyRows& rows, uint64_t row, uint64_t classes,
                         const record::FieldArray& labels) {
   for (uint64_t i = 0; i < labels.size(); ++i) {
-    const int64_t label = record::whole_number_at(labels, i);
+    const int64_t label = record::integer_at(labels, i);
     const bool is_class = label >= 0 && static_cast<uint64_t>(label) < classes;
     if (!is_class && label != record::kPaddedLabel) return no_label(rows, row, label);
   }
@@ -148,7 +148,7 @@ Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> lab
     const size_t count = std::min<uint64_t>(rows.part_end(row) - row, labels.size());
     bytes.resize(count * type.bytes);
     STOKER_RETURN_IF_ERROR(rows.read(row, bytes));
-    record::copy_whole_numbers(record::FieldArray{bytes, type}, labels.first(count));
+    record::copy_integers(record::FieldArray{bytes, type}, labels.first(count));
     labels = labels.subspan(count);
     row += count;
   }
@@ -168,7 +168,7 @@ Status for_each_npy_number(const NpyRows& rows, const files::ScanProgress& progr
     STOKER_RETURN_IF_ERROR(rows.read(row, chunk));
     for (uint64_t i = 0; i < count * numbers; ++i) {
       STOKER_RETURN_IF_ERROR(
-          on_number(rows, row + i / numbers, record::whole_number_at({chunk, layout.type}, i)));
+          on_number(rows, row + i / numbers, record::integer_at({chunk, layout.type}, i)));
     }
     row += count;
     progress(row, what);

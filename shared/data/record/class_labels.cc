@@ -19,7 +19,7 @@ Result<std::string> text_of_label(const FieldValue& label) {
     if (text.size() > kMaxNameBytes) return wrong_label("is no label: " + describe(label));
     return std::string(text);
   }
-  STOKER_ASSIGN_OR_RETURN(const uint64_t number, whole_number(label));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t number, non_negative_integer(label));
   return std::to_string(number);
 }
 
@@ -31,7 +31,7 @@ Result<uint64_t> ClassLabels::add(const FieldValue& label) {
   if (!is_new) return entry->second;
   if (labels_.size() == kMaxClasses)
     return wrong_label("is the " + std::to_string(kMaxClasses + 1) + "th different label");
-  const auto number = whole_number(label);
+  const auto number = non_negative_integer(label);
   all_numbers_ = all_numbers_ && number.ok() && *number < kMaxClasses;
   labels_.push_back({.text = std::move(text), .number = number.ok() ? *number : 0});
   return entry->second;

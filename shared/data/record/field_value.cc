@@ -108,7 +108,7 @@ void convert_all(const FieldArray& array, std::span<std::byte> out) {
 }
 
 template <typename Number>
-int64_t as_whole_number(Number number) {
+int64_t as_integer(Number number) {
   constexpr auto kMaxWhole = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (number > Number{0} && static_cast<uint64_t>(number) > kMaxWhole) return -1;
   return static_cast<int64_t>(number);
@@ -157,15 +157,15 @@ void array_to_floats(const FieldArray& array, std::span<std::byte> out) {
   with_integer(array.type, [&](auto number) { convert_all<decltype(number)>(array, out); });
 }
 
-int64_t whole_number_at(const FieldArray& array, uint64_t element) {
+int64_t integer_at(const FieldArray& array, uint64_t element) {
   assert(array.type.is_integer() && element < array.size());
   return with_integer(array.type, [&](auto number) {
-    return as_whole_number(element_at<decltype(number)>(array, element));
+    return as_integer(element_at<decltype(number)>(array, element));
   });
 }
 
 int64_t class_at(const FieldArray& array, uint64_t element) {
-  return std::max<int64_t>(whole_number_at(array, element), -1);
+  return std::max<int64_t>(integer_at(array, element), -1);
 }
 
 void deinterleave(std::span<const std::byte> pixels, size_t channels, std::span<std::byte> planes) {
@@ -235,7 +235,7 @@ Status append_numbers(const FieldValue& value, std::span<float> out, size_t& fil
   return append_all(std::span<const float>(&number, 1), out, filled);
 }
 
-Result<uint64_t> whole_number(const FieldValue& value) {
+Result<uint64_t> non_negative_integer(const FieldValue& value) {
   if (const auto* bytes = std::get_if<FieldBytes>(&value)) {
     uint64_t number = 0;
     if (parse_all(trimmed(to_string_view(*bytes)), number)) return number;
@@ -274,7 +274,7 @@ std::optional<uint64_t> number_count(const FieldValue& value) {
   return std::nullopt;
 }
 
-Result<uint64_t> whole_number_count(const FieldValue& value) {
+Result<uint64_t> integer_count(const FieldValue& value) {
   if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->size();
   const auto* array = std::get_if<FieldArray>(&value);
   if (array != nullptr && array->type.is_integer()) return array->size();
@@ -288,20 +288,20 @@ FieldValue first_numbers(const FieldValue& value, uint64_t count) {
   return value;
 }
 
-FieldInts whole_numbers(const FieldValue& value, uint64_t first, std::span<int64_t> buffer) {
+FieldInts integers(const FieldValue& value, uint64_t first, std::span<int64_t> buffer) {
   if (const auto* ints = std::get_if<FieldInts>(&value))
     return ints->subspan(first, std::min<uint64_t>(ints->size() - first, buffer.size()));
   const auto& array = std::get<FieldArray>(value);
   const auto converted = buffer.first(std::min<uint64_t>(array.size() - first, buffer.size()));
   with_integer(array.type, [&](auto number) {
     for (size_t i = 0; i < converted.size(); ++i)
-      converted[i] = as_whole_number(element_at<decltype(number)>(array, first + i));
+      converted[i] = as_integer(element_at<decltype(number)>(array, first + i));
   });
   return converted;
 }
 
-void copy_whole_numbers(const FieldValue& value, std::span<int64_t> out) {
-  const FieldInts numbers = whole_numbers(value, 0, out);
+void copy_integers(const FieldValue& value, std::span<int64_t> out) {
+  const FieldInts numbers = integers(value, 0, out);
   assert(numbers.size() == out.size());
   if (numbers.data() != out.data()) std::ranges::copy(numbers, out.begin());
 }

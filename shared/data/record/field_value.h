@@ -81,28 +81,28 @@ Status append_numbers(const FieldValue& value, std::span<float> out, size_t& fil
                       bool must_be_finite = true);
 
 // One non-negative integer, numeric or as text ("7\n").
-Result<uint64_t> whole_number(const FieldValue& value);
+Result<uint64_t> non_negative_integer(const FieldValue& value);
 
 // One integer of 64 bits, numeric or as text ("-7\n").
 Result<int64_t> integer(const FieldValue& value);
 
 // The number of elements of a list or an array; nullopt for other values.
 std::optional<uint64_t> number_count(const FieldValue& value);
-// The same for integers; the error is "is 3 numbers, no list of whole numbers".
-Result<uint64_t> whole_number_count(const FieldValue& value);
+// The same for integers; other values are an error.
+Result<uint64_t> integer_count(const FieldValue& value);
 // The first `count` numbers of `value`, which has at least as many.
 FieldValue first_numbers(const FieldValue& value, uint64_t count);
 // The integers from index `first` on, at most buffer.size(). Those of a list are not copied; those
 // of an array are converted into `buffer`.
-FieldInts whole_numbers(const FieldValue& value, uint64_t first, std::span<int64_t> buffer);
+FieldInts integers(const FieldValue& value, uint64_t first, std::span<int64_t> buffer);
 // Copies the first out.size() integers, which must exist.
-void copy_whole_numbers(const FieldValue& value, std::span<int64_t> out);
+void copy_integers(const FieldValue& value, std::span<int64_t> out);
 
 // Converts all elements to F32, rounded to nearest. A float64 that is too large becomes infinite;
 // NaN remains NaN. `out` has exactly the required size and can be unaligned.
 void array_to_floats(const FieldArray& array, std::span<std::byte> out);
 // One element of an integer array; -1 for an unsigned value above the maximum of int64.
-int64_t whole_number_at(const FieldArray& array, uint64_t element);
+int64_t integer_at(const FieldArray& array, uint64_t element);
 // The same for a class index: -1 for all negative values.
 int64_t class_at(const FieldArray& array, uint64_t element);
 // Converts pixels of `channels` bytes each to one plane per channel.

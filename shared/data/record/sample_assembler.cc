@@ -26,8 +26,8 @@ template <typename IsBad>
 std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, const IsBad& is_bad) {
   std::array<int64_t, kNumbersAtOnce> buffer;
   for (uint64_t at = 0; at < count; at += buffer.size()) {
-    const FieldInts numbers = whole_numbers(
-        value, at, std::span(buffer).first(std::min<uint64_t>(buffer.size(), count - at)));
+    const FieldInts numbers =
+        integers(value, at, std::span(buffer).first(std::min<uint64_t>(buffer.size(), count - at)));
     const auto found = std::ranges::find_if(numbers, is_bad);
     if (found != numbers.end()) return *found;
   }
@@ -122,7 +122,7 @@ Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
     if (bytes == nullptr) return unfit_value("must be text, got " + describe(value));
     return bytes->empty() ? 0 : bytes->size() + (spec_.has_end_token() ? 1 : 0);
   }
-  if (spec_.input().role == FieldRole::kInputIds) return whole_number_count(value);
+  if (spec_.input().role == FieldRole::kInputIds) return integer_count(value);
   const auto count = number_count(value);
   if (!count) return unfit_value("must be a list of numbers, got " + describe(value));
   const uint64_t per_step = spec_.values_per_step();
@@ -191,7 +191,7 @@ Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldV
     measure.length = *length;
   }
   if (!spec_.has_target(FieldRole::kLabels)) return measure;
-  const auto labels = whole_number_count(values[1]);
+  const auto labels = integer_count(values[1]);
   if (!labels) return spec_.in_field(1, labels.status());
   measure.labels = *labels;
   const auto bad = find_number(values[1], measure.labels, [&measure](int64_t label) {
@@ -410,13 +410,13 @@ Status SampleAssembler::write_captions(const FieldValue& value, std::span<std::b
 
 Status SampleAssembler::write_labels(const FieldValue& value, uint64_t steps,
                                      std::span<std::byte> out) const {
-  STOKER_ASSIGN_OR_RETURN(const uint64_t given, whole_number_count(value));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t given, integer_count(value));
   const std::span<int64_t> labels = numbers_in<int64_t>(out);
   const bool is_per_step = spec_.max_label_length == 0;
   if (is_per_step ? given < steps : given > labels.size())
     return unfit_value("has a different number of labels than when the file was indexed");
   const auto kept = labels.first(is_per_step ? steps : given);
-  copy_whole_numbers(first_numbers(value, kept.size()), kept);
+  copy_integers(first_numbers(value, kept.size()), kept);
   const auto is_bad = [classes = static_cast<int64_t>(spec_.num_classes)](int64_t label) {
     return label != kPaddedLabel && (label < 0 || label >= classes);
   };

@@ -21,10 +21,10 @@ class ByteHistory {
  public:
   // Offsets in the input.
   struct Range {
-    uint64_t begin = 0;  // of the first byte that is there
-    // Behind the last record that was read whole; at most end. Below begin: the end of no record is there.
+    uint64_t begin = 0;  // of the first byte in memory
+    // After the last record that was read completely; at most end. Below begin: no record ends in memory.
     uint64_t complete = 0;
-    uint64_t end = 0;  // behind the last byte
+    uint64_t end = 0;  // after the last byte
   };
 
   // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.

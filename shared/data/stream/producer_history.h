@@ -5,11 +5,11 @@
 // Threads:   append() in one at a time; copy_needed() in any, meanwhile too.
 // Blocking:  never.
 // Ownership: a view; the memory must outlive it.
-// Trust:     the memory can contain anything. Parts that are invalid, and those behind them, are ignored.
+// Trust:     the memory can contain anything. Invalid parts, and those after them, are ignored.
 // Format:    parts, one after another: sizes of name and bytes (32 bits each), offset of the first byte
-//            in the stream of the producer, name, bytes. The ByteHistory begins with a whole part. A
-//            part without bytes says that nothing is missing of what the producer has sent until its
-//            connection ended. If the last part has no name, the stream has ended, and each producer
+//            in the stream of the producer, name, bytes. The ByteHistory starts with a complete part.
+//            A part without bytes: all that the producer had sent before its connection ended is in the
+//            history. If the last part has no name, the stream has ended, and each producer
 //            has such a part.
 #pragma once
 

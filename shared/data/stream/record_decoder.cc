@@ -224,7 +224,7 @@ class FieldDecoder final : public RecordDecoder {
   Status read_label() {
     const auto value = spec().label_value();
     if (!value) return {};
-    const auto label = record::whole_number(fields_[*value]);
+    const auto label = record::non_negative_integer(fields_[*value]);
     if (!label) return spec().in_field(*value, label.status());
     if (*label >= spec().num_classes)
       return spec().in_field(*value,

@@ -63,13 +63,13 @@ TEST(FieldValueTest, RequiresExactByteCount) {
 
 TEST(FieldValueTest, ParsesIntegersFromNumbersOrText) {
   const int64_t seven = 7, negative = -7;
-  EXPECT_EQ(*whole_number(FieldInts(&seven, 1)), 7u);
-  EXPECT_EQ(*whole_number(bytes("007\r\n")), 7u);
-  EXPECT_THAT(whole_number(FieldInts(&negative, 1)).status().message(),
+  EXPECT_EQ(*non_negative_integer(FieldInts(&seven, 1)), 7u);
+  EXPECT_EQ(*non_negative_integer(bytes("007\r\n")), 7u);
+  EXPECT_THAT(non_negative_integer(FieldInts(&negative, 1)).status().message(),
               HasSubstr("must be at least 0, got -7"));
-  EXPECT_THAT(whole_number(FieldInts()).status().message(), HasSubstr("0 integers"));
+  EXPECT_THAT(non_negative_integer(FieldInts()).status().message(), HasSubstr("0 integers"));
   for (const std::string_view bad : {"-7", "7.0", "", "dog", "18446744073709551616"})
-    EXPECT_EQ(whole_number(bytes(bad)).status().code(), StatusCode::kCorrupt) << bad;
+    EXPECT_EQ(non_negative_integer(bytes(bad)).status().code(), StatusCode::kCorrupt) << bad;
 }
 
 template <typename Number>
@@ -127,20 +127,20 @@ TEST(FieldValueTest, ReadsWholeNumbersOfArraysAndLists) {
   const FieldValue array = array_of<uint64_t>(numbers, 'u');
   std::array<int64_t, 2> buffer{};
   for (const FieldValue& value : {array, FieldValue(FieldInts(same))}) {
-    EXPECT_EQ(*whole_number_count(value), 3u);
-    EXPECT_THAT(whole_numbers(value, 0, buffer), ElementsAre(7, -1));
-    EXPECT_THAT(whole_numbers(value, 2, buffer), ElementsAre(9));
+    EXPECT_EQ(*integer_count(value), 3u);
+    EXPECT_THAT(integers(value, 0, buffer), ElementsAre(7, -1));
+    EXPECT_THAT(integers(value, 2, buffer), ElementsAre(9));
     std::array<int64_t, 2> copy{};
-    copy_whole_numbers(first_numbers(value, 2), copy);
+    copy_integers(first_numbers(value, 2), copy);
     EXPECT_THAT(copy, ElementsAre(7, -1));
   }
-  EXPECT_EQ(*whole_number(first_numbers(array, 1)), 7u);
-  EXPECT_EQ(whole_number_count(FieldFloats()).status().message(),
+  EXPECT_EQ(*non_negative_integer(first_numbers(array, 1)), 7u);
+  EXPECT_EQ(integer_count(FieldFloats()).status().message(),
             "must be a list of integers, got 0 numbers");
 }
 
 TEST(FieldValueTest, ReplacesControlCharactersInMessages) {
-  const Status status = whole_number(bytes("a\x1b[2J" + std::string(99, 'x'))).status();
+  const Status status = non_negative_integer(bytes("a\x1b[2J" + std::string(99, 'x'))).status();
   EXPECT_EQ(status.message(),
             "must be an integer of at least 0, got 'a?[2J" + std::string(35, 'x') + "…'");
 }
