@@ -119,25 +119,24 @@ Result<std::unique_ptr<Dataset>> open_cifar(const DatasetRequest& request, files
       std::make_unique<CifarReader>(std::move(index.files), classes_of(request)));
 }
 
+constexpr DatasetFormatOps cifar_ops(const char* name) {
+  return {.name = name,
+          .fingerprint_text = cifar_fingerprint_text,
+          .scan = scan_cifar,
+          .build_metadata = no_metadata,
+          .open = open_cifar,
+          .has_rows = true};
+}
+
 }  // namespace
 
 const DatasetFormatOps& cifar10_format() {
-  static constexpr DatasetFormatOps kFormatOps{.name = "cifar10",
-                                               .fingerprint_text = cifar_fingerprint_text,
-                                               .scan = scan_cifar,
-                                               .build_metadata = no_metadata,
-                                               .open = open_cifar,
-                                               .has_rows = true};
+  static constexpr DatasetFormatOps kFormatOps = cifar_ops("cifar10");
   return kFormatOps;
 }
 
 const DatasetFormatOps& cifar100_format() {
-  static constexpr DatasetFormatOps kFormatOps{.name = "cifar100",
-                                               .fingerprint_text = cifar_fingerprint_text,
-                                               .scan = scan_cifar,
-                                               .build_metadata = no_metadata,
-                                               .open = open_cifar,
-                                               .has_rows = true};
+  static constexpr DatasetFormatOps kFormatOps = cifar_ops("cifar100");
   return kFormatOps;
 }
 
