@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "evaluator/evaluation_limit.h"
+
+#include <gtest/gtest.h>
 
 namespace stoker::evaluator {
 namespace {
