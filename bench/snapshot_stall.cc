@@ -28,7 +28,7 @@ Result<double> capture_ms(const CheckpointFixture& state, writer::Snapshot& snap
   return watch.seconds() * 1e3;
 }
 
-// Copies to memory that has already been written to; milliseconds_of_new_copy() includes the
+// Copies to memory that has already been written to; allocate_and_copy_ms() includes the
 // allocation.
 Result<double> copy_ms(const CheckpointFixture& state, std::vector<std::byte>& target) {
   const Stopwatch watch;

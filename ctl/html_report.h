@@ -1,4 +1,4 @@
-// HtmlReport: one or several runs as a page that needs no other file (shared/view/page.h).
+// render_html_report: one or several runs as a page that needs no other file (shared/view/page.h).
 //
 // Threads:  pure functions of the file system.
 // Errors:   kInvalidArgument: the runs do not fit in kMaxReportBytes.

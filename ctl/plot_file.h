@@ -1,4 +1,4 @@
-// PlotFile: a plot as an image file, of the format that its name ends with.
+// write_plot: a plot as an image file, of the format that its name ends with.
 //
 // Threads:  any.
 // Blocking: PNG while rsvg-convert runs, at most 60 s.

@@ -1,4 +1,4 @@
-// TopView: the lines of `stokerctl top`, for a screen of any size.
+// render_top: the lines of `stokerctl top`, for a screen of any size.
 //
 // Threads: values and pure functions.
 #pragma once

@@ -78,9 +78,9 @@ struct StreamSupply {
 
 struct FeedOptions {
   config::FeedConfig feed;
-  std::string config_path;             // the run's resolved configuration: run/config.yaml
+  std::string config_path;             // the run's resolved configuration: RUN/config.yaml
   std::string index_dir;               // directory of the dataset index
-  std::string sample_error_path;       // run/sample_errors.jsonl; empty: no list
+  std::string sample_error_path;       // RUN/sample_errors.jsonl; empty: no list
   SampleErrorHistory sample_errors;    // up to the first ticket of this ring
   std::string feed_program;            // empty: feed::find_feed_program()
   std::vector<uint64_t> quarantined;   // samples that are not read, from the checkpoint

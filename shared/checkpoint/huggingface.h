@@ -1,4 +1,4 @@
-// HuggingFaceFolder: the tensors of a Hugging Face folder, in model.safetensors, in several files
+// open_huggingface_folder: the tensors of a Hugging Face folder, in model.safetensors, in several files
 // listed by model.safetensors.index.json, or in pytorch_model.bin. HuggingFaceNames: their names in
 // the models of stoker.
 //

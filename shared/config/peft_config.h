@@ -1,4 +1,4 @@
-// PeftConfig: the settings of an adapter in adapter_config.json of a PEFT folder.
+// peft_config: the settings of an adapter in adapter_config.json of a PEFT folder.
 //
 // Threads:  pure functions, except for their output arguments.
 // Blocking: apply_peft_config() reads the file.

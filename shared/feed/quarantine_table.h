@@ -47,7 +47,7 @@ class QuarantineTable {
   uint32_t workers() const { return workers_; }
 
   // Marks samples as being read by process `worker` for the lifetime of the object: one sample, or
-  // up to kSamplesAMark samples that are read together.
+  // up to kMaxSamplesPerMark samples that are read together.
   static constexpr uint64_t kMaxSamplesPerMark = 32;
   class Mark {
    public:

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kOverflow = std::numeric_limits<size_t>::max();
 
-// Bytes of one row, or kTooBig. Shapes come from configurations and shared memory, so the
+// Bytes of one row, or kOverflow. Shapes come from configurations and shared memory, so the
 // arithmetic must not overflow.
 size_t row_bytes_checked(const TensorSpec& spec) {
   size_t bytes = dtype_bytes(spec.dtype);

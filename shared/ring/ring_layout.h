@@ -1,4 +1,4 @@
-// RingLayout: binary layout of the ring segment, version 2. docs/ring-layout.md describes the same
+// ring_layout: binary layout of the ring segment, version 2. docs/ring-layout.md describes the same
 // format, with an example.
 //
 // Little-endian, fixed-width, no pointers: every position is an offset from the start of the

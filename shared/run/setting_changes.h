@@ -1,4 +1,4 @@
-// SettingChanges: what was changed while a run trained (RUN/setting_changes.jsonl). stokerd appends a
+// SettingChange: what was changed while a run trained (RUN/setting_changes.jsonl). stokerd appends a
 // line for each change; stokerctl reads them.
 //
 // Threads: values; functions of their arguments and the file system.

@@ -1,4 +1,4 @@
-// BareState: the state of a run without a model. Each step is a function of the previous state, so
+// MinimalState: the state of a run without a model. Each step is a function of the previous state, so
 // that an incorrect resume changes every later checkpoint.
 //
 // Threads: values.

@@ -1,4 +1,4 @@
-// ManualText: the settings shown in config/stoker.yaml with their comments, including those that
+// manual_text: the settings shown in config/stoker.yaml with their comments, including those that
 // are commented out; also the table rows and code blocks of docs/configuration.md.
 #pragma once
 

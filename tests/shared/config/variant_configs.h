@@ -1,4 +1,4 @@
-// VariantConfigs: a minimal valid configuration for each variant of each section.
+// variant_configs: a minimal valid configuration for each variant of each section.
 #pragma once
 
 #include <string>

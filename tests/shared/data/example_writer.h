@@ -1,4 +1,4 @@
-// ExampleWriter: TFRecord files of tf.train.Examples for tests, valid or not.
+// example_writer: TFRecord files of tf.train.Examples for tests, valid or not.
 #pragma once
 
 #include <cstdint>

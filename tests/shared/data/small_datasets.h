@@ -1,4 +1,4 @@
-// SmallDatasets: a small dataset of every format on disk, with its settings as a struct and as
+// small_datasets: a small dataset of every format on disk, with its settings as a struct and as
 // YAML.
 #pragma once
 
