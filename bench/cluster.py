@@ -8,10 +8,10 @@ BIN is the folder of stokerd. One parameter server and three workers train the G
   sync     a step has the gradients of all three workers (three micro-batches)
   backup   a step has the first two gradients; the third worker is a backup (Chen et al., arXiv:1604.00981)
 
-So that a machine with few cores can run them, no worker has a core of its own: each runs for a part of 100 ms and is stopped
-for the rest (SIGSTOP, SIGCONT), half of it, the slow one, which is the last, a tenth. Each row trains with each learning rate
-for --seconds after the first step, which are counted from there. stoker-eval then computes the validation loss of its
-checkpoints, of which there is one each 5 s. Printed is the learning rate that reaches the target first, or else has the lowest
+So that a machine with few cores can run them, no worker has a core to itself: each runs for half of each 100 ms, the slow one,
+which is the last, for a tenth, and is stopped for the rest (SIGSTOP, SIGCONT). Each row trains with each learning rate for
+--seconds after the first step, from which time is counted. stoker-eval then computes the validation loss of its checkpoints,
+of which there is one each 5 s. Printed is the learning rate that reaches the target first, or else has the lowest
 loss at the end.
 """
 import argparse
