@@ -1,5 +1,6 @@
 // The parts of Run that train with parameter servers, and replay such a run.
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -99,21 +100,33 @@ Status check_logged_run(const parameter_server::UpdateLogIdentity& logged,
   return {};
 }
 
-// Reads `data` in a worker process, unless workers are threads. What the process sends is checked last.
-Result<std::unique_ptr<data::Dataset>> open_sandbox(const config::Config& config,
-                                                    const std::string& index_dir,
-                                                    std::unique_ptr<data::Dataset> data,
-                                                    const std::stop_token& stop) {
-  if (config.feed.num_processes == 0) return data;
-  STOKER_ASSIGN_OR_RETURN(
-      auto sandboxed,
-      feed::SandboxedDataset::open(config,
-                                   {.dataset = "train",
-                                    .index_dir = index_dir,
-                                    .should_stop = [stop] { return stop.stop_requested(); }},
-                                   std::move(data)));
-  return data::record::with_range_check(config, std::move(sandboxed));
-}
+// Reads the samples in a worker process, unless workers are threads. A stop ends the reads.
+class SampleReads {
+ public:
+  explicit SampleReads(const std::stop_token& stop)
+      : forward_(stop, [this] { source_.request_stop(); }) {}
+
+  // What the process sends is checked last.
+  Status open(const config::Config& config, const std::string& index_dir,
+              std::unique_ptr<data::Dataset>& data) {
+    if (config.feed.num_processes == 0) return {};
+    STOKER_ASSIGN_OR_RETURN(
+        auto sandboxed,
+        feed::SandboxedDataset::open(
+            config,
+            {.dataset = "train",
+             .index_dir = index_dir,
+             .should_stop = [stop = source_.get_token()] { return stop.stop_requested(); }},
+            std::move(data)));
+    data = data::record::with_range_check(config, std::move(sandboxed));
+    return {};
+  }
+  const std::stop_source& source() const { return source_; }
+
+ private:
+  std::stop_source source_;
+  const std::stop_callback<std::function<void()>> forward_;
+};
 
 // Records and checkpoints of the chief.
 class ChiefOutputs {
@@ -255,12 +268,10 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
       std::move(variables));
   on_training();
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
-  std::stop_source ending;
-  const std::stop_callback forward(stop, [&ending] { ending.request_stop(); });
   // All tasks may have got the signal; the chief then still saves.
   const std::stop_callback end(preparation_stop_.get_token(),
                                [&] { server.request_end(grace_of_server(config_.distributed)); });
-  const Status served = server.run(ending.get_token());
+  const Status served = server.run(stop);
   channels_.board.set_step(server.step());
   if (served.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
   if (!served.ok()) return served;
@@ -316,10 +327,8 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
   }
-  std::stop_source reading;
-  const std::stop_callback forward(stop, [&reading] { reading.request_stop(); });
-  STOKER_ASSIGN_OR_RETURN(start.data, open_sandbox(config_, layout_.index_dir(),
-                                                   std::move(start.data), reading.get_token()));
+  SampleReads reads(stop);
+  STOKER_RETURN_IF_ERROR(reads.open(config_, layout_.index_dir(), start.data));
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
   if (cluster.task.cluster.worker.size() > 1)
@@ -333,7 +342,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   channels_.board.set_step(start.state->step);
   on_training();
   return train_replica(config_, start, **connection, std::move(duties), outputs, channels_, clock_,
-                       stop, reading);
+                       stop, reads.source());
 }
 
 // ---- Replay
@@ -381,10 +390,8 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   const size_t num_servers = cluster.task.cluster.ps.size();
   STOKER_ASSIGN_OR_RETURN(
       auto servers, make_replayed_servers(config_, *start.data, num_servers, cluster.placement));
-  std::stop_source reading;
-  const std::stop_callback forward(stop, [&reading] { reading.request_stop(); });
-  STOKER_ASSIGN_OR_RETURN(start.data, open_sandbox(config_, layout_.index_dir(),
-                                                   std::move(start.data), reading.get_token()));
+  SampleReads reads(stop);
+  STOKER_RETURN_IF_ERROR(reads.open(config_, layout_.index_dir(), start.data));
   parameter_server::ReplayConnection connection(
       *std::move(order),
       parameter_server::make_server_parts(*start.state, num_servers, cluster.placement,
@@ -395,7 +402,7 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   channels_.board.set_phase(control::TrainerPhase::kUnwatched);
   on_training();
   const auto outcome = train_replica(config_, start, connection, std::move(duties), outputs,
-                                     channels_, clock_, stop, reading);
+                                     channels_, clock_, stop, reads.source());
   if (outcome.ok() && connection.has_ended()) return run::RunOutcome::kFinished;
   return outcome;
 }

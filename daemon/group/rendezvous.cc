@@ -328,19 +328,30 @@ Status check_newest(Store& store, const std::string& prefix) {
                 "another group of this run has started; this process belongs to an earlier one");
 }
 
-void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason) {
+namespace {
+
+// The rank that was announced first.
+Result<int> announce_first_failure(Store& keys, const LaunchEnvironment& environment,
+                                   const Status& reason) {
   (void)write_failure_record(
       keys, {.rank = environment.rank, .lost_rank = {}, .reason = reason.to_string()});
-  (void)keys.set_if_absent(kFailedKey, std::to_string(environment.rank));
+  STOKER_ASSIGN_OR_RETURN(const std::string first,
+                          keys.set_if_absent(kFailedKey, std::to_string(environment.rank)));
+  return parse_number<int>(first);
+}
+
+}  // namespace
+
+void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason) {
+  (void)announce_first_failure(keys, environment, reason);
 }
 
 Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
                             const Status& reason) {
-  const std::string own = std::to_string(environment.rank);
-  announce_failure(keys, environment, reason);
-  const auto first = keys.set_if_absent(kFailedKey, own);
-  const Status failed = first.ok() && *first != own ? check_failed(keys, environment) : Status();
-  leave_store(keys, environment, first.ok() ? parse_number<int>(*first) : environment.rank);
+  const auto announced = announce_first_failure(keys, environment, reason);
+  const int first = announced.ok() ? *announced : environment.rank;
+  const Status failed = first != environment.rank ? check_failed(keys, environment) : Status();
+  leave_store(keys, environment, first);
   if (failed.ok()) return reason;
   return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message());
 }

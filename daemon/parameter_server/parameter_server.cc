@@ -271,8 +271,9 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
   const std::lock_guard lock(mutex_);
   schedule_.leave(life);
   log_lost(life, lost);
+  const Status advanced = advance();
   changed_.notify_all();
-  return lost;
+  return advanced.ok() ? lost : advanced;
 }
 
 // Not of the end of a run: after the last step, or when all tasks are stopped, the other workers leave before
@@ -379,6 +380,7 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
     case Operation::kEndSave: {
       std::unique_lock lock(mutex_);
       schedule_.end_save(worker);
+      STOKER_RETURN_IF_ERROR(advance());
       changed_.notify_all();
       lock.unlock();
       return send_header(connection, make_header(0), stop);
@@ -617,12 +619,7 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
   }
   of_step_[ticket] = sums;
   STOKER_RETURN_IF_ERROR(add());
-  if (result == PushResult::kStepCompleted) {
-    // Otherwise the next request of a worker has the norm.
-    if (is_sync && !variables_.needs_norm())
-      STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
-    complete_step();
-  }
+  if (result == PushResult::kStepCompleted) STOKER_RETURN_IF_ERROR(complete_step());
   return result;
 }
 
@@ -681,12 +678,19 @@ void ParameterServer::log_dropped(const WorkerLife& worker, uint64_t ticket, boo
                                 {"suppressed", std::exchange(num_suppressed_, 0)}});
 }
 
-// Of server 0: adds the losses of the step, and ends a record.
-void ParameterServer::complete_step() {
+// Of server 0: a step can be complete by the end of a save. mutex_ is locked.
+Status ParameterServer::advance() { return schedule_.complete_step() ? complete_step() : Status(); }
+
+// Of server 0: updates in a sync run, adds the losses of the step, and ends a record.
+Status ParameterServer::complete_step() {
+  // Otherwise the next request of a worker has the norm.
+  if (options_.updates.replicas == config::ReplicaMode::kSync && !variables_.needs_norm())
+    STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
   add_step(interval_, sum_in_tree(std::exchange(of_step_, {})));
-  if (!options_.is_recorded(schedule_.step())) return;
+  if (!options_.is_recorded(schedule_.step())) return {};
   records_.emplace_back(schedule_.step(), std::exchange(interval_, {}));
   if (records_.size() > kMaxRecords) records_.pop_front();
+  return {};
 }
 
 }  // namespace stoker::parameter_server

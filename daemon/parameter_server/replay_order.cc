@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
-#include <iterator>
 #include <limits>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -75,49 +74,93 @@ Result<ReplayOrder> ReplayOrder::create(const std::vector<ReadUpdateLog>& logs, 
   ReplayOrder order;
   order.servers_.resize(logs.size());
   order.find_complete_steps(logs, step);
+  for (Server& server : order.servers_) server.start = server.step = step;
   if (reads_before(logs, step)) {
     if (order.last_complete_step() != step)
       return Status(StatusCode::kMismatch,
                     "later gradients of the run were computed from the parameters before step " +
                         std::to_string(step) +
                         "; use --resume with a checkpoint of the run, or --fresh");
-    for (Server& server : order.servers_) server.start = server.step = step;
     return order;
   }
-  for (size_t i = 0; i < logs.size(); ++i) STOKER_RETURN_IF_ERROR(order.add(i, logs[i], step));
-  order.of_ticket_.clear();
-  for (const Gradient& gradient : order.gradients_)
-    for (size_t i = 0; i < logs.size(); ++i)
-      ++order.servers_[i].readers[gradient.logged.read_steps[i]];
+  size_t longest = 0;
+  for (const ReadUpdateLog& log : logs) longest = std::max(longest, log.updates.size());
+  order.reserve(longest);
+  IndexesOfTickets known(longest);
+  for (size_t i = 0; i < logs.size(); ++i)
+    STOKER_RETURN_IF_ERROR(order.add(i, logs[i], step, known));
+  order.add_readers();
+  order.shrink_to_fit();
   return order;
 }
 
-Status ReplayOrder::add(size_t server, const ReadUpdateLog& log, uint64_t step) {
-  Server& added = servers_[server];
-  added.start = added.step = step;
-  std::set<uint64_t> tickets;
+void ReplayOrder::reserve(size_t num_gradients) {
+  tickets_.reserve(num_gradients);
+  workers_.reserve(num_gradients);
+  read_steps_.reserve(num_gradients * num_servers());
+  is_applied_by_.reserve(num_gradients * num_servers());
+}
+
+void ReplayOrder::shrink_to_fit() {
+  tickets_.shrink_to_fit();
+  workers_.shrink_to_fit();
+  read_steps_.shrink_to_fit();
+  is_applied_by_.shrink_to_fit();
+}
+
+Status ReplayOrder::add(size_t server, const ReadUpdateLog& log, uint64_t step,
+                        IndexesOfTickets& known) {
+  std::vector<size_t>& added = servers_[server].gradients;
+  added.reserve(log.updates.size() - (step - log.first_step));
   for (size_t i = step - log.first_step; i < log.updates.size(); ++i) {
     const LoggedUpdate& update = log.updates[i];
     const uint64_t before = log.first_step + i;
-    const bool is_valid = update.ticket >= step && tickets.insert(update.ticket).second &&
-                          update.read_steps[server] <= before &&
-                          std::ranges::min(update.read_steps) >= step;
+    bool is_valid = update.ticket >= step && update.read_steps[server] <= before &&
+                    std::ranges::min(update.read_steps) >= step;
+    std::optional<size_t> found;
+    const auto [first, last] = known.equal_range(update.ticket);
+    for (auto each = first; each != last; ++each) {
+      is_valid = is_valid && !is_applied_by(each->second, server);
+      if (is_same(each->second, update)) found = each->second;
+    }
     if (!is_valid)
       return Status(StatusCode::kCorrupt, name_of(server) + ": the record of step " +
                                               std::to_string(before + 1) +
                                               " contradicts those before");
-    std::vector<size_t>& known = of_ticket_[update.ticket];
-    auto found = std::ranges::find_if(
-        known, [&](size_t index) { return gradients_[index].logged == update; });
-    if (found == known.end()) {
-      gradients_.push_back({.logged = update});
-      gradients_.back().appliers.resize(servers_.size());
-      found = known.insert(known.end(), gradients_.size() - 1);
+    if (!found) {
+      found = tickets_.size();
+      tickets_.push_back(update.ticket);
+      workers_.push_back(update.worker);
+      read_steps_.insert(read_steps_.end(), update.read_steps.begin(), update.read_steps.end());
+      is_applied_by_.resize(is_applied_by_.size() + num_servers());
+      known.emplace(update.ticket, *found);
     }
-    gradients_[*found].appliers[server] = true;
-    added.gradients.push_back(*found);
+    is_applied_by_[*found * num_servers() + server] = true;
+    added.push_back(*found);
   }
   return {};
+}
+
+// Of variables behind the end of a log there are none: the gradients that read them are not computed.
+void ReplayOrder::add_readers() {
+  is_computed_.resize(tickets_.size());
+  for (Server& server : servers_) server.readers.resize(server.gradients.size() + 1);
+  for (size_t index = 0; index < tickets_.size(); ++index)
+    for (size_t i = 0; i < servers_.size(); ++i)
+      if (const uint64_t after = read_steps(index)[i] - start_; after < servers_[i].readers.size())
+        ++servers_[i].readers[after];
+}
+
+LoggedUpdate ReplayOrder::gradient(size_t index) const {
+  const auto steps = read_steps(index);
+  return {.ticket = tickets_[index],
+          .worker = workers_[index],
+          .read_steps = {steps.begin(), steps.end()}};
+}
+
+bool ReplayOrder::is_same(size_t index, const LoggedUpdate& update) const {
+  return tickets_[index] == update.ticket && workers_[index] == update.worker &&
+         std::ranges::equal(read_steps(index), update.read_steps);
 }
 
 void ReplayOrder::find_complete_steps(const std::vector<ReadUpdateLog>& logs, uint64_t step) {
@@ -129,46 +172,53 @@ void ReplayOrder::find_complete_steps(const std::vector<ReadUpdateLog>& logs, ui
     end = std::min(end, log.first_step + log.updates.size());
     longest = std::max(longest, log.first_step + log.updates.size());
   }
-  complete_steps_.push_back(step);
+  start_ = last_complete_step_ = step;
+  is_complete_step_.resize(end - step + 1);
+  is_beginning_.resize(end - step + 1);
+  is_complete_step_[0] = true;
   uint64_t earliest = step;
   for (uint64_t updated = step + 1; updated <= end; ++updated) {
     for (const ReadUpdateLog& log : logs)
       earliest = std::max(earliest, earliest_complete_step(update_to(log, updated)));
-    if (earliest == updated) complete_steps_.push_back(updated);
+    if (earliest != updated) continue;
+    is_complete_step_[updated - step] = true;
+    last_complete_step_ = updated;
   }
   // From the end: the earliest variables that later gradients were computed from.
   uint64_t read = std::numeric_limits<uint64_t>::max(), after = longest;
-  for (auto complete = complete_steps_.rbegin(); complete != complete_steps_.rend(); ++complete) {
-    for (; after > *complete; --after)
+  for (uint64_t complete = end + 1; complete-- > step;) {
+    for (; after > complete; --after)
       for (const ReadUpdateLog& log : logs)
         if (after <= log.first_step + log.updates.size())
           read = std::min(read, std::ranges::min(update_to(log, after).read_steps));
-    if (read >= *complete) beginnings_.push_back(*complete);
+    is_beginning_[complete - step] = is_complete_step(complete) && read >= complete;
   }
-  std::ranges::reverse(beginnings_);
+}
+
+bool ReplayOrder::is_complete_step(uint64_t step) const {
+  return step - start_ < is_complete_step_.size() && is_complete_step_[step - start_];
 }
 
 bool ReplayOrder::is_complete() const {
   const uint64_t first = servers_.front().step;
   return std::ranges::all_of(servers_, [&](const Server& each) { return each.step == first; }) &&
-         std::ranges::binary_search(complete_steps_, first);
+         is_complete_step(first);
 }
 
 bool ReplayOrder::can_begin() const {
-  return is_complete() && std::ranges::binary_search(beginnings_, servers_.front().step);
+  return is_complete() && is_beginning_[servers_.front().step - start_];
 }
 
 // Not beyond a complete step that another server has not reached.
 bool ReplayOrder::may_pass(size_t server) const {
   const uint64_t step = servers_[server].step;
-  return !std::ranges::binary_search(complete_steps_, step) ||
+  return !is_complete_step(step) ||
          std::ranges::all_of(servers_, [&](const Server& each) { return each.step >= step; });
 }
 
 std::optional<size_t> ReplayOrder::next_server() const {
   for (size_t i = 0; i < servers_.size(); ++i)
-    if (servers_[i].has_next() && may_pass(i) && gradients_[servers_[i].next()].is_computed)
-      return i;
+    if (servers_[i].has_next() && may_pass(i) && is_computed_[servers_[i].next()]) return i;
   return std::nullopt;
 }
 
@@ -178,13 +228,13 @@ size_t ReplayOrder::next_gradient_of(size_t server) const {
 }
 
 void ReplayOrder::apply_next(size_t server) {
-  assert(gradients_[next_gradient_of(server)].is_computed);
+  assert(is_computed_[next_gradient_of(server)]);
   ++servers_[server].step;
 }
 
-bool ReplayOrder::is_ready(const Gradient& gradient) const {
+bool ReplayOrder::is_ready(size_t index) const {
   for (size_t i = 0; i < servers_.size(); ++i)
-    if (servers_[i].step < gradient.logged.read_steps[i]) return false;
+    if (servers_[i].step < read_steps(index)[i]) return false;
   return true;
 }
 
@@ -193,7 +243,7 @@ std::optional<size_t> ReplayOrder::next_gradient() const {
   std::optional<size_t> best;
   for (size_t i = 0; i < servers_.size(); ++i) {
     const Server& server = servers_[i];
-    if (!server.has_next() || !may_pass(i) || !is_ready(gradients_[server.next()])) continue;
+    if (!server.has_next() || !may_pass(i) || !is_ready(server.next())) continue;
     if (!best || server.step < servers_[*best].step) best = i;
   }
   if (!best) return std::nullopt;
@@ -201,21 +251,17 @@ std::optional<size_t> ReplayOrder::next_gradient() const {
 }
 
 bool ReplayOrder::is_applied_by(size_t index, size_t server) const {
-  return gradients_[index].appliers[server];
+  return is_applied_by_[index * num_servers() + server];
 }
 
 void ReplayOrder::finish(size_t index) {
-  Gradient& gradient = gradients_[index];
-  assert(!gradient.is_computed);
-  gradient.is_computed = true;
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    const auto readers = servers_[i].readers.find(gradient.logged.read_steps[i]);
-    if (--readers->second == 0) servers_[i].readers.erase(readers);
-  }
+  assert(!is_computed_[index]);
+  is_computed_[index] = true;
+  for (size_t i = 0; i < servers_.size(); ++i) --servers_[i].readers[read_steps(index)[i] - start_];
 }
 
 bool ReplayOrder::is_read(size_t server, uint64_t step) const {
-  return servers_[server].readers.contains(step);
+  return servers_[server].readers[step - start_] > 0;
 }
 
 }  // namespace stoker::parameter_server

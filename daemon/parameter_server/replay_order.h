@@ -16,8 +16,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/parameter_server/update_log.h"
@@ -37,7 +38,7 @@ class ReplayOrder {
   bool is_complete() const;
   // Whether a replay of these logs can begin at this state: that of a complete step.
   bool can_begin() const;
-  uint64_t last_complete_step() const { return complete_steps_.back(); }
+  uint64_t last_complete_step() const { return last_complete_step_; }
 
   // The server that can apply its next gradient, which is computed; nullopt: none.
   std::optional<size_t> next_server() const;
@@ -47,7 +48,7 @@ class ReplayOrder {
   // The index of the gradient to compute next, when no server can apply one; nullopt: the end. Behind the
   // last complete step, a gradient whose variables are not in the logs is the end, too.
   std::optional<size_t> next_gradient() const;
-  const LoggedUpdate& gradient(size_t index) const { return gradients_[index].logged; }
+  LoggedUpdate gradient(size_t index) const;
   // Of the servers that apply it.
   bool is_applied_by(size_t index, size_t server) const;
   void finish(size_t index);  // it is computed
@@ -56,31 +57,41 @@ class ReplayOrder {
   bool is_read(size_t server, uint64_t step) const;
 
  private:
-  struct Gradient {
-    LoggedUpdate logged;
-    std::vector<bool> appliers = {};  // by server
-    bool is_computed = false;
-  };
   struct Server {
     uint64_t start = 0, step = 0;
-    std::vector<size_t> gradients;              // of the updates after `start`
-    std::map<uint64_t, uint64_t> readers = {};  // by step: gradients that are not computed
+    std::vector<size_t> gradients;       // of the updates after `start`
+    std::vector<uint32_t> readers = {};  // by step after `start`: gradients that are not computed
 
     bool has_next() const { return step - start < gradients.size(); }
     size_t next() const { return gradients[step - start]; }
   };
+  using IndexesOfTickets = std::unordered_multimap<uint64_t, size_t>;
 
   ReplayOrder() = default;
-  Status add(size_t server, const ReadUpdateLog& log, uint64_t step);
   void find_complete_steps(const std::vector<ReadUpdateLog>& logs, uint64_t step);
+  void reserve(size_t num_gradients);
+  Status add(size_t server, const ReadUpdateLog& log, uint64_t step, IndexesOfTickets& known);
+  void add_readers();
+  void shrink_to_fit();
+  std::span<const uint64_t> read_steps(size_t index) const {
+    return std::span(read_steps_).subspan(index * num_servers(), num_servers());
+  }
+  bool is_same(size_t index, const LoggedUpdate& update) const;
+  bool is_complete_step(uint64_t step) const;
   bool may_pass(size_t server) const;
-  bool is_ready(const Gradient& gradient) const;
+  bool is_ready(size_t index) const;
 
-  std::vector<Gradient> gradients_;
-  std::map<uint64_t, std::vector<size_t>> of_ticket_;
+  // Of the gradients, by index. The logs of a long run have many, so these are not vectors of each of them.
+  std::vector<uint64_t> tickets_;
+  std::vector<uint32_t> workers_;
+  std::vector<uint64_t> read_steps_;  // num_servers() of each
+  std::vector<bool> is_applied_by_;   // num_servers() of each
+  std::vector<bool> is_computed_;
   std::vector<Server> servers_;
-  std::vector<uint64_t> complete_steps_;  // ascending, from the start
-  std::vector<uint64_t> beginnings_;      // of these, those where a replay can begin
+  // By step after the start: whether it is complete, and whether a replay can begin there.
+  uint64_t start_ = 0;
+  std::vector<bool> is_complete_step_, is_beginning_;
+  uint64_t last_complete_step_ = 0;
 };
 
 }  // namespace stoker::parameter_server

@@ -376,7 +376,7 @@ Status ReplicaTrainer::check_saved() {
   return Status(StatusCode::kIoError, "the last state could not be saved: " + stats.last_error);
 }
 
-// The workers take no new tickets until the state is complete, and this one has read it.
+// The state does not change until this one has read it.
 Status ReplicaTrainer::save_if_complete(const std::stop_token& stop) {
   if (!is_last_save_ && !chief_->writer.wait_idle(std::chrono::milliseconds(0))) return {};
   STOKER_ASSIGN_OR_RETURN(const auto begun, connection_.begin_save(stop));
@@ -387,7 +387,7 @@ Status ReplicaTrainer::save_if_complete(const std::stop_token& stop) {
   if (is_last_save_) {
     STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
     has_saved_last_ = true;
-    return {};  // end_run() follows; until then there are no new tickets
+    return {};  // end_run() follows; until then there is no update
   }
   return connection_.end_save(stop);
 }

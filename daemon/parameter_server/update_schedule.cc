@@ -102,7 +102,6 @@ Claim UpdateSchedule::grant(size_t worker, uint64_t ticket) {
 // A free ticket of the step; with more workers than tickets otherwise the one that the fewest have. Of these
 // the one that it has prefetched, then one that no other worker prefetches.
 Claim UpdateSchedule::claim_sync(size_t worker) {
-  if (is_saving_) return {};
   const bool has_backups = options_.num_workers > options_.gradients_per_step;
   std::optional<std::tuple<size_t, size_t, uint64_t>> best;  // holders, prefetching, ticket
   for (uint64_t ticket = first_ticket(); is_in_step(ticket); ++ticket) {
@@ -230,10 +229,14 @@ PushResult UpdateSchedule::push_sync(const Held& held) {
     ++(is_stale ? num_stale_ : num_backups_);
     return PushResult::kDropped;
   }
-  if (received_.size() < options_.gradients_per_step) return PushResult::kAccepted;
+  return complete_step() ? PushResult::kStepCompleted : PushResult::kAccepted;
+}
+
+bool UpdateSchedule::complete_step() {
+  if (!is_sync() || is_saving_ || received_.size() < options_.gradients_per_step) return false;
   received_.clear();
   ++step_;
-  return PushResult::kStepCompleted;
+  return true;
 }
 
 PushResult UpdateSchedule::push_async(const Held& held) {
@@ -253,11 +256,12 @@ WorkerSummary UpdateSchedule::summary(size_t worker) const {
 
 // ---- saving --------------------------------------------------------------------------------------
 
-// In a sync run, gradients of workers that still compute would complete a step during the save.
-bool UpdateSchedule::has_tickets_out() const {
-  return !returned_.empty() || std::ranges::any_of(workers_, [](const Worker& worker) {
-    return worker.held.has_value();
-  });
+// In a sync run, a gradient that is out can only be one of the step that follows the state, which does not
+// complete during a save; or it is dropped when it comes.
+bool UpdateSchedule::has_complete_state() const {
+  if (!is_initialized_) return false;
+  const auto has_ticket = [](const Worker& worker) { return worker.held.has_value(); };
+  return is_sync() || (returned_.empty() && std::ranges::none_of(workers_, has_ticket));
 }
 
 Result<bool> UpdateSchedule::begin_save(const WorkerLife& chief) {
@@ -267,7 +271,7 @@ Result<bool> UpdateSchedule::begin_save(const WorkerLife& chief) {
   if (Worker& state = workers_[chief.worker]; state.held) state.prefetched = state.held->ticket;
   release(chief.worker);
   is_saving_ = true;
-  return !has_tickets_out();
+  return has_complete_state();
 }
 
 void UpdateSchedule::end_save(const WorkerLife& chief) {

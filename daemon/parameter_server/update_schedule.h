@@ -20,9 +20,15 @@
 // connection, requeue the tickets of the one before. Whatever an earlier life sends is rejected, so a
 // worker that returns must take a ticket, and with it the current parameters, before it sends gradients.
 //
-// Worker 0 is the chief. It initializes the parameters; until then the others wait. To save, it stops new
-// tickets until those that workers have are applied: what it then reads is the state of one process after
-// step() steps. If it is lost, the others continue.
+// Worker 0 is the chief. It initializes the parameters; until then the others wait. What it saves is the
+// state of one process after step() steps:
+//
+//   sync:  always there, whatever workers still compute. A save waits for none of them, and they continue with
+//          the tickets of the step; but the step is complete only when the save has ended.
+//   async: there when all tickets that workers have, and all below them, are applied. Until then, and while the
+//          state is read, there are no others.
+//
+// If the chief is lost, its save ends, and the others continue.
 //
 // Threads: none; the owner serializes the calls.
 // Errors:  kClosed: the call is of an earlier life. kInvalidArgument: the worker does not have the ticket.
@@ -69,7 +75,7 @@ struct Claim {
 };
 
 enum class PushResult {
-  kAccepted,       // and waits for the other gradients of the step
+  kAccepted,       // and waits for the other gradients of the step, or for the end of a save
   kStepCompleted,  // the update of the step is due, and step() has increased
   kDropped,        // not applied
 };
@@ -104,10 +110,13 @@ class UpdateSchedule {
   Result<PushResult> push(const WorkerLife& worker, uint64_t ticket);
 
   // Only for the chief: starts a save, and requeues its ticket. True: the state is complete and does not
-  // change before end_save(). False: other gradients are still missing; call it again when something has
-  // changed, and take tickets in between.
+  // change before end_save(). False: there are no parameters yet, or, in an async run, other gradients are
+  // still missing; call it again when something has changed, and take tickets in between.
   Result<bool> begin_save(const WorkerLife& chief);
   void end_save(const WorkerLife& chief);
+  // Call after end_save(), join() and leave(), which can end a save. True: the last gradient of the step has come
+  // during the save, so the update is due now, as after kStepCompleted.
+  bool complete_step();
 
   uint64_t step() const { return step_; }  // completed; global_step
   bool is_finished() const { return step_ >= options_.max_steps; }
@@ -150,7 +159,7 @@ class UpdateSchedule {
   Claim claim_async(size_t worker);
   bool keeps_bound(size_t worker) const;
   size_t num_holders(uint64_t ticket) const;
-  bool has_tickets_out() const;
+  bool has_complete_state() const;
   PushResult push_sync(const Held& held);
   PushResult push_async(const Held& held);
 

@@ -1,4 +1,5 @@
-// Runs of two ranks on two hosts, which are network namespaces joined by cables (veth) that can be cut.
+// Runs of two ranks, and of parameter servers and workers, on two hosts, which are network namespaces joined by
+// cables (veth) that can be cut.
 // Skipped where they cannot be made: that needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN.
 #include <fcntl.h>
 #include <sched.h>
@@ -284,6 +285,108 @@ TEST_F(GroupNetworkTest, EndsAtFirstCommitWhenChiefIsCutOffFromStore) {
   start(run_dir(), end, {"--set", std::string("distributed.interface=") + kSecond});
   expect_codes(0);
   expect_same_as_alone(run_dir(), end);
+}
+
+// Two parameter servers, then two workers.
+class ClusterNetworkTest : public GroupNetworkTest {
+ protected:
+  // By task, the host that it is on. Until all have joined.
+  void start_on(const std::array<int, 4>& hosts) {
+    hosts_of_tasks_ = hosts;
+    ranks_.clear();
+    const size_t joined_before = count_in_server_logs("cluster worker joined");
+    for (int task = 0; task < kNumTasks; ++task) ranks_.push_back(start_task(task));
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      return count_in_server_logs("cluster worker joined") >= joined_before + 4;
+    })) << logs();
+  }
+  std::unique_ptr<Process> start_task(int task) const {
+    const bool is_server = task < kFirstWorker;
+    return std::make_unique<Process>(
+        on_host(hosts_of_tasks_[static_cast<size_t>(task)],
+                joined(arguments(run_dir(), 1'000'000, kSettings),
+                       {"--ps_hosts", addresses(0), "--worker_hosts", addresses(kFirstWorker),
+                        "--job_name", is_server ? "ps" : "worker", "--task_index",
+                        std::to_string(is_server ? task : task - kFirstWorker)})),
+        log_path(task));
+  }
+  std::string address(int task) const {
+    return main_address(hosts_of_tasks_[static_cast<size_t>(task)]) + ":" +
+           std::to_string(kPort + task);
+  }
+  std::string addresses(int first) const { return address(first) + "," + address(first + 1); }
+  size_t count_in_server_logs(const std::string& text) const {
+    return count_of(text_if_exists(log_path(0)), text) +
+           count_of(text_if_exists(log_path(1)), text);
+  }
+  bool has_log(int task, const std::string& text) const {
+    return wait_until(kPatience, [&] { return count_of(text_of(log_path(task)), text) > 0; });
+  }
+  std::string logs() const {
+    std::string text;
+    for (int task = 0; task < kNumTasks; ++task) text += text_if_exists(log_path(task));
+    return text;
+  }
+  void expect_codes_of_tasks(int code) const {
+    for (int task = 0; task < kNumTasks; ++task)
+      EXPECT_EQ(code_of(*ranks_[static_cast<size_t>(task)]), code) << text_of(log_path(task));
+  }
+  void stop_and_expect_same_as_alone() {
+    ranks_[kFirstWorker]->signal(SIGTERM);
+    expect_codes_of_tasks(0);
+    expect_same_as_alone(run_dir(), newest_step(run_dir()), kSettings);
+  }
+
+  static constexpr int kNumTasks = 4, kFirstWorker = 2;  // which is the chief
+  const std::vector<std::string> kSettings{"--set", "feed.on_sample_error=fail",
+                                           "--set", "train.max_grad_norm=null",
+                                           "--set", "distributed.timeout_seconds=10"};
+
+ private:
+  std::array<int, 4> hosts_of_tasks_{};
+};
+
+TEST_F(ClusterNetworkTest, TrainsSameBytesAsOneProcess) {
+  cut(kSecond);
+  start_on({0, 1, 0, 1});
+  wait_for_steps(run_dir(), 12);
+  stop_and_expect_same_as_alone();
+}
+
+TEST_F(ClusterNetworkTest, TrainsOnWithoutWorkerBehindCutLinkUntilItReturns) {
+  start_on({0, 0, 0, 1});
+  wait_for_steps(run_dir(), 5);
+  cut(kMain);
+  for (const int server : {0, 1}) {
+    ASSERT_TRUE(has_log(server, "cluster worker lost")) << logs();
+    EXPECT_THAT(text_of(log_path(server)),
+                ContainsRegex("cluster worker lost +worker=1 [^\n]*worker 1 .10.77.0.2:29503. "
+                              "exited, hangs or cannot be reached"));
+  }
+  auto& worker = ranks_.back();
+  EXPECT_EQ(code_of(*worker), 73);
+  EXPECT_THAT(text_of(log_path(3)),
+              ContainsRegex("ps [01] .10.77.0.1:2950[01]. exited, hangs or cannot be reached"));
+  wait_for_steps(run_dir(), 5);
+  mend(kMain);
+  worker = start_task(3);
+  for (const int server : {0, 1}) ASSERT_TRUE(has_log(server, "cluster worker returned")) << logs();
+  wait_for_steps(run_dir(), 5);
+  stop_and_expect_same_as_alone();
+}
+
+TEST_F(ClusterNetworkTest, ExitsBehindCutLinkBetweenServersAndResumesWithSameBytes) {
+  start_on({0, 1, 0, 1});
+  wait_for_steps(run_dir(), 5);
+  cut(kMain);
+  expect_codes_of_tasks(73);
+  for (const int server : {0, 1})
+    EXPECT_THAT(text_of(log_path(server)),
+                ContainsRegex("parameter server lost +server=" + std::to_string(1 - server)));
+  mend(kMain);
+  start_on({0, 1, 0, 1});
+  wait_for_steps(run_dir(), 5);
+  stop_and_expect_same_as_alone();
 }
 
 }  // namespace

@@ -127,12 +127,35 @@ class ParameterServerTest : public ::testing::Test {
     return claimed;
   }
   static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
-                   double norm = -1) {
+                   double norm = -1, PushResult expected = PushResult::kStepCompleted) {
     const auto pushed =
         worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
                     {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
-    EXPECT_EQ(*pushed, PushResult::kStepCompleted);
+    EXPECT_EQ(*pushed, expected);
+  }
+  // After one step. The gradient of the next one comes while the chief, or one that is lost meanwhile, saves.
+  void save_during_step(bool is_chief_lost) {
+    WorkerConnection& chief = connect(0);
+    ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+    train(chief);
+    WorkerConnection& worker = connect(1);
+    const auto claimed = pull(worker);
+    const auto begun = chief.begin_save({});
+    ASSERT_TRUE(begun.ok() && *begun);
+    EXPECT_EQ((*begun)->first, 1u);
+    EXPECT_TRUE(chief.read_state(1, {}).ok());
+    push(worker, claimed, -1, PushResult::kAccepted);
+    EXPECT_TRUE(chief.read_state(1, {}).ok());
+    EXPECT_EQ(record_after(chief, 1, 0), 0u);
+    if (is_chief_lost)
+      connections_.erase(connections_.begin());
+    else
+      ASSERT_TRUE(chief.end_save({}).ok());
+    train(worker);
+    WorkerConnection& saving = is_chief_lost ? connect(0) : chief;
+    EXPECT_EQ(record_after(saving, 1, 0), 2u);
+    EXPECT_TRUE(saving.read_state(3, {}).ok());
   }
   static uint64_t record_after(WorkerConnection& chief, uint64_t step, uint64_t saved) {
     const auto record = chief.take_record(step, saved, {});
@@ -223,6 +246,10 @@ TEST_F(ParameterServerTest, HasRecordsAfterCheckpointForChiefThatReturns) {
   EXPECT_EQ(record_after(returned, 0, 1), 2u);
 }
 
+TEST_F(ParameterServerTest, SavesSyncStateWhileWorkerComputes) { save_during_step(false); }
+
+TEST_F(ParameterServerTest, CompletesStepWhenChiefIsLostDuringSave) { save_during_step(true); }
+
 TEST_F(ParameterServerTest, ServesChiefAfterRequestToEnd) {
   WorkerConnection& chief = connect(0);
   ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
@@ -298,6 +325,8 @@ class NormTest : public ParameterServerTest {
  protected:
   NormTest() { needs_norm_ = {true, true}; }
 };
+
+TEST_F(NormTest, SavesSyncStateWhileWorkerComputes) { save_during_step(false); }
 
 // The update is due, and the worker that would have sent the norm is lost.
 TEST_F(NormTest, UpdatesByNormOfWorkerThatReturns) {

@@ -1,5 +1,7 @@
 #include "daemon/parameter_server/replay_order.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -306,6 +308,27 @@ TEST(ReplayOrder, RejectsLogsThatDoNotFitTogether) {
   // A ticket twice; variables of the future.
   EXPECT_EQ(error_of(logs_of({{update(0, {0}), update(0, {0})}})).code(), StatusCode::kCorrupt);
   EXPECT_EQ(error_of(logs_of({{update(0, {1})}})).code(), StatusCode::kCorrupt);
+}
+
+// The logs of a long run have millions.
+TEST(ReplayOrder, NeedsFewBytesPerUpdate) {
+  constexpr uint64_t kUpdates = 100'000, kWorkers = 4;
+  std::vector<LoggedUpdate> updates;
+  for (uint64_t i = 0; i < kUpdates; ++i) {
+    const uint64_t read = i < kWorkers ? 0 : i - kWorkers + 1;
+    updates.push_back(update(i, {read, read}, static_cast<uint32_t>(i % kWorkers)));
+  }
+  const auto logs = logs_of({updates, updates});
+  const auto heap_bytes = [] {
+    const struct mallinfo2 heap = ::mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  };
+  const size_t before = heap_bytes();
+  if (before == 0) GTEST_SKIP() << "the allocator does not tell what is in use";
+  const auto order = ReplayOrder::create(logs, 0);
+  const size_t after = heap_bytes();
+  ASSERT_TRUE(order.ok()) << order.status().to_string();
+  EXPECT_LT((after - before) / kUpdates, 64);  // of both servers
 }
 
 }  // namespace

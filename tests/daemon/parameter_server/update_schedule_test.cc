@@ -40,11 +40,20 @@ class Cluster {
 
   UpdateSchedule& schedule() { return schedule_; }
   WorkerLife life(size_t worker) const { return {.worker = worker, .life = lives_[worker]}; }
-  void start(size_t worker) {
+  // These return whether this has completed a step.
+  bool start(size_t worker) {
     ++lives_[worker];
     EXPECT_TRUE(schedule_.join(life(worker)).ok());
+    return schedule_.complete_step();
   }
-  void kill(size_t worker) { schedule_.leave(life(worker)); }
+  bool kill(size_t worker) {
+    schedule_.leave(life(worker));
+    return schedule_.complete_step();
+  }
+  bool end_save() {
+    schedule_.end_save(life(0));
+    return schedule_.complete_step();
+  }
 
   Claim claim(size_t worker) {
     const auto claimed = schedule_.claim(life(worker));
@@ -530,17 +539,74 @@ TEST(UpdateScheduleTest, KeepsParametersWhenChiefReturns) {
 
 // ---- saving --------------------------------------------------------------------------------------
 
-TEST(UpdateScheduleTest, SavesWhenTicketsThatAreOutAreApplied) {
-  for (const UpdateOptions& options : {sync(2, 2), async(2)}) {
-    Cluster cluster(options);
-    cluster.ticket(1);
-    EXPECT_FALSE(cluster.begin_save());
-    cluster.push(1, 0);
-    EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait) << "no new tickets";
-    EXPECT_TRUE(cluster.begin_save());
-    cluster.schedule().end_save(cluster.life(0));
-    EXPECT_EQ(cluster.ticket(1), 1);
+TEST(UpdateScheduleTest, SavesNothingBeforeParametersAreInitialized) {
+  for (const UpdateOptions& options : {sync(1, 1), async(1)}) {
+    UpdateSchedule schedule(options);
+    const WorkerLife chief{.worker = 0, .life = 1};
+    ASSERT_TRUE(schedule.join(chief).ok());
+    EXPECT_EQ(*schedule.begin_save(chief), false);
+    schedule.initialize(7);
+    EXPECT_EQ(*schedule.begin_save(chief), true);
   }
+}
+
+TEST(UpdateScheduleTest, SavesAsyncStateWhenTicketsThatAreOutAreApplied) {
+  Cluster cluster(async(2));
+  cluster.ticket(1);
+  EXPECT_FALSE(cluster.begin_save());
+  cluster.push(1, 0);
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait) << "no new tickets";
+  EXPECT_TRUE(cluster.begin_save());
+  cluster.end_save();
+  EXPECT_EQ(cluster.ticket(1), 1);
+}
+
+// Of a step before, second ones of a ticket, and one that the step still needs.
+TEST(UpdateScheduleTest, SavesSyncStateWithoutGradientsThatAreOut) {
+  Cluster cluster(sync(5, 2));
+  for (size_t worker = 0; worker < 5; ++worker) EXPECT_EQ(cluster.ticket(worker), worker % 2);
+  cluster.push(0, 0);
+  cluster.push(1, 1);
+  EXPECT_EQ(cluster.ticket(0), 2);
+  EXPECT_EQ(cluster.ticket(1), 3);
+  cluster.push(3, 1);
+  EXPECT_EQ(cluster.ticket(3), 3);
+  cluster.push(1, 3);
+  EXPECT_EQ(cluster.ticket(1), 2);
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_EQ(cluster.schedule().step(), 1);
+  for (const auto& [worker, ticket] : std::map<size_t, uint64_t>{{2, 0}, {3, 3}, {4, 0}})
+    EXPECT_EQ(cluster.push(worker, ticket), PushResult::kDropped) << "worker " << worker;
+  EXPECT_EQ(cluster.push(1, 2), PushResult::kAccepted);
+  EXPECT_EQ(cluster.schedule().step(), 1);
+  EXPECT_TRUE(cluster.end_save());
+  EXPECT_EQ(cluster.schedule().step(), 2);
+}
+
+// One that was slow before the save, or is, returns after it.
+TEST(UpdateScheduleTest, DropsGradientOfStepBeforeSave) {
+  Cluster cluster(sync(3, 2));
+  EXPECT_EQ(cluster.ticket(2), 0);
+  cluster.push(0, cluster.ticket(0));
+  cluster.push(1, cluster.ticket(1));
+  EXPECT_TRUE(cluster.begin_save());
+  EXPECT_FALSE(cluster.end_save()) << "no gradient has come";
+  EXPECT_EQ(cluster.push(2, 0), PushResult::kDropped);
+  EXPECT_EQ(cluster.schedule().num_stale(), 1);
+  EXPECT_EQ(cluster.claim(2).step, 1);
+}
+
+TEST(UpdateScheduleTest, LetsWorkersComputeStepDuringSave) {
+  Cluster cluster(sync(2, 3));
+  EXPECT_EQ(cluster.ticket(0), 0);
+  EXPECT_TRUE(cluster.begin_save());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cluster.push(1, cluster.ticket(1)), PushResult::kAccepted);
+  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait) << "not with those of the next step";
+  EXPECT_TRUE(cluster.begin_save()) << "as long as the chief asks";
+  EXPECT_EQ(cluster.schedule().step(), 0);
+  EXPECT_TRUE(cluster.end_save());
+  EXPECT_EQ(cluster.claim(1).step, 1);
+  EXPECT_FALSE(cluster.schedule().complete_step()) << "once";
 }
 
 // So that a sync run is saved at the step at which the chief decides to.
@@ -550,7 +616,7 @@ TEST(UpdateScheduleTest, RequeuesTicketOfChiefThatSaves) {
   cluster.push(1, cluster.ticket(1));
   EXPECT_TRUE(cluster.begin_save());
   EXPECT_EQ(cluster.schedule().step(), 0);
-  cluster.schedule().end_save(cluster.life(0));
+  cluster.end_save();
   EXPECT_EQ(cluster.ticket(1), 0);
 }
 
@@ -569,18 +635,26 @@ TEST(UpdateScheduleTest, SavesNoStateWithoutTicketOfLostWorker) {
 }
 
 TEST(UpdateScheduleTest, EndsSaveOfChiefThatIsLost) {
-  Cluster cluster(sync(2, 2));
-  EXPECT_TRUE(cluster.begin_save());
-  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kWait);
-  cluster.kill(0);
-  EXPECT_FALSE(cluster.schedule().is_saving());
-  EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kGranted);
+  Cluster of_async(async(2));
+  EXPECT_TRUE(of_async.begin_save());
+  EXPECT_EQ(of_async.result_of_claim(1), ClaimResult::kWait);
+  of_async.kill(0);
+  EXPECT_FALSE(of_async.schedule().is_saving());
+  EXPECT_EQ(of_async.result_of_claim(1), ClaimResult::kGranted);
+
+  for (const bool is_noticed : {true, false}) {
+    Cluster of_sync(sync(2, 1));
+    EXPECT_TRUE(of_sync.begin_save());
+    EXPECT_EQ(of_sync.push(1, of_sync.ticket(1)), PushResult::kAccepted);
+    EXPECT_TRUE(is_noticed ? of_sync.kill(0) : of_sync.start(0));
+    EXPECT_EQ(of_sync.schedule().step(), 1);
+  }
 }
 
 // ---- everything together --------------------------------------------------------------------------
 
-// Each ticket is applied exactly once, and what is saved has all tickets below one and none above,
-// although workers are slow, are lost and return, and saves begin at any time.
+// Each ticket is applied exactly once, and what is saved has all tickets below one and none above, although
+// workers are slow, are lost and return, and saves begin at any time. Of a sync run none waits.
 TEST(UpdateScheduleTest, AppliesEachTicketOnceWhateverHappens) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
@@ -591,22 +665,38 @@ TEST(UpdateScheduleTest, AppliesEachTicketOnceWhateverHappens) {
     Cluster cluster(is_sync ? sync(workers, gradients, max_steps) : async(workers, max_steps));
     std::map<size_t, uint64_t> held;
     std::set<uint64_t> applied, of_step;
+    std::optional<size_t> saved;  // during a save: the tickets in the state
     uint64_t pushed = 0;
+    const auto complete = [&](bool is_completed) {
+      if (!is_completed) return;
+      EXPECT_EQ(of_step.size(), gradients);
+      for (const uint64_t each : of_step)
+        EXPECT_TRUE(applied.insert(each).second) << "seed " << seed;
+      of_step.clear();
+    };
     for (int event = 0; !cluster.schedule().is_finished(); ++event) {
       ASSERT_LT(event, 100'000) << "seed " << seed;
       const size_t worker = random() % workers;
       if (random() % 16 == 0) {
-        cluster.kill(worker);
-        cluster.start(worker);
+        if (worker == 0) saved.reset();
+        complete(cluster.kill(worker));
+        complete(cluster.start(worker));
         held.erase(worker);
+      } else if (worker == 0 && saved) {
+        EXPECT_EQ(*saved, cluster.schedule().step() * gradients);
+        EXPECT_EQ(*saved, applied.size());
+        saved.reset();
+        complete(cluster.end_save());
       } else if (worker == 0 && random() % 4 == 0) {
         held.erase(0);
-        if (!cluster.begin_save()) continue;
-        EXPECT_EQ(applied.size(), cluster.schedule().step() * gradients);
+        const bool is_complete = cluster.begin_save();
+        EXPECT_TRUE(is_complete || !is_sync);
+        if (!is_complete) continue;
+        saved = applied.size();
+        EXPECT_EQ(*saved, cluster.schedule().step() * gradients);
         if (!applied.empty()) {
           EXPECT_EQ(*applied.rbegin() + 1, applied.size());
         }
-        cluster.schedule().end_save(cluster.life(0));
       } else if (!held.contains(worker)) {
         const Claim claim = cluster.claim(worker);
         if (claim.result == ClaimResult::kGranted) held[worker] = claim.ticket;
@@ -617,11 +707,7 @@ TEST(UpdateScheduleTest, AppliesEachTicketOnceWhateverHappens) {
         const PushResult result = cluster.push(worker, ticket);
         if (result == PushResult::kDropped) continue;
         EXPECT_TRUE(of_step.insert(ticket).second) << "seed " << seed;
-        if (result == PushResult::kAccepted) continue;
-        EXPECT_EQ(of_step.size(), gradients);
-        for (const uint64_t each : of_step)
-          EXPECT_TRUE(applied.insert(each).second) << "seed " << seed;
-        of_step.clear();
+        complete(result == PushResult::kStepCompleted);
       }
     }
     EXPECT_EQ(applied.size(), max_steps * gradients);
