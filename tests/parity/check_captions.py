@@ -18,7 +18,7 @@ from programs import Programs
 from safetensors.torch import load_file
 from torchvision.transforms.v2 import functional
 
-SIDE, WIDTH, LAYERS, HEADS, LENGTH, STEPS = 16, 32, 1, 2, 5, 60
+SIDE, WIDTH, LAYERS, HEADS, LENGTH, STEPS = 16, 32, 1, 2, 5, 200
 START, END = 0, 1
 NOUNS = ("beach", "cloud", "field", "lamp", "meadow", "snow", "sun", "wall")
 WORDS = ("a", "bright", "day", "dark", "night", *NOUNS)
