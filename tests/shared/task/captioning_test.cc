@@ -185,7 +185,8 @@ TEST_F(CaptioningTest, AveragesTheLossOverTheTokensOfAllCaptions) {
   const auto result = task()->loss_and_metric(model, batch({3, 4, kEnd, 4, kEnd, kPad}, "a b\nb"));
   EXPECT_NEAR(result.loss.item<double>(),
               cross_entropy({{0, 3}, {3, 4}, {4, kEnd}, {0, 4}, {4, kEnd}}), 1e-6);
-  EXPECT_DOUBLE_EQ(result.metric_sum.item<double>(), 2) << "the ends; otherwise the start is likelier";
+  EXPECT_DOUBLE_EQ(result.metric_sum.item<double>(), 2)
+      << "the ends; otherwise the start is likelier";
   EXPECT_EQ(result.maybe_device_count.item<int64_t>(), 5);
 }
 
