@@ -599,7 +599,7 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
               : std::string("ranks lost their connections; check the network between them") +
                     (maybe_devices_ ? ", and their GPUs" : "");
   is_leaving_ = true;
-  leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank);
+  leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank, has_exited_);
   lost_ = Status(StatusCode::kPeerLost, cause + noticed);
   return lost_;
 }
