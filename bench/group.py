@@ -1,7 +1,7 @@
 """Runs of several stokerd processes on this machine: time per step, overlap of sums with the backward pass, cost of
-the control record, and time from the kill of a rank to the next step.
+the control record, time from the kill of a rank to the next step, and checkpoints that all ranks write.
 
-  group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--pairs N] [--text FILE]
+  group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--pairs N] [--text FILE] [--layers N] [--dir DISK]
 
 BIN is the folder of stokerd. Parts:
 
@@ -11,6 +11,10 @@ BIN is the folder of stokerd. Parts:
   record   sums of as many gradients as those of `steps`, with and without the control record, and the record alone;
            needs the target group_test_program
   kills    from kill -9 of a rank under torchrun to the next step
+  saves    not in the default: a checkpoint of the sharded optimizer of two ranks, in a pause of training: how long training is
+           stalled, on rank 0, and the time until the checkpoint is committed; alternating with the same state, tensor by
+           tensor, in torch.distributed.checkpoint.async_save of two ranks over Gloo. A GPT of --layers blocks of 7 million
+           parameters; the files are in DISK. PyTorch needs safetensors
   alone    not in the default: what a world of one rank costs a process. Short runs of the GPT with the variables of a
            launcher, and without, in pairs of which every second one is the other way round: the median of the ratios
            of their steps, with its confidence interval of 95 %, which tells what this machine can resolve; and the same
@@ -35,11 +39,14 @@ from pathlib import Path
 SETUP = {"layers": 4, "width": 128, "heads": 4, "context": 128, "micro_batches": 4, "micro_batch_size": 4}
 # About as long in computation as in sums.
 LARGE = {"layers": 8, "width": 512, "heads": 8, "context": 64, "micro_batches": 4, "micro_batch_size": 1}
-PARTS = ("steps", "overlap", "record", "kills", "alone")
+# As wide as GPT-2. One short step between two saves.
+SAVED = {"layers": 12, "width": 768, "heads": 12, "context": 64, "micro_batches": 2, "micro_batch_size": 1}
+DEFAULT_PARTS = ("steps", "overlap", "record", "kills")
+PARTS = (*DEFAULT_PARTS, "saves", "alone")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
 
 
-def configuration(text, steps, reduction, setup, bucket_mib):
+def configuration(text, steps, reduction, setup, bucket_mib, shard, socket):
     return f"""
 data: {{train: {{format: text, path: {text}, sequence: {{block_size: {setup["context"]}}}}}}}
 feed: {{num_workers: 1}}
@@ -48,10 +55,10 @@ model: {{name: gpt, num_layers: {setup["layers"]}, num_heads: {setup["heads"]}, 
 task: {{name: language_modeling}}
 train: {{max_steps: {steps}, micro_batch_size: {setup["micro_batch_size"]}, max_grad_norm: 1.0, device: cpu,
          gradient_accumulation_steps: {setup["micro_batches"]}, num_threads: 1}}
-distributed: {{reduction: {reduction}, bucket_mib: {bucket_mib}}}
-checkpoint: {{save_every_steps: {50 if setup is SETUP else "null"}, keep_last: 2}}
+distributed: {{reduction: {reduction}, bucket_mib: {bucket_mib}, shard: {shard}}}
+checkpoint: {{save_every_steps: {50 if setup is SETUP else "null"}, save_every_seconds: null, keep_last: 2}}
 metrics: {{log_every_steps: 1, tensorboard: false}}
-control: {{socket: null}}
+control: {{socket: {socket}}}
 """
 
 
@@ -72,15 +79,15 @@ class Bench:
     def __init__(self, args, work):
         self.args, self.work, self.runs = args, work, 0
 
-    def command(self, steps, reduction, setup=SETUP, bucket_mib=25):
+    def command(self, steps, reduction, setup=SETUP, bucket_mib=25, shard="none", socket="null"):
         self.runs += 1
         config = Path(self.work, f"config-{self.runs}.yaml")
-        config.write_text(configuration(self.args.text, steps, reduction, setup, bucket_mib))
+        config.write_text(configuration(self.args.text, steps, reduction, setup, bucket_mib, shard, socket))
         run = str(Path(self.work, f"run-{self.runs}"))
         return run, [str(Path(self.args.bin, "stokerd")), "--config", str(config), "--run-dir", run]
 
     @staticmethod
-    def start_ranks(command, world):
+    def start_ranks(command, world, **options):
         """World 0: one process without the variables of a launcher."""
         port, ranks = free_port(), []
         for rank in range(max(1, world)):
@@ -88,8 +95,8 @@ class Bench:
                 "RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world,
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
-            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
-                                          stderr=subprocess.DEVNULL, text=True))
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, **options}
+            ranks.append(subprocess.Popen(command, env=environment, text=True, **streams))
         return ranks
 
     @staticmethod
@@ -151,6 +158,71 @@ class Bench:
                                 capture_output=True, text=True).stdout
         return float(output.split()[-1])
 
+    def control(self, run, *command):
+        """The reply of stokerctl."""
+        reply = subprocess.run([str(Path(self.args.bin, "stokerctl")), "--run-dir", run, "--json", *command],
+                               check=True, capture_output=True, text=True).stdout
+        return json.loads(reply)
+
+    def step_and_pause(self, run):
+        before = len(records(run))
+        self.control(run, "resume")
+        while len(records(run)) == before:
+            time.sleep(0.01)
+        return self.control(run, "pause")["step"]
+
+    def save(self, run):
+        """Stall and time to the commit in seconds, bytes."""
+        step = self.step_and_pause(run)
+        if self.control(run, "checkpoint")["step"] != step:
+            sys.exit(f"{run}: the checkpoint of another step was saved")
+        status = self.control(run, "status")["checkpoint"]
+        folder = Path(run, "checkpoints", f"step-{step:09}")
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        return status["stall_ms"] / 1e3, status["commit_ms"] / 1e3, size
+
+    def save_with_dcp(self, ranks, number):
+        folder = Path(self.work, f"dcp-{number}")
+        for rank in ranks:
+            rank.stdin.write(f"{folder}\n")
+            rank.stdin.flush()
+        lines = [rank.stdout.readline().split() for rank in ranks]
+        if [len(line) for line in lines] != [3, 1]:
+            sys.exit("group_save_baseline.py failed")
+        return float(lines[0][0]), float(lines[0][1]), int(lines[0][2])
+
+    def saves(self):
+        """By kind: (stall in s, time to the commit in s, bytes) of each repetition."""
+        setup = {**SAVED, "layers": self.args.layers}
+        run, command = self.command(10**6, "ordered", setup, shard="optimizer", socket="auto")
+        ranks, baseline = self.start_ranks(command, 2, stdout=subprocess.DEVNULL), []
+        try:
+            while not records(run):
+                if ranks[0].poll() is not None:
+                    sys.exit(f"stokerd has ended; see {run}/logs/stokerd.log")
+                time.sleep(0.1)
+            self.save(run)  # allocates the memory of the snapshots
+            state = str(Path(run, "checkpoints", "latest").resolve())
+            script = str(Path(__file__).with_name("group_save_baseline.py"))
+            baseline = self.start_ranks([sys.executable, script, state], 2, stdin=subprocess.PIPE)
+            if [rank.stdout.readline() for rank in baseline] != ["loaded\n"] * 2:
+                sys.exit(f"{script} failed: it needs PyTorch and safetensors")
+            self.save_with_dcp(baseline, 0)
+            kinds = {"stokerd, 2 ranks": lambda _: self.save(run),
+                     "DCP async_save, 2 ranks": lambda number: self.save_with_dcp(baseline, number)}
+            saves = {kind: [] for kind in kinds}
+            for number in range(1, self.args.repetitions + 1):
+                for kind, save in kinds.items():
+                    saves[kind].append(save(number))
+            return saves
+        finally:
+            for rank in baseline:
+                rank.stdin.close()
+                rank.wait()
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
     def seconds_from_kill_to_step(self):
         """Under torchrun, 2 ranks: until the record of the first step of the restarted ranks is in train.jsonl."""
         run, command = self.command(10**6, "ordered")
@@ -191,17 +263,19 @@ def median_with_interval(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin")
-    parser.add_argument("--only", default=",".join(PARTS[:-1]))
+    parser.add_argument("--only", default=",".join(DEFAULT_PARTS))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--text", default="/usr/include/c++")
+    parser.add_argument("--layers", type=int, default=SAVED["layers"])
+    parser.add_argument("--dir", help="on the disk of the run directories; default: that of temporary files")
     args = parser.parse_args()
     parts = args.only.split(",")
     if unknown := set(parts) - set(PARTS):
         parser.error(f"--only: unknown part: {', '.join(unknown)}")
-    with tempfile.TemporaryDirectory() as work:
+    with tempfile.TemporaryDirectory(dir=args.dir) as work:
         bench = Bench(args, work)
         rows = {}
         steps = {
@@ -237,6 +311,15 @@ def main():
             for name in costs[0]:
                 row = [cost[name] for cost in costs]
                 print(f"{name:26} {statistics.median(row):8.1f} us        {min(row):.1f} to {max(row):.1f}")
+        if "saves" in parts:
+            for kind, saves in bench.saves().items():
+                stalls, commits, sizes = zip(*saves)
+                rates = [size / seconds / 1e6 for _, seconds, size in saves]
+                print(f"{kind:26} {statistics.median(sizes) / 1e6:8.1f} MB")
+                for name, unit, row in (("stall", "ms", [1e3 * stall for stall in stalls]),
+                                        ("until committed", "ms", [1e3 * commit for commit in commits]),
+                                        ("rate", "MB/s", rates)):
+                    print(f"  {name:24} {statistics.median(row):8.1f} {unit:10} {min(row):.1f} to {max(row):.1f}")
         if "alone" in parts:
             for name, worlds in (("world of 1 / process", (0, 1)), ("process / process", (0, 0))):
                 ratio, low, high = median_with_interval(bench.ratios_of_steps(*worlds))

@@ -22,7 +22,6 @@ std::string to_json(const FailureRecord& record) {
 Result<FailureRecord> parse_failure_record(const std::string& text, const std::string& key) {
   return parse_json_object<FailureRecord>(text, "store key " + key, [](const json::object& fields) {
     FailureRecord record{.rank = fields.at("rank").to_number<int>(),
-                         .lost_rank = std::nullopt,
                          .reason = std::string(fields.at("reason").as_string())};
     if (const json::value* const lost = fields.if_contains("lost_rank"))
       record.lost_rank = lost->to_number<int>();
@@ -64,10 +63,8 @@ Result<std::optional<FailedRank>> search_failed_rank(Store& store, int world_siz
     const auto wait = silent ? std::chrono::milliseconds(0) : grace;
     STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, wait));
     if (record && !record->lost_rank)
-      return std::optional(
-          FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}});
-    if (!record && !silent)
-      silent = FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+      return std::optional(FailedRank{.rank = rank, .reason = record->reason});
+    if (!record && !silent) silent = FailedRank{.rank = rank};
   }
   return silent;
 }
@@ -90,11 +87,9 @@ Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, in
     if (rank == kUnknownRank) return search_failed_rank(store, world_size, grace);
     visited.insert(rank);
     STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, grace));
-    if (!record)
-      return std::optional(FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}});
+    if (!record) return std::optional(FailedRank{.rank = rank});
     if (!record->lost_rank)
-      return std::optional(
-          FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}});
+      return std::optional(FailedRank{.rank = rank, .reason = record->reason});
     if (visited.contains(*record->lost_rank))
       return std::optional(FailedRank{
           .rank = rank, .reason = record->reason, .disconnected_from = *record->lost_rank});

@@ -24,7 +24,7 @@ inline constexpr int kUnknownRank = -1;
 struct FailureRecord {
   int rank = 0;
   // To which the connection failed, or kUnknownRank; nullopt: the failure is its own.
-  std::optional<int> lost_rank;
+  std::optional<int> lost_rank = {};
   std::string reason;
 
   bool operator==(const FailureRecord&) const = default;
@@ -42,9 +42,9 @@ Result<std::optional<FailureRecord>> wait_for_failure_record(Store& store, int r
 
 struct FailedRank {
   int rank = 0;
-  std::optional<std::string> reason;  // nullopt: it left no record
+  std::optional<std::string> reason = {};  // nullopt: it left no record
   // The two ranks report that they lost each other: the network between them failed.
-  std::optional<int> disconnected_from;
+  std::optional<int> disconnected_from = {};
 
   bool operator==(const FailedRank&) const = default;
 };

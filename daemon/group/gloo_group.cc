@@ -60,6 +60,14 @@ bool is_sigpipe_ignored() {
   return ::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// The other ranks, from the next one on, so that not all send to the same one first.
+std::vector<int> peers_of(const LaunchEnvironment& environment) {
+  std::vector<int> peers;
+  for (int i = 1; i < environment.world_size; ++i)
+    peers.push_back((environment.rank + i) % environment.world_size);
+  return peers;
+}
+
 // Tags repeat long after their transfers have ended.
 int to_tag(uint64_t number) { return static_cast<int>(number & 0x3fffffff); }
 
@@ -77,6 +85,7 @@ class GlooGroup final : public ProcessGroup {
         store_(std::move(store)),
         prefix_(prefix),
         keys_(*store_, prefix),
+        peers_(peers_of(environment)),
         backend_(std::move(backend)) {}
 
   int rank() const override { return environment_.rank; }
@@ -147,11 +156,13 @@ class GlooGroup final : public ProcessGroup {
   Status receive(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
   static Status wait_for_each(const Phase& all, const std::stop_token& stop, int& failed_peer);
   Status wait_for(Phase& all, const std::stop_token& stop);
+  void close();
   void close(Phase& last);
   at::Tensor part_of(const at::Tensor& flat, int of_rank) const;
   Summand make_summand(const at::Tensor& tensor, const at::Tensor& own, at::Tensor& scratch) const;
   static void sum(const Summand& of);
   Status finish_all_reduces(const std::stop_token& stop);
+  Status lose(int peer, const std::string& reason);
   Status lose(Phase& last, int peer, const std::string& reason);
 
   // Constant after construction.
@@ -163,6 +174,7 @@ class GlooGroup final : public ProcessGroup {
   const std::unique_ptr<TcpStore> store_;
   const std::string prefix_;
   PrefixedStore keys_;
+  const std::vector<int> peers_;
   // Of the thread that uses the group.
   c10::intrusive_ptr<c10d::Backend> backend_;            // null after a failure
   Status lost_;                                          // that failure, if another rank was lost
@@ -171,8 +183,8 @@ class GlooGroup final : public ProcessGroup {
   std::vector<c10::intrusive_ptr<c10d::Work>> started_;  // by start_all_reduce()
   std::vector<Scattered> scattered_;                     // by start_reduce_scatter()
   uint64_t collectives_ = 0;
-  uint64_t tags_ = 0;                    // used so far
-  uint64_t meetings_ = 0;                // in the store
+  uint64_t tags_ = 0;  // used so far
+  uint64_t store_exchanges_ = 0;
   std::atomic<bool> is_leaving_{false};  // for any thread
   std::unique_ptr<DeviceSums> maybe_devices_;
   // Of groups with devices, which the thread of the watcher uses.
@@ -317,8 +329,7 @@ Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
 
   const Deadline deadline = after(timeout_);
   Phase exchange = phase(tensors.size(), deadline);
-  for (int i = 1; i < world_size(); ++i) {
-    const int peer = (rank() + i) % world_size();
+  for (const int peer : peers_) {
     for (size_t k = 0; k < summands.size(); ++k) {
       STOKER_RETURN_IF_ERROR(
           receive(exchange, summands[k].parts[static_cast<size_t>(peer)], peer, k));
@@ -330,8 +341,7 @@ Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
   for (const Summand& each : summands) sum(each);
 
   Phase distribution = phase(tensors.size(), deadline);
-  for (int i = 1; i < world_size(); ++i) {
-    const int peer = (rank() + i) % world_size();
+  for (const int peer : peers_) {
     for (size_t k = 0; k < summands.size(); ++k) {
       STOKER_RETURN_IF_ERROR(receive(distribution, part_of(summands[k].flat, peer), peer, k));
       STOKER_RETURN_IF_ERROR(send(distribution, summands[k].own, peer, k));
@@ -347,8 +357,7 @@ Status GlooGroup::all_gather(const at::Tensor& flat, const std::vector<int64_t>&
   if (!flat.is_cpu()) return call_device([&] { maybe_devices_->all_gather(flat, ends); });
   const at::Tensor own = part_of_rank(flat, ends, rank());
   Phase exchange = phase(1, after(timeout_));
-  for (int i = 1; i < world_size(); ++i) {
-    const int peer = (rank() + i) % world_size();
+  for (const int peer : peers_) {
     STOKER_RETURN_IF_ERROR(receive(exchange, part_of_rank(flat, ends, peer), peer));
     STOKER_RETURN_IF_ERROR(send(exchange, own, peer));
   }
@@ -367,8 +376,7 @@ Status GlooGroup::start_all_reduce(const at::Tensor& tensor) {
     started_.push_back(backend_->allreduce(tensors, options));
     return {};
   } catch (const std::exception& error) {
-    Phase none = phase(0, after(timeout_));
-    return lose(none, kUnknownRank, short_message(error));
+    return lose(kUnknownRank, short_message(error));
   }
 }
 
@@ -385,8 +393,7 @@ Status GlooGroup::start_reduce_scatter(const at::Tensor& tensor, const std::vect
       {.exchange = phase(1, after(timeout_)),
        .summand = make_summand(flat, part_of_rank(flat, ends, rank()), scattered_scratch_[index])});
   auto& [exchange, summand] = scattered_.back();
-  for (int i = 1; i < world_size(); ++i) {
-    const int peer = (rank() + i) % world_size();
+  for (const int peer : peers_) {
     STOKER_RETURN_IF_ERROR(receive(exchange, summand.parts[static_cast<size_t>(peer)], peer));
     STOKER_RETURN_IF_ERROR(send(exchange, part_of_rank(flat, ends, peer), peer));
   }
@@ -412,7 +419,6 @@ Status GlooGroup::finish_sums(const std::stop_token& stop) {
 // Waits in parts, so that a stop is noticed. wait() also throws when its own timeout has passed.
 Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
   const Deadline deadline = after(timeout_);
-  Phase none = phase(0, deadline);
   if (started_.empty()) return {};
   if (!backend_) return begin_collective();
   for (const auto& work : started_) {
@@ -423,7 +429,7 @@ Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
       } catch (const std::exception& error) {
         // A sum that completed after the timeout of wait() is a success.
         if (work->isCompleted() && !work->isSuccess())
-          return lose(none, kUnknownRank, short_message(error));
+          return lose(kUnknownRank, short_message(error));
       }
       if (stop.stop_requested()) {
         // Not destroyed: that would wait for the threads of Gloo, which wait for the other ranks.
@@ -432,7 +438,7 @@ Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
         return Status(StatusCode::kCancelled, "stopped in a collective");
       }
       if (std::chrono::steady_clock::now() >= deadline)
-        return lose(none, kUnknownRank, "no sum of gradients within " + seconds_text(timeout_));
+        return lose(kUnknownRank, "no sum of gradients within " + seconds_text(timeout_));
     }
   }
   started_.clear();
@@ -466,8 +472,7 @@ Status GlooGroup::check_lost() {
   const auto lost = maybe_watcher_ ? maybe_watcher_->lost() : std::nullopt;
   if (!lost) return {};
   if (!backend_) return lost_;
-  Phase none = phase(0, after(timeout_));
-  return lose(none, lost->rank, lost->reason);
+  return lose(lost->rank, lost->reason);
 }
 
 Status GlooGroup::call_device(const std::function<void()>& collective) {
@@ -481,15 +486,13 @@ Status GlooGroup::catch_loss(const std::function<void()>& call) {
     return {};
   } catch (const std::exception& error) {
     STOKER_RETURN_IF_ERROR(check_lost());  // which has ended it
-    Phase none = phase(0, after(timeout_));
-    return lose(none, kUnknownRank, short_message(error));
+    return lose(kUnknownRank, short_message(error));
   }
 }
 
 // `late`: the reason if they are not complete at the deadline.
 Status GlooGroup::wait_for_device(Deadline deadline, const std::string& late,
                                   const std::stop_token& stop) {
-  Phase none = phase(0, deadline);
   bool is_complete = false;
   while (true) {
     STOKER_RETURN_IF_ERROR(catch_loss([&] { is_complete = maybe_devices_->is_complete(); }));
@@ -498,10 +501,10 @@ Status GlooGroup::wait_for_device(Deadline deadline, const std::string& late,
     STOKER_RETURN_IF_ERROR(check_lost());
     if (is_complete) return {};
     if (stop.stop_requested()) {
-      close(none);
+      close();
       return Status(StatusCode::kCancelled, "stopped in a collective");
     }
-    if (std::chrono::steady_clock::now() >= deadline) return lose(none, kUnknownRank, late);
+    if (std::chrono::steady_clock::now() >= deadline) return lose(kUnknownRank, late);
     std::this_thread::sleep_for(kDevicePollInterval);
   }
 }
@@ -524,15 +527,14 @@ Status GlooGroup::end_devices(const std::stop_token& stop) {
   return met;
 }
 
-// ---- meetings in the store -----------------------------------------------------------------------
+// ---- exchanges through the store -----------------------------------------------------------------
 
 Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  Status same = check_same_settings(keys_, environment_, std::to_string(++meetings_), settings,
-                                    start_wait(), stop);
+  Status same = check_same_settings(keys_, environment_, std::to_string(++store_exchanges_),
+                                    settings, start_wait(), stop);
   if (same.code() == StatusCode::kMismatch) {
-    Phase none = phase(0, after(timeout_));
-    close(none);
+    close();
     leave_store(keys_, environment_, rank());
   }
   return same;
@@ -540,15 +542,15 @@ Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_tok
 
 Result<std::string> GlooGroup::text_of_chief(const std::string& text, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  return receive_from_chief(keys_, environment_, std::to_string(++meetings_), text, start_wait(),
-                            stop);
+  return receive_from_chief(keys_, environment_, std::to_string(++store_exchanges_), text,
+                            start_wait(), stop);
 }
 
 Result<std::vector<std::string>> GlooGroup::gather(const std::string& text,
                                                    const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  return gather_at_chief(keys_, environment_, std::to_string(++meetings_), text, start_wait(),
-                         stop);
+  return gather_at_chief(keys_, environment_, std::to_string(++store_exchanges_), text,
+                         start_wait(), stop);
 }
 
 Result<std::string> GlooGroup::receive_text(const std::string& name, int of_rank) {
@@ -563,8 +565,8 @@ Status GlooGroup::check_rank(int rank) {
 
 // ---- failures ------------------------------------------------------------------------------------
 
-// Closes the connections first, so that the other ranks notice. Transfers would keep them open. The device
-// would wait for the other ranks forever, and this process for the device.
+// So that the other ranks notice. Transfers would keep the connections open. The device would wait for the other ranks
+// forever, and this process for the device.
 void GlooGroup::close(Phase& last) {
   started_.clear();
   last.transfers.clear();
@@ -573,7 +575,12 @@ void GlooGroup::close(Phase& last) {
   if (maybe_devices_) maybe_devices_->abort();
 }
 
-// The error of a collective that failed because of a peer.
+void GlooGroup::close() {
+  Phase none;
+  close(none);
+}
+
+// The error of a collective that failed because of a peer. `last`: its transfers.
 Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
   const std::string noticed =
       "; rank " + std::to_string(rank()) + " lost " +
@@ -599,16 +606,20 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
               : std::string("ranks lost their connections; check the network between them") +
                     (maybe_devices_ ? ", and their GPUs" : "");
   is_leaving_ = true;
-  leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank);
+  leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank, has_exited_);
   lost_ = Status(StatusCode::kPeerLost, cause + noticed);
   return lost_;
+}
+
+Status GlooGroup::lose(int peer, const std::string& reason) {
+  Phase none;
+  return lose(none, peer, reason);
 }
 
 void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
   announce_failure(keys_, environment_, reason);
-  Phase none = phase(0, after(timeout_));
-  close(none);
+  close();
   leave_store(keys_, environment_, rank(), has_exited_);
 }
 

@@ -111,7 +111,7 @@ class ProcessGroup {
   virtual bool is_leaving() const { return false; }
 
   // Tells the other ranks why this one leaves. If the chief serves the store, it waits until they have
-  // left: at most 20 s for each, and 10 s for one that has not joined. Does nothing after an error of a
+  // left: at most 20 s, and 10 s for those that have not joined. Does nothing after an error of a
   // collective, which the others get too.
   virtual void report_failure(const Status& reason) = 0;
 };

@@ -333,8 +333,7 @@ namespace {
 // The rank that was announced first.
 Result<int> announce_first_failure(Store& keys, const LaunchEnvironment& environment,
                                    const Status& reason) {
-  (void)write_failure_record(
-      keys, {.rank = environment.rank, .lost_rank = {}, .reason = reason.to_string()});
+  (void)write_failure_record(keys, {.rank = environment.rank, .reason = reason.to_string()});
   STOKER_ASSIGN_OR_RETURN(const std::string first,
                           keys.set_if_absent(kFailedKey, std::to_string(environment.rank)));
   return parse_number<int>(first);
@@ -373,7 +372,7 @@ Result<std::optional<FailedRank>> find_announced_cause(Store& keys,
   if (!announced || *announced == environment.rank) return cause;
   STOKER_ASSIGN_OR_RETURN(const auto record, read_failure_record(keys, *announced));
   if (record && record->lost_rank) return cause;
-  cause = FailedRank{.rank = *announced, .reason = {}, .disconnected_from = {}};
+  cause = FailedRank{.rank = *announced};
   if (record) cause->reason = record->reason;
   return cause;
 }
@@ -393,7 +392,7 @@ Result<ConnectFailure> ask_ranks(Store& keys, const std::vector<int>& ranks,
       // It can have written one meanwhile.
       STOKER_ASSIGN_OR_RETURN(record, read_failure_record(keys, rank));
       if (record) continue;
-      found.cause = FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+      found.cause = FailedRank{.rank = rank};
       return found;
     }
     STOKER_ASSIGN_OR_RETURN(const auto connected, keys.get(connected_key(rank)));

@@ -246,8 +246,6 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
   }
   const std::vector<ShardCut> cuts = cut_into_shards(sizes, shard_.count);
   const auto own = static_cast<size_t>(shard_.index);
-  const ShardCut first = own == 0 ? ShardCut{} : cuts[own - 1];
-  const ShardCut last = cuts[own];
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, parameter] = parameters[i];
     parameters_.push_back(parameter);
@@ -260,12 +258,8 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
       if (kind.is_scalar) spec = {.name = spec.name, .dtype = DType::kF32, .shape = {}};
       complete_state_.push_back(std::move(spec));
     }
-    const int64_t begin = i == first.parameter ? first.element : 0;
-    const int64_t end = i == last.parameter ? last.element : parameter.numel();
-    const bool is_own = parameter.numel() == 0
-                            ? ShardCut{i} >= first && ShardCut{i} < last
-                            : i >= first.parameter && i <= last.parameter && begin < end;
-    if (is_own) add_own(group, name, parameter, begin, end);
+    if (const auto range = find_in_shard(sizes, cuts, own, i))
+      add_own(group, name, parameter, *range);
   }
   find_shard_ends(cuts);
 }
@@ -285,10 +279,11 @@ void Optimizer::find_shard_ends(const std::vector<ShardCut>& cuts) {
 }
 
 void Optimizer::add_own(Group& group, const std::string& name, const at::Tensor& parameter,
-                        int64_t begin, int64_t end) {
-  const bool is_complete = begin == 0 && end == parameter.numel();
+                        ElementRange range) {
+  const bool is_complete = range == ElementRange{0, parameter.numel()};
   const auto range_of = [&](const at::Tensor& tensor) {
-    return is_complete ? tensor : tensor.detach().view({-1}).narrow(0, begin, end - begin);
+    return is_complete ? tensor
+                       : tensor.detach().view({-1}).narrow(0, range.begin, range.end - range.begin);
   };
   const at::Tensor own = range_of(parameter);
   group.parameters.push_back(own);
@@ -300,7 +295,7 @@ void Optimizer::add_own(Group& group, const std::string& name, const at::Tensor&
     state_.emplace_back(kind.prefix + name, tensor);
     if (!is_complete && !kind.is_scalar)
       ranges_[kind.prefix + name] = {.shape = parameter.sizes().vec(),
-                                     .first_element = static_cast<uint64_t>(begin)};
+                                     .first_element = static_cast<uint64_t>(range.begin)};
   }
 }
 

@@ -185,8 +185,8 @@ class Optimizer {
   void add_parameters(const NamedTensors& parameters, const std::vector<size_t>& groups);
   void find_shard_ends(const std::vector<ShardCut>& cuts);
   // Elements begin … end of the parameter are of this shard.
-  void add_own(Group& group, const std::string& name, const at::Tensor& parameter, int64_t begin,
-               int64_t end);
+  void add_own(Group& group, const std::string& name, const at::Tensor& parameter,
+               ElementRange range);
   at::Tensor gradient_norm();
   at::Tensor own_squares(std::optional<double> limit) const;
   void clamp(const std::vector<at::Tensor>& gradients) const;

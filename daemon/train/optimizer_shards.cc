@@ -38,4 +38,19 @@ std::vector<ShardCut> cut_into_shards(std::span<const ShardedParameter> paramete
   return cuts;
 }
 
+std::optional<ElementRange> find_in_shard(std::span<const ShardedParameter> parameters,
+                                          std::span<const ShardCut> cuts, size_t shard,
+                                          size_t parameter) {
+  const ShardCut first = shard == 0 ? ShardCut{} : cuts[shard - 1];
+  const ShardCut last = cuts[shard];
+  const int64_t elements = parameters[parameter].elements;
+  const ElementRange range{.begin = parameter == first.parameter ? first.element : 0,
+                           .end = parameter == last.parameter ? last.element : elements};
+  const bool is_in_shard =
+      elements == 0
+          ? ShardCut{parameter} >= first && ShardCut{parameter} < last
+          : parameter >= first.parameter && parameter <= last.parameter && range.begin < range.end;
+  return is_in_shard ? std::optional(range) : std::nullopt;
+}
+
 }  // namespace stoker::train

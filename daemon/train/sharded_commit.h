@@ -14,7 +14,8 @@
 // Owner:    what the constructor takes by reference must outlive this object.
 // Errors:   those of CheckpointStore::commit(); of other ranks with their names. kPeerLost: a rank has
 //           exited. kTimedOut: the chief has waited for too long. kCancelled: stopped.
-// Crash:    of any rank before the commit: the checkpoint is not visible, see CheckpointStore.
+// Crash:    of a rank before its report, or of the chief before the commit: the checkpoint is not visible,
+//           see CheckpointStore. Of a rank after its report: none, the chief commits.
 #pragma once
 
 #include <chrono>

@@ -132,8 +132,9 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   // Then a loss that is not finite, or an error of the device, is that of collectives that were ended.
   const bool can_be_effect = outcome.ok() ? *outcome == TrainerOutcome::kRolledBack
                                           : outcome.status().code() != StatusCode::kPeerLost;
-  if (maybe_group_ && can_be_effect) STOKER_RETURN_IF_ERROR(maybe_group_->group().check_lost());
-  return outcome;
+  const Status lost = maybe_group_ && can_be_effect ? maybe_group_->group().check_lost() : Status();
+  if (!lost.ok() || !outcome.ok()) reject_requests();
+  return lost.ok() ? outcome : Result<TrainerOutcome>(lost);
 }
 
 Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
@@ -264,9 +265,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
     reject_saving(nonfinite_state());
   }
   instrumentation_.finish("training ended");
-  reject_release(Status(StatusCode::kClosed, "training has ended"));
-  reject_deferred();
-  channels_.mailbox.close();
+  reject_requests();
   STOKER_RETURN_IF_ERROR(ended_alone);
   const bool is_finite = action == NonfiniteGuard::NonfiniteAction::kContinue;
   if (state_.step >= config_.train.max_steps && is_finite) return TrainerOutcome::kFinished;
@@ -319,6 +318,16 @@ void Trainer::reject_release(const Status& why) {
 void Trainer::reject_saving(const Status& why) {
   save_progress_.clear();
   for (const Done& done : std::exchange(save_requests_, {})) answer(done, why);
+}
+
+// All that have no reply yet, and those that come later: no segment follows.
+void Trainer::reject_requests() {
+  const Status ended(StatusCode::kClosed, "training has ended");
+  reject_saving(ended);
+  reject_release(ended);
+  for (const Request& request : std::exchange(shared_requests_, {})) answer(request.done, ended);
+  for (const Done& done : std::exchange(stop_requests_, {})) answer(done, ended);
+  channels_.mailbox.close();
 }
 
 void Trainer::execute_commands() {

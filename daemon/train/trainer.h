@@ -135,6 +135,7 @@ class Trainer {
   void reject_release(const Status& why);
   void save_for_requests();
   void reject_saving(const Status& why);  // replies to pending checkpoint requests
+  void reject_requests();                 // replies to all, at the end of training
   Status nonfinite_state() const;         // why it is not saved
   Result<TrainerOutcome> train(std::stop_token stop);
   // False if the run must end (stop or end of data); the step was then not done.
@@ -157,7 +158,6 @@ class Trainer {
   void report_ranks();
   Status agree_while_paused();
   void return_deferred();
-  void reject_deferred();
   // Whether this rank saves; with a sharded optimizer the others do so when the chief says.
   bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
   bool has_snapshots() const { return may_save() || is_sharded_; }

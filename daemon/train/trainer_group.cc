@@ -268,11 +268,4 @@ void Trainer::return_deferred() {
   if (!left.empty()) channels_.mailbox.put_back(std::move(left));
 }
 
-// Commands that did not take effect before the end of training.
-void Trainer::reject_deferred() {
-  const Status ended(StatusCode::kClosed, "training has ended");
-  for (const Request& request : std::exchange(shared_requests_, {})) answer(request.done, ended);
-  for (const Done& done : std::exchange(stop_requests_, {})) answer(done, ended);
-}
-
 }  // namespace stoker::train

@@ -1,10 +1,12 @@
-// What a group of processes does as one process does: rollbacks, dataset refreshes, and the list of
-// the samples of a step.
+// What a group of processes does as one process does: rollbacks, dataset refreshes, the list of the samples of a step,
+// and the end when too many samples cannot be read.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -17,7 +19,9 @@
 namespace stoker::test {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -216,6 +220,107 @@ TEST_F(GroupTableTest, StartsGrownDatasetAtSameStepOnAllRanks) {
       EXPECT_EQ(samples.front(), "97") << "rank " << rank;
     }
   }
+}
+
+// ---- Commands while a rank has too many sample errors
+
+class GroupSampleErrorsTest : public GroupTableTest {
+ protected:
+  using Reply = std::pair<std::string, std::string>;  // command, step
+
+  // In the order of the table, so that each rank has the same four of the 16 rows of each step.
+  void configure_errors_of_rank(int rank, int first_step) {
+    constexpr int kSteps = 2000;
+    std::ofstream table(path("table.csv"));
+    table << "a,b,kind\n";
+    for (int row = 0; row < 16 * kSteps; ++row) {
+      const bool is_bad = row / 16 >= first_step && row % 16 / 4 == rank;
+      table << (is_bad ? "many" : std::to_string(row % 7)) << "," << row % 5 << "," << row % 3
+            << "\n";
+    }
+    table.close();
+    rows_ = 16 * kSteps;
+    save_every_ = 1'000'000;
+    configure_table(0, ", shuffle: none", "feed: {max_sample_error_rate: 0.1}\n");
+  }
+  // Until the run has ended.
+  std::vector<Reply> send_commands(const std::string& run, int client) {
+    std::vector<Reply> replies;
+    for (int number = 0;; ++number) {
+      // Its last digit is not 0, which the log omits.
+      const std::string lr = "0.00" + std::to_string(client) + std::to_string(1001 + 2 * number);
+      for (const std::vector<std::string>& command :
+           {std::vector<std::string>{"set", "optimizer.lr", lr},
+            {"pause"},
+            {"checkpoint"},
+            {"resume"}}) {
+        const std::string log = "client-" + std::to_string(client) + "-" + std::to_string(number) +
+                                "-" + command.front();
+        Process sent = ctl(run, joined({"--json"}, command), log);
+        const auto exit = sent.wait(kPatience);
+        if (!exit || exit->code != 0) return replies;
+        const json::value reply = json::parse(log_of(log));
+        replies.emplace_back(command.front() == "set" ? "set " + lr : command.front(),
+                             std::to_string(reply.at("step").to_number<uint64_t>()));
+      }
+    }
+  }
+  // Of the log, without the time.
+  std::vector<std::string> lines_of(int rank, const std::string& event) const {
+    std::ifstream log(log_path(rank));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(log, line);)
+      if (const size_t at = line.find(event); at != std::string::npos)
+        lines.push_back(line.substr(at));
+    return lines;
+  }
+};
+
+TEST_F(GroupSampleErrorsTest, EndsAllRanksForOneReasonWhileClientsSendCommands) {
+  configure_errors_of_rank(2, 600);
+  socket_ = "auto";
+  const std::string run = run_dir();
+  auto ranks = start_group(4, run, {"--set", "checkpoint.keep_last=100000"});
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 0; }));
+  std::vector<std::vector<Reply>> replies(2);
+  {
+    std::vector<std::jthread> clients;
+    for (const int client : {0, 1})
+      clients.emplace_back(
+          [&, client] { replies[static_cast<size_t>(client)] = send_commands(run, client + 1); });
+  }
+  EXPECT_EQ(code_of(*ranks[2]), 65);
+  constexpr const char* kReason =
+      "feed: data.train: [0-9]+ of [0-9]+ samples cannot be read, more than "
+      "feed.max_sample_error_rate = 0.1";
+  EXPECT_THAT(output_of(2), ContainsRegex(kReason));
+  for (const int other : {0, 1, 3}) {
+    EXPECT_EQ(code_of(*ranks[static_cast<size_t>(other)]), 73);
+    EXPECT_THAT(output_of(other),
+                ContainsRegex("rank 2 \\([^ ]+, pid " + std::to_string(ranks[2]->pid()) +
+                              "\\) failed: [^\n]*" + kReason));
+  }
+  for (const char* const event :
+       {"live setting changed step=", "training paused step=", "training resumed step="}) {
+    const auto lines = lines_of(0, event);
+    EXPECT_FALSE(lines.empty()) << event;
+    for (const int other : {1, 2, 3}) EXPECT_EQ(lines_of(other, event), lines) << event << other;
+  }
+  const auto changes = lines_of(0, "live setting changed step=");
+  for (const auto& client : replies) {
+    EXPECT_FALSE(client.empty());
+    for (const auto& [command, step] : client) {
+      if (command == "checkpoint") {
+        EXPECT_TRUE(fs::exists(run + "/checkpoints/" +
+                               checkpoint::CheckpointStore::checkpoint_name(std::stoull(step))));
+      }
+      if (command.starts_with("set ")) {
+        EXPECT_THAT(changes, Contains(AllOf(HasSubstr("step=" + step + " "),
+                                            HasSubstr("current=" + command.substr(4)))));
+      }
+    }
+  }
+  expect_valid_checkpoints(run);
 }
 
 }  // namespace

@@ -154,6 +154,24 @@ class GroupRunTest : public RunTest {
     return names;
   }
 
+  // Stops the process of the chief while it commits a checkpoint, of which this returns the unfinished directory.
+  static std::string stop_in_commit(const Process& chief, const std::string& run) {
+    std::vector<std::string> names;
+    EXPECT_TRUE(wait_until(kPatience, [&] {
+      chief.signal(SIGSTOP);
+      EXPECT_TRUE(wait_until(kPatience, [&] { return is_stopped(chief.pid()); }));
+      names = unfinished(run);
+      if (!names.empty()) return true;
+      chief.signal(SIGCONT);
+      return false;
+    }));
+    return names.empty() ? "" : names.front();
+  }
+  void expect_valid_checkpoints(const std::string& run) {
+    Process verify = ctl(run, {"verify", "--all"}, "verify");
+    EXPECT_EQ(code_of(verify), 0) << log_of("verify");
+  }
+
   static constexpr const char* kAlone = "alone";
   const std::vector<std::string> kSharded{"--set", "distributed.shard=optimizer"};
   int exports_ = 0;

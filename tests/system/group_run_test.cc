@@ -14,6 +14,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/group/socket_address.h"
+#include "daemon/group/tcp_store.h"
 #include "shared/checkpoint/store.h"
 #include "tests/daemon/service/notify_listener.h"
 #include "tests/system/group_run_fixture.h"
@@ -64,8 +66,7 @@ TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
     const std::string run = run_dir("run-" + std::to_string(world_size));
     expect_success(start_group(world_size, run, kSharded));
     expect_same_state(run, run_dir(kAlone));
-    Process verify = ctl(run, {"verify", "--all"}, "verify");
-    EXPECT_EQ(code_of(verify), 0) << log_of("verify");
+    expect_valid_checkpoints(run);
     EXPECT_EQ(unfinished(run), std::vector<std::string>());
     EXPECT_FALSE(fs::exists(run + "/ranks/1/checkpoints"));
   }
@@ -131,8 +132,7 @@ TEST_F(GroupRunTest, LeavesNoCheckpointOfRankKilledWhileWritingItsPart) {
   EXPECT_EQ(code_of(*ranks[0]), 73);
   EXPECT_EQ(unfinished(run), std::vector<std::string>());
   EXPECT_EQ(newest_step(run), saved);
-  Process verify = ctl(run, {"verify", "--all"}, "verify");
-  EXPECT_EQ(code_of(verify), 0) << log_of("verify");
+  expect_valid_checkpoints(run);
 
   end_at(saved + 4);
   expect_success(start_group(2, run, kSharded));
@@ -146,19 +146,83 @@ TEST_F(GroupRunTest, RemovesUnfinishedShardsOfKilledChief) {
   const std::string run = run_dir();
   auto ranks = start_group(2, run, joined(kSharded, {"--set", "checkpoint.save_every_steps=1"}));
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
-  ASSERT_TRUE(wait_until(kPatience, [&] {
-    ranks[0]->signal(SIGSTOP);
-    EXPECT_TRUE(wait_until(kPatience, [&] { return is_stopped(ranks[0]->pid()); }));
-    if (!unfinished(run).empty()) return true;
-    ranks[0]->signal(SIGCONT);
-    return false;
-  }));
+  stop_in_commit(*ranks[0], run);
   ASSERT_TRUE(ranks[0]->kill());
   EXPECT_EQ(code_of(*ranks[1]), 73);
   EXPECT_EQ(unfinished(run).size(), 1u);
   end_at(newest_step(run) + 4);
   expect_success(start_group(2, run, kSharded));
   EXPECT_EQ(unfinished(run), std::vector<std::string>());
+  train_alone(run_dir(kAlone));
+  expect_same_state(run, run_dir(kAlone));
+}
+
+// It hangs then, with its store. When it continues, it has lost the other rank.
+TEST_F(GroupRunTest, NamesChiefStoppedInCommitThatEndsWhenItContinues) {
+  configure_endless();
+  const std::string run = run_dir();
+  auto ranks = start_group(2, run,
+                           joined(kSharded, {"--set", "checkpoint.save_every_steps=1", "--set",
+                                             "distributed.timeout_seconds=5"}));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
+  stop_in_commit(*ranks[0], run);
+  EXPECT_EQ(code_of(*ranks[1]), 73);
+  EXPECT_THAT(output_of(1), HasSubstr("served by rank 0, does not respond"));
+  ranks[0]->signal(SIGCONT);
+  EXPECT_EQ(code_of(*ranks[0]), 73);
+  expect_valid_checkpoints(run);
+  end_at(newest_step(run) + 4);
+  expect_success(start_group(2, run, kSharded));
+  EXPECT_EQ(unfinished(run), std::vector<std::string>());
+  train_alone(run_dir(kAlone));
+  expect_same_state(run, run_dir(kAlone));
+}
+
+// Rank 1 is killed when it has reported its part, before the chief commits. All parts are complete, so the chief does so,
+// although it has lost the rank. The store is not stopped with the chief, as that of torchrun's agent.
+TEST_F(GroupRunTest, CommitsCheckpointOfRankKilledAfterItsReport) {
+  configure_endless();
+  const std::string run = run_dir();
+  ::signal(SIGPIPE, SIG_IGN);  // of the store
+  auto listening = group::listen_on("127.0.0.1", 0);
+  ASSERT_TRUE(listening.ok()) << listening.status().message();
+  const std::vector<std::string> agent{"TORCHELASTIC_USE_AGENT_STORE=True",
+                                       "MASTER_PORT=" + std::to_string(listening->port)};
+  const auto store =
+      group::TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "the test"});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  std::vector<Process> ranks;
+  for (const int rank : {0, 1})
+    ranks.push_back(start_rank(
+        rank, 2, run, joined(kSharded, {"--set", "checkpoint.save_every_steps=1"}), agent));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
+  // In the first group of the store.
+  const auto has_reported = [&](const std::string& directory) {
+    const auto report = (*store)->get("1/named/checkpoint/1");
+    if (!report.ok() || !report->has_value()) return false;
+    const json::object fields = json::parse(**report).as_object();
+    return fields.at("event") == "written" && fields.at("directory") == directory;
+  };
+  std::string directory;
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    directory = stop_in_commit(ranks[0], run);
+    if (wait_until(500ms, [&] { return has_reported(directory); })) return true;
+    ranks[0].signal(SIGCONT);
+    return false;
+  }));
+  const uint64_t before = newest_step(run);
+  ASSERT_TRUE(ranks[1].kill());
+  ranks[0].signal(SIGCONT);
+  EXPECT_EQ(code_of(ranks[0]), 73);
+  EXPECT_EQ(unfinished(run), std::vector<std::string>());
+  const uint64_t committed = newest_step(run);
+  EXPECT_GT(committed, before);
+  EXPECT_THAT(directory, HasSubstr(checkpoint::CheckpointStore::checkpoint_name(committed) + "-"));
+  expect_valid_checkpoints(run);
+
+  end_at(committed + 4);
+  expect_success(start_group(2, run, kSharded));
+  EXPECT_THAT(output_of(0), HasSubstr("start_step=" + std::to_string(committed)));
   train_alone(run_dir(kAlone));
   expect_same_state(run, run_dir(kAlone));
 }

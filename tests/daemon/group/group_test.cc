@@ -433,24 +433,21 @@ TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
 // as long as survivors wait.
 class GroupOfLostRankTest : public GroupTest {
  protected:
-  void expect_named(int signal, size_t lost, std::chrono::milliseconds timeout) {
-    struct Group {
-      std::vector<test::Process*> ranks;
-      int store_port = 0;
-    };
-    std::vector<Group> groups;
+  void start_groups(int signal, size_t lost, std::chrono::milliseconds timeout) {
     for (int at = 1; at <= 7; ++at) {
       const std::string scenario = "signal " + std::to_string(signal) + " to " +
                                    std::to_string(lost) + " at " + std::to_string(at);
-      Group group;
+      Group group{.lost = lost};
       for (int rank = 0; rank < 3; ++rank) {
         group.ranks.push_back(&start(rank, 3, {.scenario = scenario, .timeout = timeout},
                                      scenario + " " + std::to_string(rank)));
         group.store_port = port_;
       }
-      groups.push_back(std::move(group));
+      groups_.push_back(std::move(group));
     }
-    for (const auto& [ranks, store_port] : groups)
+  }
+  void expect_named() {
+    for (const auto& [ranks, lost, store_port] : groups_)
       for (size_t rank = 0; rank < ranks.size(); ++rank) {
         if (rank == lost) continue;
         SCOPED_TRACE(ranks[rank]->log());
@@ -465,18 +462,30 @@ class GroupOfLostRankTest : public GroupTest {
         }
       }
   }
+
+ private:
+  struct Group {
+    std::vector<test::Process*> ranks = {};
+    size_t lost = 0;
+    int store_port = 0;
+  };
+  std::vector<Group> groups_;
 };
 
 TEST_F(GroupOfLostRankTest, IsNamedIfItIsKilledAtAnyCollective) {
-  expect_named(SIGKILL, 2, milliseconds(60'000));
+  start_groups(SIGKILL, 2, milliseconds(60'000));
+  expect_named();
 }
 
 TEST_F(GroupOfLostRankTest, NamesChiefKilledAtAnyCollective) {
-  expect_named(SIGKILL, 0, milliseconds(60'000));
+  start_groups(SIGKILL, 0, milliseconds(60'000));
+  expect_named();
 }
 
+// With a chief, the store is stopped too.
 TEST_F(GroupOfLostRankTest, IsNamedIfItIsStoppedAtAnyCollective) {
-  expect_named(SIGSTOP, 2, milliseconds(30'000));
+  for (const size_t lost : {2, 0}) start_groups(SIGSTOP, lost, milliseconds(30'000));
+  expect_named();
 }
 
 TEST_F(GroupTest, NamesKilledChief) {

@@ -265,7 +265,7 @@ Status run_failure(ProcessGroup& group, bool scatters, const std::stop_token& st
   return group.finish_sums(stop);
 }
 
-// Meetings in the store. Rank 1 has another setting in the second one.
+// Exchanges through the store. Rank 1 has another setting in the second one.
 Status run_checks(ProcessGroup& group, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(add_devices(group));
   STOKER_RETURN_IF_ERROR(group.check_same({{"lr", "0.1"}, {"seed", "1"}}, stop));

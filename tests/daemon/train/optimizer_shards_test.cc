@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +49,46 @@ TEST(OptimizerShardsTest, CutsAtNearestEndOfParameterThatMustStayComplete) {
 TEST(OptimizerShardsTest, LeavesShardsEmptyIfThereAreTooFewElements) {
   EXPECT_THAT(shards({any(10)}, 3), ElementsAre(cut(0), cut(0), cut(1)));
   EXPECT_THAT(shards({any(0)}, 2), ElementsAre(cut(1), cut(1)));
+}
+
+// Written by one number of ranks and read by another one: both have each element, once. So what a rank reads is in the
+// ranges that the others have written, without a gap or an overlap.
+TEST(OptimizerShardsTest, DividesEachElementOfRandomParametersOnce) {
+  std::mt19937_64 random(18);
+  const auto up_to = [&random](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(0, most)(random);
+  };
+  for (int repetition = 0; repetition < 100'000; ++repetition) {
+    SCOPED_TRACE(repetition);
+    std::vector<ShardedParameter> parameters(static_cast<size_t>(up_to(8)));
+    for (ShardedParameter& each : parameters)
+      each = {.elements = up_to(up_to(3) == 0 ? 2 : 3000),
+              .element_bytes = int64_t{1} << up_to(3),
+              .can_be_cut = up_to(4) > 0};
+    const int count = static_cast<int>(1 + up_to(15));
+    const auto cuts = cut_into_shards(parameters, count);
+    ASSERT_EQ(cuts.size(), static_cast<size_t>(count));
+    std::vector<int64_t> ends(parameters.size());  // of what the shards before have
+    std::vector<int> shards(parameters.size());    // that have something
+    for (size_t shard = 0; shard < cuts.size(); ++shard)
+      for (size_t at = 0; at < parameters.size(); ++at) {
+        const auto range = find_in_shard(parameters, cuts, shard, at);
+        if (!range) continue;
+        ASSERT_EQ(range->begin, ends[at]);
+        ends[at] = range->end;
+        ++shards[at];
+        if (range->end < parameters[at].elements) {
+          ASSERT_EQ(range->end * parameters[at].element_bytes % 256, 0);
+        }
+      }
+    for (size_t at = 0; at < parameters.size(); ++at) {
+      ASSERT_EQ(ends[at], parameters[at].elements);
+      ASSERT_GE(shards[at], 1);
+      if (!parameters[at].can_be_cut || parameters[at].elements == 0) {
+        ASSERT_EQ(shards[at], 1);
+      }
+    }
+  }
 }
 
 // ---- Updates

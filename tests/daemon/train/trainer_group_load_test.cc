@@ -1,5 +1,6 @@
-// Commands of several clients while the ranks of a group train, one of them is starved of data, or its disk is
-// full. All ranks apply each at the same step, which the reply names.
+// Commands of several clients while the ranks of a group train, one of them is starved of data, its disk is full, or it
+// cannot read its data. All ranks apply each at the same step, which the reply names.
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <functional>
@@ -98,8 +99,9 @@ class TrainerGroupLoadTest : public TrainerGroupTest, public testing::WithParamI
 
   ~TrainerGroupLoadTest() override { ranks_.clear(); }  // before files_
 
-  // Two clients send commands: the first one as `first`, and then stops the run.
-  void train_under_load(const std::function<void(Client&)>& first) {
+  // Two clients send commands: the first one as `first`, the other one until training has ended.
+  std::vector<Result<TrainerOutcome>> train_with_clients(
+      const std::function<void(Client&)>& first) {
     for (const uint64_t client : {1, 2})
       clients_.emplace_back(chief().mailbox_, 10 * GetParam() + client);
     exchanges_.resize(ranks_.size());
@@ -107,15 +109,23 @@ class TrainerGroupLoadTest : public TrainerGroupTest, public testing::WithParamI
       rank(each).on_row = [this, each](const metrics::TrainMetrics& row) {
         exchanges_[each].emplace_back(row.step, rank(each).channels_.group_exchanges);
       };
-    const std::jthread one([&] {
-      first(clients_[0]);
-      EXPECT_TRUE(clients_[0].send(control::Stop{}));
+    const std::jthread one([&] { first(clients_[0]); });
+    const std::jthread other([&] { send_until_end(clients_[1]); });
+    return train();
+  }
+  static void send_until_end(Client& client) {
+    while (client.send(control::Resume{})) client.send_random(10);
+  }
+  // The first client then stops the run.
+  void train_under_load(const std::function<void(Client&)>& first) {
+    const auto outcomes = train_with_clients([&](Client& client) {
+      first(client);
+      EXPECT_TRUE(client.send(control::Stop{}));
     });
-    const std::jthread other([&] {
-      while (clients_[1].send(control::Resume{})) clients_[1].send_random(10);
-    });
-    expect_all(TrainerOutcome::kStopped);
-    chief().mailbox_.close();
+    for (const auto& outcome : outcomes) {
+      ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+      EXPECT_EQ(*outcome, TrainerOutcome::kStopped);
+    }
   }
   // In every third step a rank has no data until all others wait for it.
   void starve_ranks() {
@@ -219,6 +229,34 @@ TEST_P(TrainerGroupLoadTest, AppliesCommandsAtSameStepsWhileDiskOfRankIsFull) {
     EXPECT_THAT(client.errors(),
                 Each(AllOf(HasSubstr("rank 3: "), HasSubstr("No space left on device"))));
   EXPECT_EQ(chief().saved().back(), chief().state_->step) << "the last state is saved";
+}
+
+// Too many of the samples of one rank, which can be the chief: its supervisor ends its data.
+TEST_P(TrainerGroupLoadTest, EndsAllRanksAtSameStepIfOneCannotReadItsSamples) {
+  open(shared_config(1'000'000), 4);
+  const size_t failing = GetParam() % ranks_.size();
+  std::atomic<bool> has_too_many = false;
+  rank(failing).on_batch = [&](uint64_t) {
+    if (has_too_many)
+      rank(failing).fail_feed(Status(StatusCode::kCorrupt, "11 of 60 samples cannot be read"));
+  };
+  const auto outcomes = train_with_clients([&](Client& client) {
+    client.send_random(60);
+    has_too_many = true;
+    send_until_end(client);
+  });
+  for (size_t each = 0; each < ranks_.size(); ++each) {
+    const Status& ended = outcomes[each].status();
+    EXPECT_EQ(ended.code(), each == failing ? StatusCode::kCorrupt : StatusCode::kPeerLost);
+    EXPECT_THAT(ended.message(), HasSubstr("feed: 11 of 60 samples cannot be read"));
+    if (each != failing) {
+      EXPECT_THAT(ended.message(), HasSubstr("rank " + std::to_string(failing) + " failed: "));
+    }
+  }
+  expect_same_on_all_ranks();
+  expect_steps_of_replies();
+  // All commands have a reply: the step, or that training has ended.
+  for (const Client& client : clients_) EXPECT_THAT(client.errors(), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, TrainerGroupLoadTest, testing::Range<uint64_t>(1, 6));

@@ -161,7 +161,15 @@ class Session : private BatchSource, private MetricsSink {
     EXPECT_TRUE(threads_.join(std::chrono::seconds(60)).ok());
   }
 
-  Result<TrainerOutcome> train() { return trainer_->run(stop_.get_token()); }
+  Result<TrainerOutcome> train() {
+    auto outcome = trainer_->run(stop_.get_token());
+    return feed_.ok() ? outcome : feed_.with_context("feed");
+  }
+  // As a permanent error of the workers: the data ends, and training with this reason. On the trainer thread.
+  void fail_feed(const Status& reason) {
+    feed_ = reason;
+    ring_->close();
+  }
   void ask(control::Command command) {
     mailbox_.post({std::move(command), [this](Result<std::string> reply) {
                      replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
@@ -219,6 +227,7 @@ class Session : private BatchSource, private MetricsSink {
   std::vector<uint64_t> first_batches_;  // tickets passed to report_first_batch()
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
+  Status feed_;
   Coordinator threads_;
 
  private:
