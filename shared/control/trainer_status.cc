@@ -129,22 +129,22 @@ class FieldReader {
 // list_fields: the fields of each object, once for the reader, with a Struct, and the writer, with a const
 // Struct.
 template <typename T, typename Struct>
-concept Fields = std::same_as<std::remove_const_t<T>, Struct>;
+concept MaybeConst = std::same_as<std::remove_const_t<T>, Struct>;
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::TrainingMetric> auto& metric) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::TrainingMetric> auto& metric) {
   fields.value("name", metric.name);
   fields.value("value", metric.value);
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<std::pair<std::string, std::string>> auto& setting) {
+void list_fields(Visitor& fields, MaybeConst<std::pair<std::string, std::string>> auto& setting) {
   fields.value("key", setting.first);
   fields.value("value", setting.second);
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Memory> auto& memory) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Memory> auto& memory) {
   fields.value("rss_bytes", memory.rss_bytes);
   fields.value("peak_rss_bytes", memory.peak_rss_bytes);
   fields.value("device_allocated_bytes", memory.device_allocated_bytes);
@@ -153,7 +153,7 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Memory> auto& memory) {
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Feed> auto& feed) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Feed> auto& feed) {
   fields.value("data_wait_ms", feed.data_wait_ms);
   fields.value("ready_batches", feed.ready_batches);
   fields.value("queue_capacity", feed.queue_capacity);
@@ -170,7 +170,7 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Feed> auto& feed) {
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Checkpoint> auto& checkpoint) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Checkpoint> auto& checkpoint) {
   fields.value("last_saved_step", checkpoint.last_saved_step);
   fields.value("is_saving", checkpoint.is_saving);
   fields.value("stall_ms", checkpoint.stall_ms);
@@ -182,7 +182,7 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Checkpoint> auto& checkp
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Evaluator> auto& evaluator) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Evaluator> auto& evaluator) {
   fields.value("state", evaluator.state);
   fields.value("last_evaluated_step", evaluator.last_evaluated_step);
   fields.value("best_value", evaluator.best_value);
@@ -190,21 +190,21 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Evaluator> auto& evaluat
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Group::Rank> auto& rank) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Group::Rank> auto& rank) {
   fields.value("compute_ms", rank.compute_ms);
   fields.value("data_wait_ms", rank.data_wait_ms);
   fields.value("optimizer_bytes", rank.optimizer_bytes);
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Group> auto& group) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Group> auto& group) {
   fields.value("world_size", group.world_size);
   fields.value("restart_count", group.restart_count);
   fields.array("ranks", group.ranks);
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Cluster::Task> auto& task) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Cluster::Task> auto& task) {
   fields.value("job", task.job);
   fields.value("index", task.index);
   fields.value("address", task.address);
@@ -216,7 +216,7 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Cluster::Task> auto& tas
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Cluster> auto& cluster) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Cluster> auto& cluster) {
   fields.value("replicas", cluster.replicas);
   fields.value("stale_gradients", cluster.stale_gradients);
   fields.value("backup_gradients", cluster.backup_gradients);
@@ -225,7 +225,7 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Cluster> auto& cluster) 
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus::Control> auto& control) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Control> auto& control) {
   fields.value("connections", control.connections);
   fields.value("connections_accepted", control.connections_accepted);
   fields.value("connections_rejected", control.connections_rejected);
@@ -236,7 +236,7 @@ void list_fields(Visitor& fields, Fields<TrainerStatus::Control> auto& control) 
 
 // Without `state`, whose words are those of to_string().
 template <typename Visitor>
-void list_fields(Visitor& fields, Fields<TrainerStatus> auto& status) {
+void list_fields(Visitor& fields, MaybeConst<TrainerStatus> auto& status) {
   fields.value("step", status.step);
   fields.value("max_steps", status.max_steps);
   fields.value("epoch", status.epoch);

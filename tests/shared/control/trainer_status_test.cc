@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +25,7 @@ TrainerStatus full() {
   status.skipped_steps = 6;
   status.rollbacks = 2;
   status.device = "cuda:0";
+  status.live_settings = {{"optimizer.lr", "3.0e-04"}};
   status.waiting_for = "step-1/SHA256SUMS";
   status.device_time_ms = 30.5;
   status.memory = {.rss_bytes = 1,
@@ -39,7 +41,11 @@ TrainerStatus full() {
                  .workers = 4,
                  .worker_crashes = 6,
                  .worker_timeouts = 5,
-                 .external_producers = 3};
+                 .external_producers = 3,
+                 .workers_reading = 0.25,
+                 .workers_decoding = 2.5,
+                 .workers_transforming = 0.75,
+                 .workers_waiting = 1.5};
   status.checkpoint = {.last_saved_step = 1000,
                        .is_saving = true,
                        .stall_ms = 3.5,
@@ -79,6 +85,43 @@ TrainerStatus full() {
   status.pid = 77;
   status.uptime_seconds = 60.5;
   return status;
+}
+
+// The keys of the protocol: the writer and the reader share their list, so a round trip does not see one that
+// is missing or misspelled.
+TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
+  EXPECT_EQ(boost::json::parse(to_json(full())), boost::json::parse(R"({
+      "state": "saving", "step": 1200, "max_steps": 2000, "epoch": 3, "loss": 1.25,
+      "training_metric": {"name": "accuracy", "value": 0.75},
+      "lr": 3e-4, "samples_per_second": 512.5, "step_time_ms": 31.2, "device_time_ms": 30.5,
+      "eta_seconds": 25.0, "skipped_steps": 6, "rollbacks": 2, "device": "cuda:0",
+      "live_settings": [{"key": "optimizer.lr", "value": "3.0e-04"}],
+      "waiting_for": "step-1/SHA256SUMS",
+      "memory": {"rss_bytes": 1, "peak_rss_bytes": 2, "device_allocated_bytes": 3,
+                 "device_reserved_bytes": 4, "device_peak_allocated_bytes": 5},
+      "feed": {"data_wait_ms": 0.2, "ready_batches": 7, "queue_capacity": 8, "sample_errors": 1,
+               "requeued_batches": 2, "workers": 4, "worker_crashes": 6, "worker_timeouts": 5,
+               "external_producers": 3, "workers_reading": 0.25, "workers_decoding": 2.5,
+               "workers_transforming": 0.75, "workers_waiting": 1.5},
+      "checkpoint": {"last_saved_step": 1000, "is_saving": true, "stall_ms": 3.5,
+                     "commit_ms": 41.5, "saved_total": 5, "failed_total": 1, "skipped_total": 2,
+                     "last_error": "disk \"full\"\n"},
+      "evaluator": {"state": "running", "last_evaluated_step": 800, "best_value": 1.5,
+                    "best_step": 600},
+      "group": {"world_size": 2, "restart_count": 3,
+                "ranks": [{"compute_ms": 29.5, "data_wait_ms": 0.25, "optimizer_bytes": 0},
+                          {"compute_ms": 30.5, "data_wait_ms": 0.5, "optimizer_bytes": 1000000}]},
+      "cluster": {"replicas": "async", "stale_gradients": 3, "backup_gradients": 4,
+                  "largest_staleness": 2,
+                  "tasks": [{"job": "ps", "index": 0, "address": "a:2222", "state": "serving",
+                             "starts": 0, "applied_gradients": 0, "dropped_gradients": 0,
+                             "parameter_bytes": 4096},
+                            {"job": "worker", "index": 0, "address": "b:2222", "state": "lost",
+                             "starts": 2, "applied_gradients": 10, "dropped_gradients": 1,
+                             "parameter_bytes": 0}]},
+      "control": {"connections": 1, "connections_accepted": 9, "connections_rejected": 2,
+                  "requests_total": 30, "requests_failed": 4, "connections_dropped": 3},
+      "run_dir": "/runs/a b", "run_dir_id": "2049:17", "pid": 77, "uptime_seconds": 60.5})"));
 }
 
 TEST(TrainerStatusTest, RoundTripsThroughJson) {
