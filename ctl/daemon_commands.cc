@@ -81,6 +81,12 @@ std::optional<run::RunState> find_ended_run(const std::optional<run::RunLayout>&
   return std::nullopt;
 }
 
+// Of a failed request. `invalid_argument_exit`: if stokerd rejected an argument.
+ExitCode exit_code_for_request(const Status& error, ExitCode invalid_argument_exit) {
+  return error.code() == StatusCode::kInvalidArgument ? invalid_argument_exit
+                                                      : exit_code_for_reply(error);
+}
+
 // Executes the command of the command line, one overload per command type.
 class CommandRunner {
  public:
@@ -142,45 +148,49 @@ ExitCode CommandRunner::change(const std::string& done, milliseconds timeout) co
       if (!command_.json) console_.out << format_run_state(*ended) << "\n";
       return ExitCode::kSuccess;
     }
-    return console_.fail(reply.status(), reply.status().code() == StatusCode::kInvalidArgument
-                                             ? ExitCode::kUsage
-                                             : exit_code_for_reply(reply.status()));
+    return console_.fail(reply.status(), exit_code_for_request(reply.status(), ExitCode::kUsage));
   }
   console_.out << (command_.json ? *reply : format_result(done, *reply)) << "\n";
   return ExitCode::kSuccess;
 }
 
-// Sends a request and prints the reply: with --json as it is, otherwise as `render` formats it, which can
-// throw the exceptions of Boost.JSON. `rejected`: exit code for an invalid argument.
+// Sends a request and prints the reply: with --json as it is, otherwise as `render` formats it.
 ExitCode show_reply(const CommandLine& command, const Console& console, const control::Call& call,
                     const std::function<Result<std::string>(const std::string& reply)>& render,
-                    ExitCode rejected = ExitCode::kConfiguration) {
+                    ExitCode invalid_argument_exit) {
   auto client = DaemonClient::open(command);
   if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
   const auto reply = client->request(call, kStatusTimeout);
   if (!reply.ok())
-    return console.fail(reply.status(), reply.status().code() == StatusCode::kInvalidArgument
-                                            ? rejected
-                                            : exit_code_for_reply(reply.status()));
-  Result<std::string> text = *reply + "\n";
-  try {
-    if (!command.json) text = render(*reply);
-  } catch (const std::exception& error) {
-    text = Status(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
-  }
+    return console.fail(reply.status(),
+                        exit_code_for_request(reply.status(), invalid_argument_exit));
+  const Result<std::string> text = command.json ? *reply + "\n" : render(*reply);
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
   console.out << *text;
   return ExitCode::kSuccess;
+}
+
+// The text that `render` makes of the parsed reply. kCorrupt: a field is missing or has the wrong type, which
+// Boost.JSON reports with exceptions.
+template <typename Render>
+Result<std::string> render_fields(const std::string& reply, const Render& render) {
+  try {
+    return render(boost::json::parse(reply));
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
+  }
 }
 
 }  // namespace
 
 ExitCode show_status(const CommandLine& command, const Console& console) {
   return show_reply(
-      command, console, control::GetStatus{}, [&](const std::string& reply) -> Result<std::string> {
+      command, console, control::GetStatus{},
+      [&](const std::string& reply) -> Result<std::string> {
         STOKER_ASSIGN_OR_RETURN(const auto status, control::parse_trainer_status(reply));
         return render_status(status, console.style);
-      });
+      },
+      ExitCode::kConfiguration);
 }
 
 ExitCode watch_status(const CommandLine& command, const Console& console, milliseconds interval) {
@@ -257,22 +267,23 @@ std::string render_threads(const control::ThreadTable& table, const TextStyle& s
 }  // namespace
 
 ExitCode show_threads(const CommandLine& command, const Console& console) {
-  return show_reply(command, console, control::GetThreads{},
-                    [&](const std::string& reply) -> Result<std::string> {
-                      STOKER_ASSIGN_OR_RETURN(const auto table, control::parse_thread_table(reply));
-                      return render_threads(table, console.style);
-                    });
+  return show_reply(
+      command, console, control::GetThreads{},
+      [&](const std::string& reply) -> Result<std::string> {
+        STOKER_ASSIGN_OR_RETURN(const auto table, control::parse_thread_table(reply));
+        return render_threads(table, console.style);
+      },
+      ExitCode::kConfiguration);
 }
 
 namespace {
 
 // Throws the exceptions of Boost.JSON if a field is missing or has the wrong type.
-std::string render_settings(const std::string& reply, const TextStyle& style) {
+std::string render_settings(const boost::json::value& reply, const TextStyle& style) {
   TextTable table({{.title = "setting", .left = true},
                    {.title = "value", .left = true},
                    {.title = "origin", .left = true}});
-  const boost::json::value parsed = boost::json::parse(reply);
-  for (const boost::json::value& item : parsed.at("settings").as_array()) {
+  for (const boost::json::value& item : reply.at("settings").as_array()) {
     const boost::json::object& setting = item.as_object();
     const auto* const configured = setting.if_contains("configured");
     table.add({text_of(setting.at("key")), text_of(setting.at("value")),
@@ -287,17 +298,21 @@ std::string render_settings(const std::string& reply, const TextStyle& style) {
 ExitCode show_settings(const CommandLine& command, const Console& console) {
   return show_reply(
       command, console, command.settings,
-      [&](const std::string& reply) { return render_settings(reply, console.style); },
+      [&](const std::string& reply) {
+        return render_fields(reply, [&](const boost::json::value& fields) {
+          return render_settings(fields, console.style);
+        });
+      },
       ExitCode::kUsage);
 }
 
 namespace {
 
 // Throws the exceptions of Boost.JSON if a field is missing or has the wrong type.
-std::string render_reload(const std::string& reply, bool is_dry_run, const TextStyle& style) {
+std::string render_reload(const boost::json::value& reply, bool is_dry_run,
+                          const TextStyle& style) {
   const std::string done = is_dry_run ? "would be reloaded" : "reloaded";
-  const boost::json::value parsed = boost::json::parse(reply);
-  const boost::json::value* const changes = parsed.as_object().if_contains("changes");
+  const boost::json::value* const changes = reply.as_object().if_contains("changes");
   if (changes == nullptr) return done + "\n";
   if (changes->as_array().empty()) return done + ", no setting changes\n";
   TextTable table({{.title = "setting", .left = true},
@@ -313,10 +328,14 @@ std::string render_reload(const std::string& reply, bool is_dry_run, const TextS
 }  // namespace
 
 ExitCode reload_configuration(const CommandLine& command, const Console& console) {
-  return show_reply(command, console, control::Reload{.dry_run = command.dry_run},
-                    [&](const std::string& reply) {
-                      return render_reload(reply, command.dry_run, console.style);
-                    });
+  return show_reply(
+      command, console, control::Reload{.dry_run = command.dry_run},
+      [&](const std::string& reply) {
+        return render_fields(reply, [&](const boost::json::value& fields) {
+          return render_reload(fields, command.dry_run, console.style);
+        });
+      },
+      ExitCode::kConfiguration);
 }
 
 ExitCode run_command(const CommandLine& command, const Console& console) {
