@@ -93,8 +93,7 @@ Status read_npy_label(std::span<const std::byte> array, record::FieldValue& valu
   STOKER_ASSIGN_OR_RETURN(const NpyHeader header, parse_npy_value_header(array, array.size()));
   const record::FieldArray label{.bytes = array.subspan(header.data_offset), .type = header.type};
   if (!header.type.is_integer() || label.size() != 1)
-    return array_error("must be one integer, got an array of " +
-                       std::string(to_string(header.type)));
+    return array_error("must be one integer, got " + record::describe(label));
   value = label;
   return {};
 }

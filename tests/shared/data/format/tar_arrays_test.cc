@@ -197,13 +197,16 @@ TEST_F(WebdatasetArraysTest, RejectsDatasetWhenFirstArrayIsInvalid) {
 }
 
 TEST_F(WebdatasetArraysTest, RejectsDatasetWithInvalidLabels) {
-  for (const std::string& label :
-       {npy("<f4", "()", bytes_of<float>({1})), npy("<i8", "(2,)", bytes_of<int64_t>({1, 2})),
-        npy("<i8", "()", bytes_of<int64_t>({-1})), std::string("7")}) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {npy("<f4", "()", bytes_of<float>({1})), "must be one integer, got 1 number"},
+      {npy("<i8", "(2,)", bytes_of<int64_t>({1, 2})), "must be one integer, got 2 integers"},
+      {npy("<i8", "()", bytes_of<int64_t>({-1})), "must be at least 0, got -1"},
+      {"7", "not an npy file"}};
+  for (const auto& [label, message] : cases) {
     write("data.tar", tar_member("a.npy", two_floats()) + tar_member("a.y.npy", label) + kTarEnd);
     config::DatasetConfig config = arrays({2});
     fields_in(config).label = "y.npy";
-    expect_error(config, StatusCode::kCorrupt, {path("data.tar"), "sample 'a'"});
+    expect_error(config, StatusCode::kCorrupt, {path("data.tar"), "sample 'a'", message});
   }
 }
 
