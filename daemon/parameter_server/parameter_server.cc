@@ -271,9 +271,9 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
   const std::lock_guard lock(mutex_);
   schedule_.leave(life);
   log_lost(life, lost);
-  const Status advanced = advance();
+  const Status completed = complete_step();
   changed_.notify_all();
-  return advanced.ok() ? lost : advanced;
+  return completed.ok() ? lost : completed;
 }
 
 // Not of the end of a run: after the last step, or when all tasks are stopped, the other workers leave before
@@ -380,7 +380,7 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
     case Operation::kEndSave: {
       std::unique_lock lock(mutex_);
       schedule_.end_save(worker);
-      STOKER_RETURN_IF_ERROR(advance());
+      STOKER_RETURN_IF_ERROR(complete_step());
       changed_.notify_all();
       lock.unlock();
       return send_header(connection, make_header(0), stop);
@@ -619,7 +619,7 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
   }
   of_step_[ticket] = sums;
   STOKER_RETURN_IF_ERROR(add());
-  if (result == PushResult::kStepCompleted) STOKER_RETURN_IF_ERROR(complete_step());
+  STOKER_RETURN_IF_ERROR(complete_step());
   return result;
 }
 
@@ -678,11 +678,10 @@ void ParameterServer::log_dropped(const WorkerLife& worker, uint64_t ticket, boo
                                 {"suppressed", std::exchange(num_suppressed_, 0)}});
 }
 
-// Of server 0: a step can be complete by the end of a save. mutex_ is locked.
-Status ParameterServer::advance() { return schedule_.complete_step() ? complete_step() : Status(); }
-
-// Of server 0: updates in a sync run, adds the losses of the step, and ends a record.
+// If all gradients of the step are there: updates in a sync run, adds the losses, and ends a record. Not after
+// the run has ended: the state that the chief has saved is the last one.
 Status ParameterServer::complete_step() {
+  if (is_over() || !schedule_.complete_step()) return {};
   // Otherwise the next request of a worker has the norm.
   if (options_.updates.replicas == config::ReplicaMode::kSync && !variables_.needs_norm())
     STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));

@@ -96,8 +96,7 @@ class ParameterServer {
   Status open_log(uint64_t step, uint64_t start_id);
   UpdateLog* writable_log();  // null: none. mutex_ is locked
   void keep_log(const Status& written);
-  Status advance();
-  Status complete_step();
+  Status complete_step();  // of server 0. mutex_ is locked
   void log_lost(const WorkerLife& life, const Status& lost);
   void log_dropped(const WorkerLife& worker, uint64_t ticket, bool is_stale);
   void fail(const Status& failure);

@@ -229,11 +229,11 @@ PushResult UpdateSchedule::push_sync(const Held& held) {
     ++(is_stale ? num_stale_ : num_backups_);
     return PushResult::kDropped;
   }
-  return complete_step() ? PushResult::kStepCompleted : PushResult::kAccepted;
+  return PushResult::kAccepted;
 }
 
 bool UpdateSchedule::complete_step() {
-  if (!is_sync() || is_saving_ || received_.size() < options_.gradients_per_step) return false;
+  if (received_.size() < options_.gradients_per_step || (is_sync() && is_saving_)) return false;
   received_.clear();
   ++step_;
   return true;
@@ -241,8 +241,8 @@ bool UpdateSchedule::complete_step() {
 
 PushResult UpdateSchedule::push_async(const Held& held) {
   largest_staleness_ = std::max(largest_staleness_, step_ - held.step);
-  ++step_;
-  return PushResult::kStepCompleted;
+  received_.insert(held.ticket);
+  return PushResult::kAccepted;
 }
 
 WorkerSummary UpdateSchedule::summary(size_t worker) const {

@@ -23,10 +23,10 @@
 // Worker 0 is the chief. It initializes the parameters; until then the others wait. What it saves is the
 // state of one process after step() steps:
 //
-//   sync:  always there, whatever workers still compute. A save waits for none of them, and they continue with
-//          the tickets of the step; but the step is complete only when the save has ended.
-//   async: there when all tickets that workers have, and all below them, are applied. Until then, and while the
-//          state is read, there are no others.
+//   sync:  always complete, whatever workers still compute. A save waits for none of them, and they continue
+//          with the tickets of the step; but the step is complete only when the save has ended.
+//   async: complete when all tickets that workers have, and all below them, are applied. Until then, and while
+//          the state is read, there are no new tickets.
 //
 // If the chief is lost, its save ends, and the others continue.
 //
@@ -75,9 +75,8 @@ struct Claim {
 };
 
 enum class PushResult {
-  kAccepted,       // and waits for the other gradients of the step, or for the end of a save
-  kStepCompleted,  // the update of the step is due, and step() has increased
-  kDropped,        // not applied
+  kAccepted,  // part of the step
+  kDropped,   // not applied
 };
 
 // For the status.
@@ -114,8 +113,8 @@ class UpdateSchedule {
   // still missing; call it again when something has changed, and take tickets in between.
   Result<bool> begin_save(const WorkerLife& chief);
   void end_save(const WorkerLife& chief);
-  // Call after end_save(), join() and leave(), which can end a save. True: the last gradient of the step has come
-  // during the save, so the update is due now, as after kStepCompleted.
+  // Call after push(), and after end_save() and leave(), which can end a save. True: all gradients of the step
+  // are there, so its update is due, and step() has increased.
   bool complete_step();
 
   uint64_t step() const { return step_; }  // completed; global_step
@@ -170,7 +169,7 @@ class UpdateSchedule {
   uint64_t step_ = 0;
   uint64_t num_stale_ = 0, num_backups_ = 0;
   uint64_t largest_staleness_ = 0;
-  std::set<uint64_t> received_;  // kSync: the tickets of the current step that have a gradient
+  std::set<uint64_t> received_;  // the tickets of the current step that have a gradient
   // kAsync: free tickets that are lower than others that are not: of workers that were lost, or that
   // another worker was expected to take.
   std::set<uint64_t> returned_;

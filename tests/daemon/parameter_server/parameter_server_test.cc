@@ -127,12 +127,12 @@ class ParameterServerTest : public ::testing::Test {
     return claimed;
   }
   static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
-                   double norm = -1, PushResult expected = PushResult::kStepCompleted) {
+                   double norm = -1) {
     const auto pushed =
         worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
                     {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
-    EXPECT_EQ(*pushed, expected);
+    EXPECT_EQ(*pushed, PushResult::kAccepted);
   }
   // After one step. The gradient of the next one comes while the chief, or one that is lost meanwhile, saves.
   void save_during_step(bool is_chief_lost) {
@@ -145,7 +145,7 @@ class ParameterServerTest : public ::testing::Test {
     ASSERT_TRUE(begun.ok() && *begun);
     EXPECT_EQ((*begun)->first, 1u);
     EXPECT_TRUE(chief.read_state(1, {}).ok());
-    push(worker, claimed, -1, PushResult::kAccepted);
+    push(worker, claimed);
     EXPECT_TRUE(chief.read_state(1, {}).ok());
     EXPECT_EQ(record_after(chief, 1, 0), 0u);
     if (is_chief_lost)
@@ -156,6 +156,28 @@ class ParameterServerTest : public ::testing::Test {
     WorkerConnection& saving = is_chief_lost ? connect(0) : chief;
     EXPECT_EQ(record_after(saving, 1, 0), 2u);
     EXPECT_TRUE(saving.read_state(3, {}).ok());
+  }
+  // After one step. The gradient of the next one comes while the chief saves, or after it has ended the run.
+  void end_during_step(bool has_ended) {
+    WorkerConnection& chief = connect(0);
+    ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+    train(chief);
+    WorkerConnection& worker = connect(1);
+    const auto claimed = pull(worker);
+    const auto begun = chief.begin_save({});
+    ASSERT_TRUE(begun.ok() && *begun);
+    EXPECT_EQ((*begun)->first, 1u);
+    if (!has_ended) push(worker, claimed);
+    ASSERT_TRUE(chief.end_run(run::RunOutcome::kStopped, {}).ok());
+    connections_.erase(connections_.begin());
+    if (has_ended) push(worker, claimed);
+    const auto ended = worker.claim({});
+    ASSERT_TRUE(ended.ok()) << ended.status().to_string();
+    EXPECT_EQ(ended->reply, ClaimReply::kEnded);
+    EXPECT_EQ(ended->step, 1u);
+    connections_.clear();
+    join();
+    for (const auto& server : servers_) EXPECT_EQ(server->step(), 1u);
   }
   static uint64_t record_after(WorkerConnection& chief, uint64_t step, uint64_t saved) {
     const auto record = chief.take_record(step, saved, {});
@@ -249,6 +271,10 @@ TEST_F(ParameterServerTest, HasRecordsAfterCheckpointForChiefThatReturns) {
 TEST_F(ParameterServerTest, SavesSyncStateWhileWorkerComputes) { save_during_step(false); }
 
 TEST_F(ParameterServerTest, CompletesStepWhenChiefIsLostDuringSave) { save_during_step(true); }
+
+TEST_F(ParameterServerTest, CompletesNoStepDuringLastSave) { end_during_step(false); }
+
+TEST_F(ParameterServerTest, CompletesNoStepAfterEndOfRun) { end_during_step(true); }
 
 TEST_F(ParameterServerTest, ServesChiefAfterRequestToEnd) {
   WorkerConnection& chief = connect(0);

@@ -201,7 +201,7 @@ class PrefetchingServers final : public ServerConnection {
     if (ticket + 1 < max_steps_ && !data_.wait_until_read(ticket + 1))
       return Status(StatusCode::kTimedOut, "the next ticket is not read");
     ++step_;
-    return PushResult::kStepCompleted;
+    return PushResult::kAccepted;
   }
   Status keep_alive(const std::stop_token&) override { return {}; }
   Status initialize(uint64_t, const Sums&, const std::stop_token&) override { return {}; }

@@ -40,12 +40,11 @@ class Cluster {
 
   UpdateSchedule& schedule() { return schedule_; }
   WorkerLife life(size_t worker) const { return {.worker = worker, .life = lives_[worker]}; }
-  // These return whether this has completed a step.
-  bool start(size_t worker) {
+  void start(size_t worker) {
     ++lives_[worker];
     EXPECT_TRUE(schedule_.join(life(worker)).ok());
-    return schedule_.complete_step();
   }
+  // These return whether this has completed a step.
   bool kill(size_t worker) {
     schedule_.leave(life(worker));
     return schedule_.complete_step();
@@ -74,6 +73,7 @@ class Cluster {
   PushResult push(size_t worker, uint64_t ticket) {
     const auto pushed = schedule_.push(life(worker), ticket);
     EXPECT_TRUE(pushed.ok()) << pushed.status().to_string();
+    schedule_.complete_step();
     return pushed.ok() ? *pushed : PushResult::kDropped;
   }
   bool begin_save() {
@@ -145,7 +145,7 @@ TEST(UpdateScheduleTest, CountsOneStepForEachAggregation) {
   cluster.ticket(1);
   EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
   EXPECT_EQ(cluster.schedule().step(), 0);
-  EXPECT_EQ(cluster.push(1, 1), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.push(1, 1), PushResult::kAccepted);
   EXPECT_EQ(cluster.schedule().step(), 1);
   EXPECT_EQ(cluster.claim(0), granted(2, 1, 4));
 }
@@ -164,9 +164,9 @@ TEST(UpdateScheduleTest, CountsOneStepForEachAsyncGradient) {
   Cluster cluster(async(2));
   EXPECT_EQ(cluster.ticket(0), 0);
   EXPECT_EQ(cluster.claim(1), granted(2, 0, 3));
-  EXPECT_EQ(cluster.push(1, 2), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.push(1, 2), PushResult::kAccepted);
   EXPECT_EQ(cluster.claim(1), granted(3, 1, 4));
-  EXPECT_EQ(cluster.push(0, 0), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
   EXPECT_EQ(cluster.schedule().step(), 2);
 }
 
@@ -174,7 +174,8 @@ TEST(UpdateScheduleTest, AppliesAsyncGradientOfOlderParameters) {
   Cluster cluster(async(2));
   cluster.ticket(0);
   for (uint64_t ticket = 1; ticket <= 5; ++ticket) cluster.push(1, cluster.ticket(1));
-  EXPECT_EQ(cluster.push(0, 0), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.push(0, 0), PushResult::kAccepted);
+  EXPECT_EQ(cluster.schedule().step(), 6);
   EXPECT_EQ(cluster.schedule().largest_staleness(), 5);
   EXPECT_EQ(cluster.schedule().num_dropped(), 0);
 }
@@ -209,7 +210,8 @@ TEST(UpdateScheduleTest, LetsBackupComputeTicketOfSlowWorker) {
   EXPECT_EQ(cluster.ticket(1), 1);
   EXPECT_EQ(cluster.ticket(2), 0) << "the lowest of those that one worker has";
   EXPECT_EQ(cluster.push(1, 1), PushResult::kAccepted);
-  EXPECT_EQ(cluster.push(2, 0), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.push(2, 0), PushResult::kAccepted);
+  EXPECT_EQ(cluster.schedule().step(), 1);
 }
 
 TEST(UpdateScheduleTest, DropsAndCountsGradientOfOlderStep) {
@@ -501,7 +503,7 @@ TEST(UpdateScheduleTest, IgnoresLossOfEarlierLife) {
   cluster.ticket(1);
   cluster.schedule().leave(before);
   EXPECT_TRUE(cluster.schedule().is_present(1));
-  EXPECT_EQ(cluster.push(1, 0), PushResult::kStepCompleted);
+  EXPECT_EQ(cluster.push(1, 0), PushResult::kAccepted);
 }
 
 TEST(UpdateScheduleTest, RejectsLifeThatIsNotNew) {
@@ -642,13 +644,11 @@ TEST(UpdateScheduleTest, EndsSaveOfChiefThatIsLost) {
   EXPECT_FALSE(of_async.schedule().is_saving());
   EXPECT_EQ(of_async.result_of_claim(1), ClaimResult::kGranted);
 
-  for (const bool is_noticed : {true, false}) {
-    Cluster of_sync(sync(2, 1));
-    EXPECT_TRUE(of_sync.begin_save());
-    EXPECT_EQ(of_sync.push(1, of_sync.ticket(1)), PushResult::kAccepted);
-    EXPECT_TRUE(is_noticed ? of_sync.kill(0) : of_sync.start(0));
-    EXPECT_EQ(of_sync.schedule().step(), 1);
-  }
+  Cluster of_sync(sync(2, 1));
+  EXPECT_TRUE(of_sync.begin_save());
+  EXPECT_EQ(of_sync.push(1, of_sync.ticket(1)), PushResult::kAccepted);
+  EXPECT_TRUE(of_sync.kill(0));
+  EXPECT_EQ(of_sync.schedule().step(), 1);
 }
 
 // ---- everything together --------------------------------------------------------------------------
@@ -680,7 +680,7 @@ TEST(UpdateScheduleTest, AppliesEachTicketOnceWhateverHappens) {
       if (random() % 16 == 0) {
         if (worker == 0) saved.reset();
         complete(cluster.kill(worker));
-        complete(cluster.start(worker));
+        cluster.start(worker);
         held.erase(worker);
       } else if (worker == 0 && saved) {
         EXPECT_EQ(*saved, cluster.schedule().step() * gradients);
@@ -704,10 +704,10 @@ TEST(UpdateScheduleTest, AppliesEachTicketOnceWhateverHappens) {
         const uint64_t ticket = held[worker];
         held.erase(worker);
         ++pushed;
-        const PushResult result = cluster.push(worker, ticket);
-        if (result == PushResult::kDropped) continue;
+        const uint64_t step = cluster.schedule().step();
+        if (cluster.push(worker, ticket) == PushResult::kDropped) continue;
         EXPECT_TRUE(of_step.insert(ticket).second) << "seed " << seed;
-        complete(result == PushResult::kStepCompleted);
+        complete(cluster.schedule().step() > step);
       }
     }
     EXPECT_EQ(applied.size(), max_steps * gradients);
