@@ -66,9 +66,8 @@ Result<ServerConnection::Claimed> ReplayConnection::claim(const std::stop_token&
   }
   current_ = order_.next_gradient();
   if (current_)
-    return Claimed{.reply = ClaimReply::kGranted,
-                   .ticket = order_.gradient(*current_).ticket,
-                   .step = order_.step(0)};
+    return Claimed{
+        .reply = ClaimReply::kGranted, .ticket = order_.ticket(*current_), .step = order_.step(0)};
   for (size_t i = 0; i < servers_.size(); ++i)
     if (order_.step(i) < order_.last_complete_step())
       return Status(StatusCode::kCorrupt, "the update logs contradict each other after step " +
@@ -99,7 +98,7 @@ Status ReplayConnection::apply_next(size_t index) {
   const size_t gradient = order_.next_gradient_of(index);
   order_.apply_next(index);
   const auto& [bytes, norm] = server.gradients.at(gradient);
-  STOKER_RETURN_IF_ERROR(server.store.apply(order_.gradient(gradient).ticket, bytes, norm));
+  STOKER_RETURN_IF_ERROR(server.store.apply(order_.ticket(gradient), bytes, norm));
   server.gradients.erase(gradient);
   if (index != 0) return {};
   add_step(interval_, sums_.at(gradient));
@@ -111,7 +110,7 @@ Status ReplayConnection::apply_next(size_t index) {
 
 // The parameters from which the current gradient was computed.
 Status ReplayConnection::pull(uint64_t, const std::stop_token&) {
-  const LoggedUpdate& logged = order_.gradient(current_.value());
+  const LoggedUpdate logged = order_.gradient(current_.value());
   for (size_t i = 0; i < servers_.size(); ++i) {
     Server& server = servers_[i];
     const auto earlier = server.read_later.find(logged.read_steps[i]);

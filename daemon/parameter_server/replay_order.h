@@ -49,6 +49,7 @@ class ReplayOrder {
   // last complete step, a gradient whose variables are not in the logs is the end, too.
   std::optional<size_t> next_gradient() const;
   LoggedUpdate gradient(size_t index) const;
+  uint64_t ticket(size_t index) const { return tickets_[index]; }
   // Of the servers that apply it.
   bool is_applied_by(size_t index, size_t server) const;
   void finish(size_t index);  // it is computed
@@ -81,7 +82,7 @@ class ReplayOrder {
   bool may_pass(size_t server) const;
   bool is_ready(size_t index) const;
 
-  // Of the gradients, by index. The logs of a long run have many, so these are not vectors of each of them.
+  // Of the gradients, by index. The logs of a long run have many, so these are stored as columns.
   std::vector<uint64_t> tickets_;
   std::vector<uint32_t> workers_;
   std::vector<uint64_t> read_steps_;  // num_servers() of each

@@ -75,7 +75,7 @@ class Replayed {
 
  private:
   void compute(size_t index) {
-    const LoggedUpdate& logged = order_.gradient(index);
+    const LoggedUpdate logged = order_.gradient(index);
     std::string value = std::to_string(logged.ticket) + "(";
     for (size_t i = 0; i < states_.size(); ++i) {
       const uint64_t step = logged.read_steps[i];
