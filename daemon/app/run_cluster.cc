@@ -107,9 +107,10 @@ class SampleReads {
       : forward_(stop, [this] { source_.request_stop(); }) {}
 
   // What the process sends is checked last.
-  Status open(const config::Config& config, const std::string& index_dir,
-              std::unique_ptr<data::Dataset>& data) {
-    if (config.feed.num_processes == 0) return {};
+  Result<std::unique_ptr<data::Dataset>> open(const config::Config& config,
+                                              const std::string& index_dir,
+                                              std::unique_ptr<data::Dataset> data) {
+    if (config.feed.num_processes == 0) return data;
     STOKER_ASSIGN_OR_RETURN(
         auto sandboxed,
         feed::SandboxedDataset::open(
@@ -118,8 +119,7 @@ class SampleReads {
              .index_dir = index_dir,
              .should_stop = [stop = source_.get_token()] { return stop.stop_requested(); }},
             std::move(data)));
-    data = data::record::with_range_check(config, std::move(sandboxed));
-    return {};
+    return data::record::with_range_check(config, std::move(sandboxed));
   }
   const std::stop_source& source() const { return source_; }
 
@@ -328,7 +328,8 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     duties.emplace(std::move(opened));
   }
   SampleReads reads(stop);
-  STOKER_RETURN_IF_ERROR(reads.open(config_, layout_.index_dir(), start.data));
+  STOKER_ASSIGN_OR_RETURN(start.data,
+                          reads.open(config_, layout_.index_dir(), std::move(start.data)));
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
   if (cluster.task.cluster.worker.size() > 1)
@@ -391,7 +392,8 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   STOKER_ASSIGN_OR_RETURN(
       auto servers, make_replayed_servers(config_, *start.data, num_servers, cluster.placement));
   SampleReads reads(stop);
-  STOKER_RETURN_IF_ERROR(reads.open(config_, layout_.index_dir(), start.data));
+  STOKER_ASSIGN_OR_RETURN(start.data,
+                          reads.open(config_, layout_.index_dir(), std::move(start.data)));
   parameter_server::ReplayConnection connection(
       *std::move(order),
       parameter_server::make_server_parts(*start.state, num_servers, cluster.placement,
