@@ -44,6 +44,11 @@ class GroupNetworkTest : public RunTest {
  protected:
   void SetUp() override {
     RunTest::SetUp();
+    std::string config = small_config("distributed: {reduction: ordered, timeout_seconds: " +
+                                      std::to_string(kTimeoutSeconds) + "}\n");
+    const size_t begin = config.find("{name: cosine");
+    config.replace(begin, config.find('\n', begin) - begin, "{name: constant}");
+    write_config(config, "group.yaml");
     Process probe({"unshare", "--net", "ip", "link", "add", "type", "veth"}, path("probe.out"));
     const auto permitted = probe.wait(kPatience);
     if (!permitted || permitted->code != 0 || permitted->signal != 0)
@@ -93,11 +98,6 @@ class GroupNetworkTest : public RunTest {
 
   std::vector<std::string> arguments(const std::string& run, uint64_t steps,
                                      const std::vector<std::string>& more = {}) const {
-    std::string config = small_config("distributed: {reduction: ordered, timeout_seconds: " +
-                                      std::to_string(kTimeoutSeconds) + "}\n");
-    const size_t begin = config.find("{name: cosine");
-    config.replace(begin, config.find('\n', begin) - begin, "{name: constant}");
-    write_config(config, "group.yaml");
     return joined(
         {program("stokerd"), "--config", path("group.yaml"), "--run-dir", run, "--set",
          "train.max_steps=" + std::to_string(steps), "--set", "train.gradient_accumulation_steps=2",
@@ -187,7 +187,7 @@ class GroupNetworkTest : public RunTest {
 TEST_F(GroupNetworkTest, UsesInterfaceOfRouteToRank0) {
   cut(kSecond);
   start(run_dir(), 12);
-  expect_codes(0);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(0));
   expect_same_as_alone(run_dir(), 12);
 }
 
@@ -204,7 +204,7 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverSlowLinkThatLosesPackets) {
   }
   const std::vector<std::string> wide{"--set", "model.hidden_sizes=[200, 200]"};
   start(run_dir(), 12, wide);
-  expect_codes(0);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(0));
   Process statistics(on_host(0, {"tc", "-s", "qdisc", "show", "dev", kMain}), path("dropped.out"));
   ASSERT_TRUE(statistics.wait(kPatience));
   EXPECT_THAT(text_of(path("dropped.out")), ContainsRegex("dropped [1-9]"));
@@ -217,7 +217,7 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverLinkWithDelayAndLoss) {
   if (!link.ok()) GTEST_SKIP() << "no TUN devices here: " << link.status().message();
   const std::vector<std::string> wide{"--set", "model.hidden_sizes=[200, 200]"};
   start(run_dir(), 12, wide);
-  expect_codes(0);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(0));
   EXPECT_GT((*link)->dropped(), 0u) << "of " << (*link)->delivered();
   RecordProperty("dropped", std::to_string((*link)->dropped()));
   RecordProperty("delivered", std::to_string((*link)->delivered()));
@@ -226,9 +226,9 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverLinkWithDelayAndLoss) {
 
 TEST_F(GroupNetworkTest, UsesInterfaceOfSettings) {
   start(run_dir(), 1'000'000, {"--set", std::string("distributed.interface=") + kSecond});
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   cut(kMain);  // steps need no store
-  wait_for_steps(run_dir(), 20);
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 20));
   cut(kSecond);
   expect_codes(73);
 }
@@ -249,10 +249,10 @@ TEST_F(GroupNetworkTest, RejectsInterfaceThatOtherHostsCannotReach) {
 
 TEST_F(GroupNetworkTest, NamesRankBehindCutLinkAndResumesWithSameBytes) {
   start(run_dir(), 1'000'000);
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   cut(kMain);
   const auto began = std::chrono::steady_clock::now();
-  expect_codes(73);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(73));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   RecordProperty("seconds_to_exit", std::to_string(took.count()));  // kTimeoutSeconds + 10 at most
   EXPECT_THAT(text_of(log_path(0)), ContainsRegex("rank 1 \\([^ ]+, pid [0-9]+\\) exited, hangs or "
@@ -261,7 +261,7 @@ TEST_F(GroupNetworkTest, NamesRankBehindCutLinkAndResumesWithSameBytes) {
   mend(kMain);
   const uint64_t end = newest_step(run_dir()) + 4;
   start(run_dir(), end);
-  expect_codes(0);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(0));
   expect_same_as_alone(run_dir(), end);
 }
 
@@ -269,21 +269,21 @@ TEST_F(GroupNetworkTest, NamesRankBehindCutLinkAndResumesWithSameBytes) {
 TEST_F(GroupNetworkTest, EndsAtFirstCommitWhenChiefIsCutOffFromStore) {
   serve_store_on_second_host();
   start(run_dir(), 1'000'000, {"--set", std::string("distributed.interface=") + kSecond});
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   cut(kMain);
   ASSERT_TRUE(wait_until(kPatience, [&] {
     return text_of(log_path(0)).find("checkpoint write failed") != std::string::npos;
   })) << text_of(log_path(0));
   EXPECT_THAT(text_of(log_path(0)), ContainsRegex("checkpoint write failed step=[^\n]* store on "));
   const uint64_t saved = newest_step(run_dir());
-  expect_codes(73);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(73));
   EXPECT_EQ(newest_step(run_dir()), saved);
   EXPECT_THAT(text_of(log_path(0)), HasSubstr("no checkpoint can be saved: "));
   EXPECT_THAT(text_of(log_path(1)), ContainsRegex("rank 0 [^\n]*exited, hangs"));
   mend(kMain);
   const uint64_t end = saved + 4;
   start(run_dir(), end, {"--set", std::string("distributed.interface=") + kSecond});
-  expect_codes(0);
+  ASSERT_NO_FATAL_FAILURE(expect_codes(0));
   expect_same_as_alone(run_dir(), end);
 }
 
@@ -328,12 +328,13 @@ class ClusterNetworkTest : public GroupNetworkTest {
     return text;
   }
   void expect_codes_of_tasks(int code) const {
-    for (int task = 0; task < kNumTasks; ++task)
-      EXPECT_EQ(code_of(*ranks_[static_cast<size_t>(task)]), code) << text_of(log_path(task));
+    for (int task = 0; task < kNumTasks; ++task) {
+      ASSERT_EQ(code_of(*ranks_[static_cast<size_t>(task)]), code) << text_of(log_path(task));
+    }
   }
   void stop_and_expect_same_as_alone() {
     ranks_[kFirstWorker]->signal(SIGTERM);
-    expect_codes_of_tasks(0);
+    ASSERT_NO_FATAL_FAILURE(expect_codes_of_tasks(0));
     expect_same_as_alone(run_dir(), newest_step(run_dir()), kSettings);
   }
 
@@ -348,14 +349,14 @@ class ClusterNetworkTest : public GroupNetworkTest {
 
 TEST_F(ClusterNetworkTest, TrainsSameBytesAsOneProcess) {
   cut(kSecond);
-  start_on({0, 1, 0, 1});
-  wait_for_steps(run_dir(), 12);
+  ASSERT_NO_FATAL_FAILURE(start_on({0, 1, 0, 1}));
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 12));
   stop_and_expect_same_as_alone();
 }
 
 TEST_F(ClusterNetworkTest, TrainsOnWithoutWorkerBehindCutLinkUntilItReturns) {
-  start_on({0, 0, 0, 1});
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(start_on({0, 0, 0, 1}));
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   cut(kMain);
   for (const int server : {0, 1}) {
     ASSERT_TRUE(has_log(server, "cluster worker lost")) << logs();
@@ -367,25 +368,25 @@ TEST_F(ClusterNetworkTest, TrainsOnWithoutWorkerBehindCutLinkUntilItReturns) {
   EXPECT_EQ(code_of(*worker), 73);
   EXPECT_THAT(text_of(log_path(3)),
               ContainsRegex("ps [01] .10.77.0.1:2950[01]. exited, hangs or cannot be reached"));
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   mend(kMain);
   worker = start_task(3);
   for (const int server : {0, 1}) ASSERT_TRUE(has_log(server, "cluster worker returned")) << logs();
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   stop_and_expect_same_as_alone();
 }
 
 TEST_F(ClusterNetworkTest, ExitsBehindCutLinkBetweenServersAndResumesWithSameBytes) {
-  start_on({0, 1, 0, 1});
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(start_on({0, 1, 0, 1}));
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   cut(kMain);
-  expect_codes_of_tasks(73);
-  for (const int server : {0, 1})
-    EXPECT_THAT(text_of(log_path(server)),
-                ContainsRegex("parameter server lost +server=" + std::to_string(1 - server)));
+  ASSERT_NO_FATAL_FAILURE(expect_codes_of_tasks(73));
+  EXPECT_THAT(text_of(log_path(0)), ContainsRegex("parameter server lost +server=1"));
+  // Behind the cut it depends on the order of timeouts whether the store is missed first.
+  EXPECT_THAT(text_of(log_path(1)), ContainsRegex("parameter server lost +server=0|store on "));
   mend(kMain);
-  start_on({0, 1, 0, 1});
-  wait_for_steps(run_dir(), 5);
+  ASSERT_NO_FATAL_FAILURE(start_on({0, 1, 0, 1}));
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
   stop_and_expect_same_as_alone();
 }
 
