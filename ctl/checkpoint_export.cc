@@ -213,18 +213,16 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   warn_if_changed(config, layout, verified, console);
   const checkpoint::TensorRangeSource& file = *open.files.front();
   STOKER_RETURN_IF_ERROR(check_parameter_shapes(file, config.model.arch));
-  const ModelLibrary library = is_timm ? ModelLibrary::kTimm : ModelLibrary::kTransformers;
   STOKER_RETURN_IF_ERROR(
-      write_model_files(config, library, verified.manifest(), file, folder, console));
+      write_model_files(config, format, verified.manifest(), file, folder, console));
   rename_tensors(config.model, format, open);
   if (request.dry_run) return planned(entry, path, open);
   STOKER_ASSIGN_OR_RETURN(
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder / "model.safetensors"));
   STOKER_RETURN_IF_ERROR(write_tensors(open, format, entry.step, path, out, console, clock));
-  STOKER_RETURN_IF_ERROR(folder.write(
-      "README.md",
-      model_card(config, layout, verified, request.content == ExportContent::kEma, library)));
+  STOKER_RETURN_IF_ERROR(
+      folder.write("README.md", model_card(config, layout, verified, request.content, format)));
   STOKER_RETURN_IF_ERROR(folder.commit());
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }
@@ -279,8 +277,7 @@ Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOption
   STOKER_RETURN_IF_ERROR(
       write_tensors(open, ExportFormat::kPeft, entry.step, path, out, console, clock));
   STOKER_RETURN_IF_ERROR(folder.write(
-      "README.md", model_card(config, layout, verified, request.content == ExportContent::kEma,
-                              ModelLibrary::kPeft)));
+      "README.md", model_card(config, layout, verified, request.content, ExportFormat::kPeft)));
   STOKER_RETURN_IF_ERROR(folder.commit());
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "shared/base/json_parser.h"
 #include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
+#include "shared/checkpoint/export_tensors.h"
 #include "shared/config/huggingface_config.h"
 #include "shared/config/image_model_config.h"
 #include "shared/run/eval_result.h"
@@ -142,7 +144,7 @@ void add_preprocessing(const config::Config& config, config::ImageFacts& facts) 
 }
 
 // config.json, and for transformers preprocessor_config.json.
-Status write_image_configs(const config::Config& config, ModelLibrary library,
+Status write_image_configs(const config::Config& config, ExportFormat format,
                            const checkpoint::TensorRangeSource& file, const NewFolder& folder) {
   const ImageModelShape shape = image_model_shape(file);
   config::ImageFacts facts{.num_classes = shape.outputs, .num_channels = shape.channels};
@@ -154,7 +156,7 @@ Status write_image_configs(const config::Config& config, ModelLibrary library,
     }
     facts.image_size = vit->image_size;
   }
-  if (library == ModelLibrary::kTimm) {
+  if (format == ExportFormat::kTimm) {
     STOKER_ASSIGN_OR_RETURN(const std::string text,
                             config::format_timm_config(config.model.arch, facts));
     return folder.write("config.json", text + "\n");
@@ -184,14 +186,18 @@ std::string pipeline_tag(const config::ModelConfig& model) {
                                                      : "\npipeline_tag: text-classification";
 }
 
-std::string library_name(ModelLibrary library) {
-  switch (library) {
-    case ModelLibrary::kTransformers:
+std::string library_name(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::kHuggingFace:
       return "transformers";
-    case ModelLibrary::kTimm:
+    case ExportFormat::kTimm:
       return "timm";
-    case ModelLibrary::kPeft:
+    case ExportFormat::kPeft:
       return "peft";
+    case ExportFormat::kSafetensors:
+    case ExportFormat::kTorch:
+    case ExportFormat::kDcp:
+      break;  // not a folder with a model card
   }
   return {};
 }
@@ -231,22 +237,23 @@ Status NewFolder::commit() {
   return files.sync_directory(parent.empty() ? "." : parent);
 }
 
-Status write_model_files(const config::Config& config, ModelLibrary library,
+Status write_model_files(const config::Config& config, ExportFormat format,
                          const checkpoint::Manifest& manifest,
                          const checkpoint::TensorRangeSource& file, const NewFolder& folder,
                          const Console& console) {
+  assert(format == ExportFormat::kHuggingFace || format == ExportFormat::kTimm);
   if (config::is_image_model(config.model.arch))
-    return write_image_configs(config, library, file, folder);
+    return write_image_configs(config, format, file, folder);
   STOKER_ASSIGN_OR_RETURN(const auto maybe_end_token,
                           write_tokenizer(config, manifest, folder, console));
   return write_configs(config, maybe_end_token, num_labels(file), folder);
 }
 
 std::string model_card(const config::Config& config, const run::RunLayout& layout,
-                       const checkpoint::VerifiedCheckpoint& checkpoint, bool is_average,
-                       ModelLibrary library) {
+                       const checkpoint::VerifiedCheckpoint& checkpoint, ExportContent content,
+                       ExportFormat format) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
-  std::string text = "---\nlibrary_name: " + library_name(library) + pipeline_tag(config.model) +
+  std::string text = "---\nlibrary_name: " + library_name(format) + pipeline_tag(config.model) +
                      "\n---\n\n# " + inline_code(std::filesystem::path(layout.root()).filename()) +
                      "\n\nTrained by stoker " + manifest.stoker_version + " with LibTorch " +
                      manifest.torch_version + ".\n\n";
@@ -256,7 +263,7 @@ std::string model_card(const config::Config& config, const run::RunLayout& layou
   add("model", config.model.name());
   if (config.model.pretrained) add("started from", inline_code(config.model.pretrained->path));
   add("step", std::to_string(manifest.step) + " of " + std::to_string(config.train.max_steps));
-  add("weights", is_average ? "averaged (`train.ema_decay`)" : "trained");
+  add("weights", content == ExportContent::kEma ? "averaged (`train.ema_decay`)" : "trained");
   add("samples per step",
       std::to_string(config.train.micro_batch_size * config.train.gradient_accumulation_steps));
   add("optimizer", std::string(config::to_string(config.optimizer.name())) + ", learning rate " +

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "ctl/checkpoint_export.h"
 #include "ctl/terminal.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
@@ -17,8 +18,6 @@
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
-
-enum class ModelLibrary { kTransformers, kTimm, kPeft };
 
 // NewFolder: a folder that appears with all of its files or not at all.
 class NewFolder {
@@ -41,16 +40,17 @@ class NewFolder {
   std::string path_, temporary_;  // temporary_ is empty once committed
 };
 
-// Writes the settings and the tokenizer of a model of transformers or timm. `file`: its tensors. A tokenizer
-// that cannot be exported is a warning, because the weights are of use without it.
-Status write_model_files(const config::Config& config, ModelLibrary library,
+// Writes the settings and the tokenizer of a model of transformers or timm, with `format` kHuggingFace or kTimm.
+// `file`: its tensors. A tokenizer that cannot be exported is a warning, because the weights are of use without
+// it.
+Status write_model_files(const config::Config& config, ExportFormat format,
                          const checkpoint::Manifest& manifest,
                          const checkpoint::TensorRangeSource& file, const NewFolder& folder,
                          const Console& console);
 
-// Text of README.md. `is_average`: the weights are those of train.ema_decay.
+// Text of README.md in a folder with weights: `content` is kModel or kEma.
 std::string model_card(const config::Config& config, const run::RunLayout& layout,
-                       const checkpoint::VerifiedCheckpoint& checkpoint, bool is_average,
-                       ModelLibrary library);
+                       const checkpoint::VerifiedCheckpoint& checkpoint, ExportContent content,
+                       ExportFormat format);
 
 }  // namespace stoker::ctl
