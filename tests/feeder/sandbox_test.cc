@@ -37,6 +37,7 @@
 #include "shared/data/stream/byte_input.h"
 #include "shared/data/stream/spool_folder.h"
 #include "shared/ring/segment.h"
+#include "tests/support/eventually.h"
 #include "tests/support/packed_bytes.h"
 #include "tests/support/temporary_directory.h"
 
@@ -470,10 +471,7 @@ TEST_F(SandboxTest, ReadsInputsOfStreams) {
     if (!(*growing)->identity(7).ok() || !(*spool)->next({}).ok()) return 5;
     const auto waits_and_stops = [](const auto& source, const auto& wait) {
       const std::jthread waiter([&wait](const std::stop_token& stop) { wait(stop); });
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-      while (!source.is_waiting() && std::chrono::steady_clock::now() < deadline)
-        std::this_thread::yield();
-      return std::chrono::steady_clock::now() < deadline;
+      return test::eventually([&source] { return source.is_waiting(); });
     };
     if (!waits_and_stops(*pipe, [&](const auto& stop) { read_text(*pipe, stop); })) return 6;
     if (!waits_and_stops(**growing, [&](const auto& stop) { read_text(**growing, stop); }))

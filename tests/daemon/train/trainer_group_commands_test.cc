@@ -116,7 +116,8 @@ TEST_F(TrainerGroupCommandsTest, StartsDatasetVersionFoundDuringPause) {
     wait_until_paused(chief());
     is_found = true;
     const uint64_t exchanges = chief().channels_.group_exchanges;
-    wait_until([&] { return chief().channels_.group_exchanges >= exchanges + 2; });
+    EXPECT_TRUE(
+        test::eventually([&] { return chief().channels_.group_exchanges >= exchanges + 2; }));
     chief().mailbox_.post({control::Resume{}, {}});
   });
   expect_all(TrainerOutcome::kNewDatasetVersion);

@@ -13,6 +13,7 @@
 #include "daemon/train/trainer.h"
 #include "tests/daemon/train/thread_group.h"
 #include "tests/daemon/train/trainer_session.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::train {
 
@@ -75,11 +76,9 @@ class TrainerGroupTest : public TrainerTest {
     return steps;
   }
   // From other threads.
-  static void wait_until(const std::function<bool()>& is_so) {
-    while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
   static void wait_until_paused(Session& session) {
-    wait_until([&] { return session.board_.read()->state == control::TrainerState::kPaused; });
+    EXPECT_TRUE(test::eventually(
+        [&] { return session.board_.read()->state == control::TrainerState::kPaused; }));
   }
   Session& rank(size_t rank) { return *ranks_[rank]; }
   Session& chief() { return rank(0); }

@@ -133,7 +133,7 @@ class TrainerGroupLoadTest : public TrainerGroupTest, public testing::WithParamI
       rank(each).on_batch = [this, each](uint64_t ticket) {
         const uint64_t step = ticket / ranks_.size() + GetParam();
         if (step % 3 == 0 && step / 3 % ranks_.size() == each)
-          wait_until([this] { return group_->waiting() + 1 == ranks_.size(); });
+          EXPECT_TRUE(test::eventually([this] { return group_->waiting() + 1 == ranks_.size(); }));
       };
   }
   // Of the pauses, from how often the ranks have exchanged their records between two steps.
@@ -269,7 +269,7 @@ TEST_F(TrainerStarvedGroupTest, AppliesCommandsSentMeanwhileAtOneStep) {
   std::vector<std::future<Result<std::string>>> replies;
   rank(2).on_batch = [&](uint64_t ticket) {
     if (ticket < 4 * 5 || !replies.empty()) return;
-    wait_until([this] { return group_->waiting() == 3; });
+    EXPECT_TRUE(test::eventually([this] { return group_->waiting() == 3; }));
     for (const control::Command& command :
          {control::Command(control::SetSetting{.key = "optimizer.lr", .value = "0.005"}),
           control::Command(control::SaveCheckpoint{}), control::Command(control::Stop{})})

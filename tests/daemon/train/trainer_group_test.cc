@@ -278,7 +278,8 @@ TEST_F(TrainerGroupTest, CountsSkippedSaveOnceDuringPause) {
     chief().mailbox_.post({control::SaveCheckpoint{},
                            [&saved](Result<std::string> reply) { saved.set_value(reply.ok()); }});
     const uint64_t exchanges = chief().channels_.group_exchanges;
-    wait_until([&] { return chief().channels_.group_exchanges >= exchanges + 3; });
+    EXPECT_TRUE(
+        test::eventually([&] { return chief().channels_.group_exchanges >= exchanges + 3; }));
     EXPECT_EQ(chief().writer_->stats().skipped, skipped);
     gate.set_value();
     EXPECT_TRUE(saved.get_future().get());

@@ -430,7 +430,8 @@ TEST(SettledBatchTest, IsTakenWhenNoMoreElementsAreExpected) {
   calls = 0;
   Result<Tuple> taken = Tuple();
   std::jthread consumer([&] { taken = queue->dequeue_many(2, kNoStop, kNoDeadline, options); });
-  wait_until([&] { return calls >= 3; });  // when it began, and later without a change of the queue
+  // When it began, and later without a change of the queue.
+  EXPECT_TRUE(test::eventually([&] { return calls >= 3; }));
   EXPECT_EQ(queue->size(), 3);
   is_settled = true;
   consumer.join();

@@ -1,23 +1,21 @@
 // Elements of I64 scalars for tests.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "shared/queue/queue.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::queue {
 
@@ -58,17 +56,8 @@ inline std::string text_of(const Result<Tuple>& result) {
   return text;
 }
 
-// Waits until `condition` holds; fails the test after a minute.
-inline void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!condition()) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the condition did not become true";
-    std::this_thread::yield();
-  }
-}
-
 inline void wait_for_waiters(const Queue& queue, size_t count) {
-  wait_until([&] { return queue.waiters().size() == count; });
+  ASSERT_TRUE(test::eventually([&] { return queue.waiters().size() == count; }));
 }
 
 }  // namespace stoker::queue
