@@ -3,6 +3,7 @@
 
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
+#include "shared/base/number_format.h"
 
 namespace stoker::train {
 namespace {
@@ -54,11 +55,9 @@ void Trainer::change_settings(const std::string& key, Result<config::LiveConfig>
                                      .current = *config::value_of(changed->config, key)};
   const double lr = learning_rate_of(changed->config);
   if (!is_dry_run) apply_settings(*std::move(changed), change);
-  char lr_text[40];
-  std::snprintf(lr_text, sizeof lr_text, "%.17g", lr);
   answer_at_step(done, "\"key\":\"" + key +
                            "\",\"value\":" + config::to_json_value(change.current) +
-                           ",\"lr\":" + lr_text + (is_dry_run ? ",\"dry_run\":true" : ""));
+                           ",\"lr\":" + format_exact(lr) + (is_dry_run ? ",\"dry_run\":true" : ""));
 }
 
 void Trainer::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {

@@ -17,7 +17,8 @@ std::string format_shortest(Number number) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
-// With 17 digits, as "%.17g", for texts whose hash identifies data: "0.10000000000000001". Never change it.
+// At most 17 significant digits, as "%.17g": different numbers have different texts, "0.10000000000000001". A
+// change would invalidate stored fingerprints.
 inline std::string format_exact(double value) {
   std::array<char, 32> text;
   const auto format = std::chars_format::general;

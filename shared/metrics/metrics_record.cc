@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::metrics {
@@ -36,25 +36,14 @@ void append_text(std::string& out, std::string_view text) {
   out += '"';
 }
 
-template <typename Number>
-void append_number(std::string& out, Number number) {
-  char text[40];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, number);
-  out.append(text, end);
-}
-
 struct ValueWriter {
   std::string& out;
   void operator()(std::nullptr_t) const { out += "null"; }
   void operator()(bool value) const { out += value ? "true" : "false"; }
-  void operator()(uint64_t value) const { append_number(out, value); }
-  void operator()(int64_t value) const { append_number(out, value); }
+  void operator()(uint64_t value) const { out += format_shortest(value); }
+  void operator()(int64_t value) const { out += format_shortest(value); }
   void operator()(double value) const {
-    if (std::isfinite(value)) {
-      append_number(out, value);
-    } else {
-      out += "null";
-    }
+    out += std::isfinite(value) ? format_shortest(value) : "null";
   }
   void operator()(const std::string& value) const { append_text(out, value); }
 };

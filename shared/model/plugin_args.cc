@@ -1,22 +1,14 @@
 #include "shared/model/plugin_args.h"
 
-#include <array>
-#include <charconv>
-
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/number_format.h"
 
 namespace stoker::model {
 namespace {
 
 using Values = std::map<std::string, std::string>;
-
-template <typename Number>
-std::string to_string(Number number) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
-}
 
 // Stores every scalar below `value` under its path.
 void flatten(const std::string& path, const boost::json::value& value, Values& values) {
@@ -27,13 +19,13 @@ void flatten(const std::string& path, const boost::json::value& value, Values& v
       values[path] = value.get_bool() ? "true" : "false";
       return;
     case boost::json::kind::int64:
-      values[path] = to_string(value.get_int64());
+      values[path] = format_shortest(value.get_int64());
       return;
     case boost::json::kind::uint64:
-      values[path] = to_string(value.get_uint64());
+      values[path] = format_shortest(value.get_uint64());
       return;
     case boost::json::kind::double_:
-      values[path] = to_string(value.get_double());
+      values[path] = format_shortest(value.get_double());
       return;
     case boost::json::kind::string:
       values[path] = std::string(value.get_string());
