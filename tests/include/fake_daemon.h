@@ -15,15 +15,13 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 
-#include <gtest/gtest.h>
-
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::producer {
 
@@ -41,11 +39,8 @@ inline UniqueFd listen_on(const std::string& path) {
 class FakeDaemon {
  public:
   FakeDaemon() {
-    std::string pattern = ::testing::TempDir() + "stoker-daemon-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    directory_ = pattern;
     struct stat info {};
-    if (::stat(directory_.c_str(), &info) != 0) std::abort();
+    if (::stat(directory().c_str(), &info) != 0) std::abort();
     hello_ = R"({"id":1,"result":{"run_dir":"/runs/fake","run_dir_id":")" +
              std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + R"("}})";
     listener_ = listen_on(socket());
@@ -54,13 +49,12 @@ class FakeDaemon {
   ~FakeDaemon() {
     thread_.request_stop();
     thread_.join();
-    std::filesystem::remove_all(directory_);
   }
   FakeDaemon(const FakeDaemon&) = delete;
   FakeDaemon& operator=(const FakeDaemon&) = delete;
 
-  const std::string& directory() const { return directory_; }
-  std::string socket() const { return directory_ + "/control.sock"; }
+  const std::string& directory() const { return directory_.path(); }
+  std::string socket() const { return directory_ / "control.sock"; }
 
   // Without its newline, which is added unless the line is empty: then the connection is closed.
   void set_hello(std::string line) { set(hello_, std::move(line)); }
@@ -128,7 +122,7 @@ class FakeDaemon {
     return ::sendmsg(client, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
   }
 
-  std::string directory_;
+  const test::TemporaryDirectory directory_;
   UniqueFd listener_;
 
   std::mutex mutex_;  // guards the following

@@ -1,7 +1,6 @@
 #include "daemon/group/flight_recorder.h"
 
 #include <semaphore>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/forwarding_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::group {
@@ -20,25 +20,13 @@ using namespace std::chrono_literals;
 namespace json = boost::json;
 
 // As a network file system whose server does not respond.
-class HungFiles final : public FileSystem {
+class HungFiles final : public test::ForwardingFiles {
  public:
   Result<UniqueFd> open(const std::string&, int, mode_t) override {
     std::binary_semaphore never(0);
     never.acquire();
     return UniqueFd();
   }
-  Status write(int, std::span<const std::byte>, const std::string&) override { return {}; }
-  Result<size_t> read_at(int, uint64_t, std::span<std::byte>, const std::string&) override {
-    return size_t{0};
-  }
-  Status sync(int, const std::string&) override { return {}; }
-  Status sync_directory(const std::string&) override { return {}; }
-  Status make_directory(const std::string&) override { return {}; }
-  Status rename(const std::string&, const std::string&) override { return {}; }
-  Status rename_noreplace(const std::string&, const std::string&) override { return {}; }
-  Status remove_file(const std::string&) override { return {}; }
-  Status remove_tree(const std::string&) override { return {}; }
-  Result<uint64_t> free_bytes(const std::string&) override { return uint64_t{0}; }
 };
 
 class FlightRecorderTest : public testing::Test {
