@@ -92,7 +92,7 @@ Message make_event(double wall, uint64_t step) {
 }
 
 // A Summary.Value without its value.
-Message tagged(std::string_view tag) { return Message().bytes(kTag, valid_utf8(tag)); }
+Message summary_value(std::string_view tag) { return Message().bytes(kTag, valid_utf8(tag)); }
 
 std::string encode_summary(double wall, uint64_t step, const Message& value) {
   return make_event(wall, step).message(kSummary, Message().message(kValue, value)).encoded();
@@ -109,7 +109,7 @@ std::string encode_session_start(double wall, uint64_t step) {
 }
 
 std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value) {
-  return encode_summary(wall, step, tagged(tag).fixed32(kSimpleValue, value));
+  return encode_summary(wall, step, summary_value(tag).fixed32(kSimpleValue, value));
 }
 
 std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text) {
@@ -120,7 +120,7 @@ std::string encode_text(double wall, uint64_t step, std::string_view tag, std::s
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, "text"));
   return encode_summary(wall, step,
-                        tagged(tag).message(kTensor, tensor).message(kMetadata, metadata));
+                        summary_value(tag).message(kTensor, tensor).message(kMetadata, metadata));
 }
 
 std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
@@ -128,7 +128,7 @@ std::string encode_image(double wall, uint64_t step, std::string_view tag, std::
   Message image;
   image.varint(kHeight, height).varint(kWidth, width).varint(kColorSpace, kRgb);
   image.bytes(kEncodedImage, png);
-  return encode_summary(wall, step, tagged(tag).message(kImage, image));
+  return encode_summary(wall, step, summary_value(tag).message(kImage, image));
 }
 
 std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
@@ -150,7 +150,7 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
   histogram.fixed64(kSum, summary.mean * finite);
   histogram.fixed64(kSumOfSquares, summary.norm * summary.norm);
   histogram.doubles(kLimits, limits).doubles(kCounts, counts);
-  return encode_summary(wall, step, tagged(tag).message(kHistogram, histogram));
+  return encode_summary(wall, step, summary_value(tag).message(kHistogram, histogram));
 }
 
 std::string encode_pr_curve(double wall, uint64_t step, std::string_view tag,
@@ -189,7 +189,7 @@ std::string encode_pr_curve(double wall, uint64_t step, std::string_view tag,
           .bytes(kPluginName, "pr_curves")
           .message(kContent, Message().varint(kNumThresholds, static_cast<uint64_t>(count))));
   return encode_summary(wall, step,
-                        tagged(tag).message(kTensor, tensor).message(kMetadata, metadata));
+                        summary_value(tag).message(kTensor, tensor).message(kMetadata, metadata));
 }
 
 std::string encode_graph_def(double wall, std::string_view graph) {
@@ -200,7 +200,7 @@ std::string encode_plugin_content(double wall, std::string_view tag, std::string
                                   std::string_view content) {
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, plugin).bytes(kContent, content));
-  return encode_summary(wall, 0, tagged(tag).message(kMetadata, metadata));
+  return encode_summary(wall, 0, summary_value(tag).message(kMetadata, metadata));
 }
 
 namespace {
@@ -229,8 +229,8 @@ std::string encode_layout(double wall, const std::vector<ChartCategory>& categor
   tensor.varint(kDtype, kDtString).message(kShape, Message()).bytes(kStringVal, layout.encoded());
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, "custom_scalars"));
-  return encode_summary(wall, 0,
-                        tagged(kLayoutTag).message(kTensor, tensor).message(kMetadata, metadata));
+  return encode_summary(
+      wall, 0, summary_value(kLayoutTag).message(kTensor, tensor).message(kMetadata, metadata));
 }
 
 std::string frame_record(std::string_view data) {

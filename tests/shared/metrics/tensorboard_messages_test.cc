@@ -30,6 +30,14 @@ TEST(EventMessageTest, EncodesScalarAsTagAndFloat) {
             "09000000000000f03f10ac022a0a0a080a01611500000040");
 }
 
+// A string of protobuf is UTF-8.
+TEST(EventMessageTest, WritesTagsAsValidUtf8) {
+  EXPECT_EQ(encode_scalar(1.0, 1, "loss/\xff", 2.0f), encode_scalar(1.0, 1, "loss/\uFFFD", 2.0f));
+  EXPECT_EQ(encode_plugin_content(1.0, "_hparams_/\xff", "hparams", "\xff"),
+            encode_plugin_content(1.0, "_hparams_/\uFFFD", "hparams", "\xff"))
+      << "the content is bytes";
+}
+
 TEST(EventMessageTest, EncodesStepInSessionStart) {
   EXPECT_EQ(hex(encode_session_start(1.0, 5)), "09000000000000f03f10053a020801");
 }
