@@ -10,9 +10,18 @@
 #include <system_error>
 
 namespace stoker::test {
+namespace {
 
-TemporaryDirectory::TemporaryDirectory()
-    : TemporaryDirectory(std::filesystem::temp_directory_path().string()) {}
+// As testing::TempDir().
+std::string default_parent() {
+  const char* const parent = std::getenv("TEST_TMPDIR");
+  return parent != nullptr && *parent != '\0' ? parent
+                                              : std::filesystem::temp_directory_path().string();
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() : TemporaryDirectory(default_parent()) {}
 
 TemporaryDirectory::TemporaryDirectory(const std::string& parent) {
   std::string pattern = parent + "/stoker-test-XXXXXX";

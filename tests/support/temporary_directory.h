@@ -7,7 +7,8 @@ namespace stoker::test {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory();  // aborts if the directory cannot be created
+  // Below $TEST_TMPDIR, else the temporary directory of the system. Aborts if it cannot be created.
+  TemporaryDirectory();
   explicit TemporaryDirectory(const std::string& parent);  // the same, below `parent`
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
