@@ -102,6 +102,16 @@ Result<std::unique_ptr<StreamFeed>> StreamFeed::create(const data::DatasetReques
   return feed;
 }
 
+size_t StreamFeed::element_bytes(std::span<const TensorSpec> spec) {
+  size_t bytes = 0;
+  for (const TensorSpec& tensor : spec) bytes += ring::align_tensor(tensor.bytes());
+  return std::max(bytes, ring::kTensorAlignment);
+}
+
+queue::Shape StreamFeed::to_shape(const TensorSpec& spec) {
+  return queue::Shape(std::span<const int64_t>(spec.shape));
+}
+
 Status StreamFeed::check_limits(const data::DatasetRequest& request) const {
   const auto invalid = [&request](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, request.key("stream.") + what);

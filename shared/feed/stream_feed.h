@@ -155,6 +155,10 @@ class StreamFeed {
   Status make_readers(const data::DatasetRequest& request);
   Status check_limits(const data::DatasetRequest& request) const;
 
+  // Elements: the tensors of a row, aligned as in the ring.
+  static size_t element_bytes(std::span<const TensorSpec> spec);
+  static queue::Shape to_shape(const TensorSpec& spec);
+
   // File names and inputs.
   Status enqueue_name(const std::stop_token& stop);
   uint64_t add_input(data::stream::StreamInputs::Item item);

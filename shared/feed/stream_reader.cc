@@ -63,16 +63,6 @@ ElementReference ElementReference::of(const Tuple& element) {
   return {.source = values[0], .at = {.offset = values[2], .record = values[1]}, .end = values[3]};
 }
 
-size_t element_bytes(std::span<const TensorSpec> spec) {
-  size_t bytes = 0;
-  for (const TensorSpec& tensor : spec) bytes += ring::align_tensor(tensor.bytes());
-  return std::max(bytes, ring::kTensorAlignment);
-}
-
-queue::Shape to_shape(const TensorSpec& spec) {
-  return queue::Shape(std::span<const int64_t>(spec.shape));
-}
-
 Status StreamFeed::Reader::enqueue_next(const std::stop_token& stop) {
   Status status = read_next(stop);
   if (!status.ok()) ended_ = true;

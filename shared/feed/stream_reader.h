@@ -13,9 +13,9 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "shared/base/status.h"
-#include "shared/base/tensor_spec.h"
 #include "shared/data/stream/record_decoder.h"
 #include "shared/data/stream/record_stream.h"
 #include "shared/feed/element_limit.h"
@@ -36,9 +36,6 @@ struct ElementReference {
   Result<queue::Tensor> to_tensor() const;
   static ElementReference of(const queue::Tuple& element);
 };
-
-size_t element_bytes(std::span<const TensorSpec> spec);
-queue::Shape to_shape(const TensorSpec& spec);
 
 class StreamFeed::Reader {
  public:
@@ -68,7 +65,7 @@ class StreamFeed::Reader {
  private:
   Status read_next(const std::stop_token& stop);
   Status open_next(const std::stop_token& stop);
-  // With an error, nothing behind its position can be used.
+  // With an error, nothing after its position can be used.
   void close_input(const Status& error = {});
   Status handle_error(const Status& error, uint64_t record, const std::stop_token& stop);
   void count_window(size_t bytes);
