@@ -1,6 +1,6 @@
 // parameter_shapes: compares the tensors of a checkpoint with the model of a configuration, without LibTorch.
 //
-// Threads: pure functions.
+// Threads: stateless functions; they access only their arguments.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct ImageModelShape {
 ImageModelShape image_model_shape(const checkpoint::TensorRangeSource& file);
 
 // kMismatch: the tensors are not those of `arch`, because the settings of the run were changed after the
-// checkpoint was saved. Sets vocab_size if the settings have null, and the image_size of a vit.
+// checkpoint was saved. Sets vocab_size in `arch` if the settings have null, and the image_size of a vit, also
+// when it then returns an error.
 Status check_parameter_shapes(const checkpoint::TensorRangeSource& file,
                               config::ModelVariant& arch);
 

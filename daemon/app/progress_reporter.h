@@ -17,7 +17,7 @@
 
 namespace stoker::app {
 
-// "step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  wait 0.1 ms  ETA 1:07".
+// "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  data wait 0.1 ms  ETA 1:07".
 // Truncated to `columns`.
 std::string progress_line(const control::TrainerStatus& status, size_t columns);
 

@@ -5,7 +5,7 @@
 //           write to the folder, by its owner or a member of its group with write permission; if no
 //           other user can change the file; and if it is not a link. The owner of a folder is not
 //           trusted if every user can write to a folder above it.
-// Access:   the group and others have the permissions of the folder for its files, too.
+// Access:   files get the permissions that the folder gives its group and others.
 // Threads:  const methods may be called from any thread.
 // Blocking: for the disk.
 // Errors:   kPermission (also for a file that is not trusted), kNoSpace, kIoError; others below.
