@@ -16,7 +16,8 @@ Status check_free_space(const std::string& path, uint64_t bytes, const std::stri
   if (bytes <= available) return {};
   return Status(StatusCode::kNoSpace, folder + ": " + what + " takes " + format_mib(bytes) + ", " +
                                           std::to_string(available >> 20) +
-                                          " are free; make room, or leave " + setting + " away");
+                                          " MiB are free; make room, or leave " + setting +
+                                          " away");
 }
 
 Status write_derived_file(const std::string& path,

@@ -6,7 +6,6 @@
 
 #include "shared/base/number_format.h"
 #include "shared/data/counter_rng.h"
-#include "shared/data/sample_range.h"
 
 namespace stoker::data::transform {
 namespace {

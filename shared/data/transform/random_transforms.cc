@@ -9,7 +9,6 @@
 #include "shared/base/number_format.h"
 #include "shared/data/counter_rng.h"
 #include "shared/data/dataset_decorator.h"
-#include "shared/data/sample_range.h"
 #include "shared/data/stage_timer.h"
 #include "shared/data/transform/image_geometry.h"
 #include "shared/image/pixel_transforms.h"

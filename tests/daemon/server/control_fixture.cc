@@ -1,7 +1,5 @@
 #include "tests/daemon/server/control_fixture.h"
 
-#include <chrono>
-
 #include "tests/support/eventually.h"
 
 namespace stoker::server {

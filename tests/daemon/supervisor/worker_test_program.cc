@@ -23,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "feeder/sandbox.h"
 #include "shared/data/pipeline/open_dataset.h"

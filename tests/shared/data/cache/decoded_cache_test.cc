@@ -240,7 +240,8 @@ TEST_F(DecodedCacheTest, ChecksFreeSpaceForSelectedSamplesOnOpen) {
                                                   .num_classes = {},
                                                   .transforms = {config::Resize{{16384, 16384}}},
                                                   .cache = {}}});
-  expect_error(config, StatusCode::kNoSpace, {"data.train.cache", index_dir(), "make room"});
+  expect_error(config, StatusCode::kNoSpace,
+               {"data.train.cache", index_dir(), " MiB are free; make room"});
   EXPECT_FALSE(std::filesystem::exists(file()));
   config.max_samples = 3;
   set_transform(config, config::Resize{{16, 16}});
