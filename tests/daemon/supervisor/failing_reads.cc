@@ -60,7 +60,7 @@ extern "C" ssize_t read(int fd, void* bytes, size_t count) {
   struct stat info {};
   if (number != nullptr && got > 0 && ::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode) &&
       ++num_reads == std::atoi(number))
-    write_invalid_address();
+    stoker::test::write_invalid_address();
   return got;
 }
 
