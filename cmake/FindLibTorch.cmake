@@ -33,7 +33,9 @@ if(NOT STOKER_USE_TORCH_CONFIG AND EXISTS "${libtorch_root}/lib/libtorch_cpu.so"
   if(NOT TARGET LibTorch::cpu)
     add_library(LibTorch::c10 SHARED IMPORTED)
     set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libc10.so"
-      INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}")
+      INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
+      # Its headers' assertions hold their path: everywhere that of the default folder.
+      INTERFACE_COMPILE_OPTIONS "-ffile-prefix-map=${libtorch_root}/=.deps/libtorch/torch/")
     add_library(LibTorch::cpu SHARED IMPORTED)
     set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libtorch_cpu.so"
       INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}" INTERFACE_LINK_LIBRARIES LibTorch::c10)

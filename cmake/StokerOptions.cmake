@@ -3,6 +3,8 @@
 add_library(stoker_options INTERFACE)
 add_library(stoker::options ALIAS stoker_options)
 
+file(RELATIVE_PATH relative_source_dir "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}")
+string(REGEX REPLACE "([^/])$" "\\1/" relative_source_dir "${relative_source_dir}")
 target_compile_features(stoker_options INTERFACE cxx_std_20)
 target_include_directories(stoker_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
 target_compile_options(stoker_options INTERFACE
@@ -10,7 +12,10 @@ target_compile_options(stoker_options INTERFACE
   -Wno-missing-field-initializers  # designated initializers rely on default values
   # False positives in GCC 12 for std::string operator+ (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+  # Paths in objects, those of assertions for example, do not depend on the folders of the sources and of the build,
+  # where compilers run: ccache makes paths relative to it. GCC would resolve links in those of system headers first.
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${relative_source_dir}=
+  $<$<CXX_COMPILER_ID:GNU>:-fno-canonical-system-headers>
   $<$<BOOL:${STOKER_WERROR}>:-Werror>)
 
 if(STOKER_SANITIZE)

@@ -7,9 +7,10 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/reproducible.sh [COMMIT]
 
-Builds the packages of COMMIT (default: HEAD) twice, in folders of different names and with different umasks, time zones
-and languages, and compares them byte for byte. Compiles everything twice, without ccache; STOKER_CCACHE=1 uses it, which
-only tests linking and packing. Needs LibTorch in .deps (scripts/deps.sh) and dpkg-dev.
+Builds the packages of COMMIT (default: HEAD) twice and compares them byte for byte: in folders of different names, with
+LibTorch in .deps and elsewhere, with different umasks, time zones and languages. Compiles everything twice, without
+ccache; STOKER_CCACHE=1 uses it, which only tests linking and packing. Needs LibTorch in .deps (scripts/deps.sh) and
+dpkg-dev.
 HELP
   exit 0
 fi
@@ -19,19 +20,22 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT  # unless the packages differ
 [[ -n ${STOKER_CCACHE:-} ]] || export CCACHE_DISABLE=1
 
-# build_in FOLDER UMASK ZONE LANGUAGE
+# build_in FOLDER UMASK ZONE LANGUAGE LIBTORCH: LIBTORCH is the folder into which libtorch is copied.
 build_in() {
   git clone -q "$root" "$1"
   git -C "$1" checkout -q "$commit"
-  ln -s "$(readlink -f "$root/.deps")" "$1/.deps"
-  (umask "$2" && env TZ="$3" LC_ALL="$4" "$1/scripts/package.sh")
+  mkdir -p "$5"
+  cp -a --reflink=auto "$root/.deps/libtorch" "$5"
+  (umask "$2" && env TZ="$3" LC_ALL="$4" LIBTORCH_DIR="$5/libtorch/torch" "$1/scripts/package.sh")
 }
-step "Build in the first folder" reproducible-1 build_in "$work/a" 022 UTC C
-step "Build in the second folder" reproducible-2 build_in "$work/another-and-longer-folder" 077 Asia/Tokyo C.UTF-8
+first=$work/a
+second=$work/another-and-longer-folder
+step "Build in the first folder" reproducible-1 build_in "$first" 022 UTC C "$first/.deps"
+step "Build in the second folder" reproducible-2 build_in "$second" 077 Asia/Tokyo C.UTF-8 "$work/opt"
 
 different=0
-for file in "$work"/a/build/release/packages/*.{deb,tar.gz}; do
-  other="$work/another-and-longer-folder/build/release/packages/$(basename "$file")"
+for file in "$first"/build/release/packages/*.{deb,tar.gz}; do
+  other="$second/build/release/packages/$(basename "$file")"
   if cmp "$file" "$other"; then
     sha256sum "$file" | sed "s|  .*/|  |"
   else

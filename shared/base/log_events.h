@@ -73,8 +73,9 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "results depend on the number of ranks", kWarn, "reason",
      "A run with another number of ranks does not have the same bytes."},
     {LogTopic::kRun, "run directory not durable", kWarn, "reason",
-     "Locks do not work in the run directory, or it is on a network file system; `reason` has what "
-     "to set."},
+     "Locks do not work in the run directory, or it is on a network file system or in memory; "
+     "`reason` "
+     "says what to set."},
     {LogTopic::kRun, "restart count unavailable", kWarn, "error",
      "restart_count.json cannot be read or written; the limit on restarts without progress does "
      "not work."},
