@@ -18,7 +18,7 @@
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 8;
+inline constexpr int kModuleVersion = 9;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 

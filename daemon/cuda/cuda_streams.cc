@@ -30,6 +30,19 @@ using c10::cuda::CUDAStream;
 // Blocking sync: the waiting host thread sleeps, which leaves its core to the workers.
 constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
 
+unsigned flags_of(DeviceStreams::EventUse use) {
+  switch (use) {
+    case DeviceStreams::EventUse::kOrder:
+      return kEventFlags;
+    case DeviceStreams::EventUse::kTime:
+      return cudaEventBlockingSync;
+    case DeviceStreams::EventUse::kGraph:
+      return kEventFlags |
+             cudaEventExternal;  // LibTorch's flag: a node of the graph that is captured
+  }
+  return kEventFlags;
+}
+
 // Cleans up after a failed capture. LibTorch otherwise behaves as if the capture were still
 // running: its allocator keeps cached memory even when memory runs out, and its generator fails
 // to generate numbers. CUDAGraph::capture_end() (LibTorch 2.11) stops at its first error, which is
@@ -136,7 +149,7 @@ class PinnedValues {
 };
 
 struct Streams {
-  CUDAStream work, copy;
+  CUDAStream work, copy, sums;
 };
 
 // Objects that follow each other, as after a rollback, use the same streams: LibTorch caches memory,
@@ -149,6 +162,7 @@ const Streams& streams_of(c10::DeviceIndex device) {
   if (known != streams.end()) return known->second;
   return streams
       .emplace(device, Streams{c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device),
+                               c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device),
                                c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)})
       .first->second;
 }
@@ -184,8 +198,9 @@ class CudaStreams final : public DeviceStreams {
     return host_memory_.back()->span();
   }
 
-  Event make_event(std::string, bool is_timed) override {
-    events_.emplace_back(is_timed ? cudaEventBlockingSync : kEventFlags);
+  Event make_event(std::string, EventUse use) override {
+    events_.emplace_back(flags_of(use));
+    if (use == EventUse::kGraph) events_.back().create(device_);  // not during a capture
     return events_.size() - 1;
   }
   void record(Event event, Stream stream) override { events_[event].record(of(stream)); }
@@ -206,6 +221,10 @@ class CudaStreams final : public DeviceStreams {
   }
 
   void submit(Work work) override { work(); }
+  void submit_sums(Work work) override {
+    const c10::cuda::CUDAStreamGuard on_sums(streams_.sums);
+    work();
+  }
   void call(const Work& work) override { work(); }
   std::unique_ptr<Graph> capture(const Work& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
@@ -237,7 +256,15 @@ class CudaStreams final : public DeviceStreams {
 
  private:
   const CUDAStream& of(Stream stream) const {
-    return stream == Stream::kWork ? streams_.work : streams_.copy;
+    switch (stream) {
+      case Stream::kWork:
+        return streams_.work;
+      case Stream::kCopy:
+        return streams_.copy;
+      case Stream::kSums:
+        return streams_.sums;
+    }
+    return streams_.work;
   }
 
   const c10::DeviceIndex device_;

@@ -55,6 +55,15 @@ class DeviceQueue {
   virtual std::unique_ptr<Graph> capture(const Work& work) = 0;
   virtual void release_cached_memory() = 0;
 
+  // Sums over the ranks that start while a graph is replayed, each when the replay has passed its mark.
+  virtual void make_marks(size_t count) = 0;
+  // By captured work, which sets all marks.
+  virtual void set_mark(size_t mark) = 0;
+  // Calls `work`, which starts a sum, after the mark of the last replay.
+  virtual void submit_sum(size_t mark, Work work) = 0;
+  // The work submitted from now on starts after these calls.
+  virtual void wait_for_sums() = 0;
+
   // Device memory for the values of a read, written by submitted work.
   virtual double* read_buffer(size_t read) = 0;
   // Copies `count` of them to the host after the work submitted so far.

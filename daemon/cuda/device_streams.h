@@ -1,7 +1,7 @@
-// DeviceStreams: the two streams of a device, one for copies and one for work, the events that order
-// them, and the device's memory. It has the semantics of CUDA: a stream runs in order and later than
-// the calls, and nothing orders the streams with each other or with the host but events. StreamQueue
-// decides which event waits for what.
+// DeviceStreams: the streams of a device, for copies, for work, and for the start of sums over the ranks
+// of a group that run concurrently with work; the events that order them, and the device's memory. It has
+// the semantics of CUDA: a stream runs in order and later than the calls, and nothing orders the streams
+// with each other or with the host but events. StreamQueue decides which event waits for what.
 //
 // The CUDA module implements it for CUDA. daemon/fake_device implements it without a device.
 //
@@ -46,8 +46,10 @@ class Graph {
 
 class DeviceStreams {
  public:
-  enum class Stream { kWork, kCopy };
+  enum class Stream { kWork, kCopy, kSums };
   using Event = size_t;
+  // What an event is for, in addition to order: the time between two, or a position within graphs.
+  enum class EventUse { kOrder, kTime, kGraph };
 
   // Call synchronize() first.
   virtual ~DeviceStreams() = default;
@@ -56,8 +58,10 @@ class DeviceStreams {
   virtual void* allocate(size_t bytes) = 0;
   virtual std::span<double> allocate_host(size_t count) = 0;
 
-  // `name` says what the event is for. The time between two `is_timed` events can be measured.
-  virtual Event make_event(std::string name, bool is_timed = false) = 0;
+  // `name` says what the event is for.
+  virtual Event make_event(std::string name, EventUse use = EventUse::kOrder) = 0;
+  // Within capture(), only an event for graphs, on the work stream: each replay then records it, when it has
+  // got there.
   virtual void record(Event event, Stream stream) = 0;
   // The stream's later work starts after the work that the last record() of the event follows. No
   // effect on an event that was never recorded.
@@ -77,13 +81,15 @@ class DeviceStreams {
   virtual void submit(Work work) = 0;
   // Same, but returns after the call: for work that also uses data of the host.
   virtual void call(const Work& work) = 0;
+  // Calls `work`, which starts sums over the ranks, on the stream for them.
+  virtual void submit_sums(Work work) = 0;
   // Records the device work of `work` without running it. Exceptions of `work`, and of operations
   // that cannot be captured, pass through and leave the streams unchanged. Waits for the device.
   // The memory of a graph is reserved until it is destroyed; only the graphs of the same object can
   // use it.
   virtual std::unique_ptr<Graph> capture(const Work& work) = 0;
 
-  virtual void synchronize() = 0;  // waits for both streams
+  virtual void synchronize() = 0;  // waits for all streams
   // Waits for the device and returns reserved memory that is not allocated to it.
   virtual void release_cached_memory() = 0;
   virtual DeviceUsage memory() = 0;  // without the times

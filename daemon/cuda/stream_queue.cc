@@ -5,8 +5,6 @@
 
 namespace stoker::cuda {
 
-using Stream = DeviceStreams::Stream;
-
 StreamQueue::StreamQueue(std::unique_ptr<DeviceStreams> streams, size_t slot_bytes, size_t slots)
     : streams_(std::move(streams)),
       device_values_(
@@ -18,9 +16,10 @@ StreamQueue::StreamQueue(std::unique_ptr<DeviceStreams> streams, size_t slot_byt
   for (Event& event : read_) event = streams_->make_event("read");
   for (size_t i = 0; i < all_done_.size(); ++i)
     all_done_[i] = streams_->make_event(std::string(kNextNames[i]));
+  sums_started_ = streams_->make_event("start of sums");
   for (size_t i = 0; i < kMaxTimedItems; ++i) {
-    started_[i] = streams_->make_event("started", /*is_timed=*/true);
-    finished_[i] = streams_->make_event("finished", /*is_timed=*/true);
+    started_[i] = streams_->make_event("started", DeviceStreams::EventUse::kTime);
+    finished_[i] = streams_->make_event("finished", DeviceStreams::EventUse::kTime);
   }
 }
 
@@ -44,6 +43,21 @@ void StreamQueue::begin_work(size_t slot) {
 void StreamQueue::end_work(size_t buffer) {
   streams_->record(finished_[num_work_items_++ % kMaxTimedItems], Stream::kWork);
   streams_->record(work_done_[buffer], Stream::kWork);
+}
+
+void StreamQueue::make_marks(size_t count) {
+  for (size_t mark = 0; mark < count; ++mark)
+    marks_.push_back(streams_->make_event("graph mark", DeviceStreams::EventUse::kGraph));
+}
+
+void StreamQueue::submit_sum(size_t mark, Work work) {
+  streams_->wait(Stream::kSums, marks_[mark]);
+  streams_->submit_sums(std::move(work));
+}
+
+void StreamQueue::wait_for_sums() {
+  streams_->record(sums_started_, Stream::kSums);
+  streams_->wait(Stream::kWork, sums_started_);
 }
 
 void StreamQueue::start_read(size_t read, size_t count) {

@@ -1,5 +1,5 @@
-// StreamQueue: the DeviceQueue of a device with two streams. It decides which copy and which work
-// waits for which event.
+// StreamQueue: the DeviceQueue of a device with streams. It decides which copy, work and sum waits for
+// which event.
 //
 // Each fence is necessary: tests/daemon/train/device_schedule_test.cc removes one after the other and
 // checks that training goes wrong.
@@ -29,6 +29,10 @@ class StreamQueue final : public DeviceQueue {
   void call(const Work& work) override { streams_->call(work); }
   std::unique_ptr<Graph> capture(const Work& work) override { return streams_->capture(work); }
   void release_cached_memory() override { streams_->release_cached_memory(); }
+  void make_marks(size_t count) override;
+  void set_mark(size_t mark) override { streams_->record(marks_[mark], Stream::kWork); }
+  void submit_sum(size_t mark, Work work) override;
+  void wait_for_sums() override;
   double* read_buffer(size_t read) override { return device_values_ + read * kMaxValues; }
   void start_read(size_t read, size_t count) override;
   bool is_read(size_t read) override { return streams_->is_complete(read_[read]); }
@@ -41,6 +45,7 @@ class StreamQueue final : public DeviceQueue {
 
  private:
   static constexpr size_t kMaxTimedItems = 4;  // maximum number of timed work items in flight
+  using Stream = DeviceStreams::Stream;
   using Event = DeviceStreams::Event;
 
   void add_elapsed_time();
@@ -53,6 +58,8 @@ class StreamQueue final : public DeviceQueue {
   std::array<Event, kBuffers> work_done_;  // by buffer
   std::array<Event, kReads> read_;         // by read
   std::array<Event, kNextNames.size()> all_done_;
+  std::vector<Event> marks_;
+  Event sums_started_;
   std::array<Event, kMaxTimedItems> started_, finished_;  // by work item, the last ones
   uint64_t num_work_items_ = 0;                           // completed begin_work()/end_work() pairs
   DeviceUsage usage_;                                     // work times only

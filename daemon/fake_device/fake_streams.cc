@@ -117,6 +117,7 @@ struct FakeStreams::Call {
 // Shared by the graph and its replays.
 struct FakeStreams::GraphState {
   OpRecorder recorder;
+  std::vector<Event> events;
   uint64_t pending_replays = 0;
 };
 
@@ -132,6 +133,11 @@ class FakeStreams::FakeGraph final : public cuda::Graph {
     streams_.begin_call();
     ++streams_.log_->replays;
     ++state_->pending_replays;
+    for (const Event event : state_->events) {
+      EventState& recorded = streams_.events_[event];
+      ++recorded.recorded;
+      if (streams_.is_removed("record " + recorded.name)) recorded.completed = recorded.recorded;
+    }
     streams_.enqueue([state = state_, &streams = streams_] {
       state->recorder.replay([&streams] { streams.before_kernel(); });
       --state->pending_replays;
@@ -150,8 +156,7 @@ FakeStreams::FakeStreams(FakeDeviceOptions options)
 }
 
 FakeStreams::~FakeStreams() {
-  if (!has_failed_ && !(queues_[0].empty() && queues_[1].empty()))
-    violate("the device is closed while it works");
+  if (!has_failed_ && !are_idle()) violate("the device is closed while it works");
   // The thread leaves what is not complete.
   has_failed_ = true;
   while (!queues_[0].empty())
@@ -182,11 +187,24 @@ void FakeStreams::run(size_t stream) {
 }
 
 bool FakeStreams::run_some() {
-  const bool ready[2] = {can_run(0), can_run(1)};
-  if (!ready[0] && !ready[1]) return false;
-  const double share = (eagerness_[0] + 0.01) / (eagerness_[0] + eagerness_[1] + 0.02);
-  run(!ready[0] ? 1 : !ready[1] ? 0 : chance(share) ? 0 : 1);
+  std::array<double, kStreams> weights{};
+  double sum = 0;
+  for (size_t stream = 0; stream < kStreams; ++stream)
+    if (can_run(stream)) sum += weights[stream] = eagerness_[stream] + 0.01;
+  if (sum == 0) return false;
+  double chosen = static_cast<double>(random_() >> 11) * 0x1p-53 * sum;
+  size_t stream = kStreams;
+  for (size_t each = 0; each < kStreams && (stream == kStreams || chosen >= 0); ++each) {
+    if (weights[each] == 0) continue;
+    stream = each;
+    chosen -= weights[each];
+  }
+  run(stream);
   return true;
+}
+
+bool FakeStreams::are_idle() const {
+  return std::ranges::all_of(queues_, [](const std::deque<Item>& queue) { return queue.empty(); });
 }
 
 void FakeStreams::change_pace() {
@@ -199,8 +217,8 @@ void FakeStreams::change_pace() {
 
 void FakeStreams::run_at_random() {
   if (chance(0.01)) change_pace();
-  size_t stream = below(2);
-  for (int i = 0; i < 2; ++i, stream = 1 - stream)
+  size_t stream = below(kStreams);
+  for (size_t i = 0; i < kStreams; ++i, stream = (stream + 1) % kStreams)
     while (chance(eagerness_[stream]) && can_run(stream)) run(stream);
 }
 
@@ -254,13 +272,20 @@ std::span<double> FakeStreams::allocate_host(size_t count) {
 
 // ---- Events
 
-FakeStreams::Event FakeStreams::make_event(std::string name, bool) {
+FakeStreams::Event FakeStreams::make_event(std::string name, EventUse) {
   begin_call();
   events_.push_back({.name = std::move(name)});
   return events_.size() - 1;
 }
 
 void FakeStreams::record(Event event, Stream stream) {
+  if (maybe_recording_ != nullptr) {  // by the work that is captured
+    maybe_recording_->events.push_back(event);
+    maybe_recording_->recorder.add([this, event] {
+      if (events_[event].completed < events_[event].recorded) ++events_[event].completed;
+    });
+    return;
+  }
   begin_call();
   const uint64_t version = ++events_[event].recorded;
   // Without it, the event is complete as soon as the host gets there.
@@ -280,9 +305,12 @@ void FakeStreams::wait(Stream stream, Event event) {
   begin_call();
   const uint64_t version = events_[event].recorded;
   if (is_removed("wait " + events_[event].name) || version == 0) return;
-  queue_of(stream).push_back(
-      {.run = [] { return true; },
-       .is_ready = [this, event, version] { return events_[event].completed >= version; }});
+  queue_of(stream).push_back({.run = [] { return true; },
+                              .is_ready =
+                                  [this, event, version] {
+                                    // What failed leaves the events of its graph.
+                                    return has_failed_ || events_[event].completed >= version;
+                                  }});
 }
 
 bool FakeStreams::is_complete(Event event) {
@@ -352,6 +380,7 @@ std::shared_ptr<FakeStreams::Call> FakeStreams::enqueue(cuda::Work work,
   call->work = std::move(work);
   call->fails_after = fails_after;
   call->number = log_->submissions;
+  ++works_;
   queue_of(Stream::kWork)
       .push_back({.run = [this, call] { return resume(*call); }, .is_ready = {}});
   return call;
@@ -373,6 +402,21 @@ void FakeStreams::submit(cuda::Work work) {
   enqueue(std::move(work));
 }
 
+// On the thread of the host, because the other can be in the middle of work.
+void FakeStreams::submit_sums(cuda::Work work) {
+  begin_call();
+  const uint64_t before = works_;
+  queue_of(Stream::kSums)
+      .push_back({.run =
+                      [this, work = std::move(work), before] {
+                        if (has_failed_) return true;
+                        if (completed_works_ < before) ++log_->early_sums;
+                        work();
+                        return true;
+                      },
+                  .is_ready = {}});
+}
+
 void FakeStreams::call(const cuda::Work& work) {
   // The copy lives as long as it is needed if the call does not wait for it.
   submit(work);
@@ -388,19 +432,19 @@ std::unique_ptr<cuda::Graph> FakeStreams::capture(const cuda::Work& work) {
   if (log_->captures++ == options_.failing_capture) fails_after = below(100);
   const auto state = std::make_shared<GraphState>();
   const auto call = enqueue(
-      [this, &work, &recorder = state->recorder] {
+      [this, &work, &graph = *state] {
         struct Recording {
           FakeStreams& streams;
-          OpRecorder& recorder;
-          Recording(FakeStreams& on, OpRecorder& with) : streams(on), recorder(with) {
-            recorder.begin();
-            streams.maybe_recorder_ = &recorder;
+          GraphState& target;
+          Recording(FakeStreams& on, GraphState& to) : streams(on), target(to) {
+            target.recorder.begin();
+            streams.maybe_recording_ = &target;
           }
           ~Recording() {
-            streams.maybe_recorder_ = nullptr;
-            recorder.end();
+            streams.maybe_recording_ = nullptr;
+            target.recorder.end();
           }
-        } const recording(*this, recorder);
+        } const recording(*this, graph);
         work();
       },
       fails_after);
@@ -419,6 +463,7 @@ std::unique_ptr<cuda::Graph> FakeStreams::capture(const cuda::Work& work) {
 bool FakeStreams::resume(Call& call) {
   if (has_failed_ && !call.has_started) {
     call.is_done = true;
+    ++completed_works_;
     return true;
   }
   if (!call.has_started && log_->submissions > call.number) ++log_->late_works;
@@ -428,6 +473,7 @@ bool FakeStreams::resume(Call& call) {
   to_host_.acquire();
   maybe_running_ = nullptr;
   if (!call.is_done) return false;
+  ++completed_works_;
   if (call.maybe_error) maybe_error_ = call.maybe_error;
   call.work = nullptr;
   return true;
@@ -475,8 +521,8 @@ void FakeStreams::before_kernel() {
 void FakeStreams::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                               torch::jit::Stack& stack) {
   before_kernel();
-  if (maybe_recorder_ != nullptr)
-    maybe_recorder_->call(op, keys, stack);
+  if (maybe_recording_ != nullptr)
+    maybe_recording_->recorder.call(op, keys, stack);
   else
     call_kernel(op, keys, stack);
 }
@@ -494,7 +540,7 @@ void FakeStreams::release_cached_memory() {
 }
 
 void FakeStreams::wait_for_streams() {
-  run_until([this] { return queues_[0].empty() && queues_[1].empty(); });
+  run_until([this] { return are_idle(); });
   check();
 }
 

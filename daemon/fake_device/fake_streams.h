@@ -3,8 +3,8 @@
 //
 //   - A stream runs in order and as late as its events permit, or earlier, at random. Submitted work
 //     runs in a separate thread; a copy moves its bytes in several parts, and work stops between
-//     kernels while the host and the other stream continue.
-//   - A captured graph contains kernels and their memory, not the function that was captured.
+//     kernels while the host and the other streams continue.
+//   - A captured graph contains kernels, their memory and events, not the function that was captured.
 //   - Memory is overwritten when it is allocated, freed or handed over: input buffers before a copy,
 //     host memory when a copy to it starts, results of graphs before a replay; tensors, too, if
 //     install_device_allocator() was called.
@@ -42,6 +42,7 @@ struct FakeDeviceLog {
   std::vector<std::string> violations;  // what a device would answer with undefined behavior
   uint64_t submissions = 0, kernels = 0, captures = 0, failed_captures = 0, replays = 0;
   uint64_t late_works = 0;  // that ran after a later submission
+  uint64_t early_sums = 0;  // whose start ran before the work submitted earlier was complete
 };
 
 struct FakeDeviceOptions {
@@ -67,7 +68,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
 
   void* allocate(size_t bytes) override;
   std::span<double> allocate_host(size_t count) override;
-  Event make_event(std::string name, bool is_timed) override;
+  Event make_event(std::string name, EventUse use) override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   bool is_complete(Event event) override;
@@ -76,6 +77,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   void copy_to_device(void* to, std::span<const std::byte> from) override;
   void copy_to_host(double* to, const double* from, size_t count) override;
   void submit(cuda::Work work) override;
+  void submit_sums(cuda::Work work) override;
   void call(const cuda::Work& work) override;
   std::unique_ptr<cuda::Graph> capture(const cuda::Work& work) override;
   void synchronize() override;
@@ -84,6 +86,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   uint64_t free_bytes() override;
 
  private:
+  static constexpr size_t kStreams = 3;
   // A piece of work of a stream. Runs in parts; `run` returns whether it is complete.
   struct Item {
     std::function<bool()> run;
@@ -107,6 +110,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   void run(size_t stream);  // one part
   bool run_some();          // of a stream that can run; false: none can
   void run_at_random();
+  bool are_idle() const;  // the streams
   template <typename Condition>
   void run_until(const Condition& condition);
   void wait_for_streams();  // as captures and the driver do, which is no fence of the caller
@@ -132,21 +136,22 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   const FakeDeviceOptions options_;
   const std::shared_ptr<FakeDeviceLog> log_;
   std::mt19937_64 random_;
-  double eagerness_[2] = {};  // of the streams; 0: runs only while the host waits
+  double eagerness_[kStreams] = {};  // 0: runs only while the host waits
   double pause_probability_ = 0;
-  std::deque<Item> queues_[2];
+  std::deque<Item> queues_[kStreams];
   std::vector<EventState> events_;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::vector<double>> host_memory_;
   std::vector<std::weak_ptr<GraphState>> graphs_;
-  uint64_t allocations_ = 0;        // of this interface
-  bool has_failed_ = false;         // a kernel; permanent
-  std::exception_ptr maybe_error_;  // of a function; reported once
+  uint64_t allocations_ = 0;                  // of this interface
+  uint64_t works_ = 0, completed_works_ = 0;  // functions of the work stream
+  bool has_failed_ = false;                   // a kernel; permanent
+  std::exception_ptr maybe_error_;            // of a function; reported once
 
   // Only one of the host and the thread runs. What follows and everything above is handed over.
   std::binary_semaphore to_thread_{0}, to_host_{0};
   Call* maybe_running_ = nullptr;
-  OpRecorder* maybe_recorder_ = nullptr;
+  GraphState* maybe_recording_ = nullptr;
   bool is_ending_ = false;
   std::thread thread_;
 };

@@ -160,7 +160,7 @@ void OpRecorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   // Views and allocations have no kernel.
   const bool allocates =
       schema.name().starts_with("aten::empty") || schema.name().starts_with("aten::new_empty");
-  if (is_write || (!recorded.results.empty() && !allocates)) ops_.push_back(std::move(recorded));
+  if (is_write || (!recorded.results.empty() && !allocates)) ops_.emplace_back(std::move(recorded));
 }
 
 void OpRecorder::run(const Recorded& recorded) {

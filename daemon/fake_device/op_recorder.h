@@ -13,9 +13,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -33,14 +35,20 @@ class OpRecorder {
   void end();
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
+  // Each replay calls `function` between the operators.
+  void add(std::function<void()> function) { ops_.emplace_back(std::move(function)); }
 
   // Runs the operators; calls `before_op` before each.
   template <typename BeforeOp>
   void replay(const BeforeOp& before_op) {
     poison_results();
-    for (const Recorded& recorded : ops_) {
+    for (const auto& each : ops_) {
+      if (const auto* const function = std::get_if<std::function<void()>>(&each)) {
+        (*function)();
+        continue;
+      }
       before_op();
-      run(recorded);
+      run(std::get<Recorded>(each));
     }
   }
   // Overwrites the results, which are valid only during a replay.
@@ -57,7 +65,7 @@ class OpRecorder {
   static void run(const Recorded& recorded);
   void save_before_write(const c10::IValue& argument);
 
-  std::vector<Recorded> ops_;
+  std::vector<std::variant<Recorded, std::function<void()>>> ops_;
   std::set<const c10::StorageImpl*> own_storages_;
   std::vector<c10::Storage> storages_;  // of the results
   std::vector<std::pair<c10::Storage, std::vector<std::byte>>> before_;

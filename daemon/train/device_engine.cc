@@ -62,7 +62,9 @@ DeviceEngine::DeviceEngine(std::unique_ptr<DeviceQueue> queue,
       calls_(std::move(calls)),
       pinned_(std::move(pinned)),
       queue_(std::move(queue)),
-      schedule_(options.captures, /*awaits_agreement=*/!calls_.exchanges.empty()) {}
+      schedule_(options.captures, /*awaits_agreement=*/!calls_.exchanges.empty()) {
+  queue_->make_marks(calls_.sums.count);
+}
 
 DeviceEngine::~DeviceEngine() {
   try {
@@ -110,12 +112,16 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   const auto prepare_batch = [this, &prepared, input, ticket = received.ticket, micro_batch] {
     prepare(prepared, input, ticket, micro_batch);
   };
-  const auto work = [this, &prepared, micro_batch] { calls_.work(prepared.batch, micro_batch); };
+  const auto work = [this, &prepared, micro_batch](bool is_captured) {
+    MicroBatchInfo info = micro_batch;
+    info.is_captured = is_captured;
+    calls_.work(prepared.batch, info);
+  };
   if (micro_batch.is_instrumented) {
     make_room_for_eager_work();
     return queue_->call([this, prepare_batch, work, is_last = micro_batch.is_last] {
       prepare_batch();
-      work();
+      work(false);
       if (is_last) calls_.exchange();
     });
   }
@@ -124,11 +130,12 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   if (mode == GraphSchedule::Mode::kReplay) ++replays_since_drop_;
   mode = run_part(part, mode, work);
   if (micro_batch.is_last) {
+    if (mode != GraphSchedule::Mode::kPlain) start_sums();
     for (const Exchange& each : calls_.exchanges) {
       queue_->call([this, &each] { was_exchanged_ = each.run(); });
       if (!was_exchanged_) return;
       ++part.exchange;
-      if (each.work) mode = run_part(part, mode, each.work);
+      if (each.work) mode = run_part(part, mode, [&each](bool) { each.work(); });
     }
   }
   if (mode == GraphSchedule::Mode::kCapture)
@@ -137,11 +144,11 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
 }
 
 GraphSchedule::Mode DeviceEngine::run_part(const GraphSchedule::Part& part,
-                                           GraphSchedule::Mode mode, const cuda::Work& work) {
+                                           GraphSchedule::Mode mode, const PartWork& work) {
   switch (mode) {
     case GraphSchedule::Mode::kPlain:
       make_room_for_eager_work();
-      queue_->submit(work);
+      queue_->submit([work] { work(false); });
       break;
     case GraphSchedule::Mode::kReplay:
       schedule_.graph(part).replay();
@@ -153,22 +160,30 @@ GraphSchedule::Mode DeviceEngine::run_part(const GraphSchedule::Part& part,
   return mode;
 }
 
-bool DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& work) {
+bool DeviceEngine::capture(const GraphSchedule::Part& part, const PartWork& work) {
   try {
     // A capture cannot use memory that eager steps left in the cache.
     queue_->release_cached_memory();
     const uint64_t reserved = queue_->usage().reserved_bytes;
-    schedule_.captured(part, queue_->capture(work));
+    schedule_.captured(part, queue_->capture([&work] { work(true); }));
     graph_bytes_ += queue_->usage().reserved_bytes - reserved;
   } catch (const c10::Error& error) {
     // Also without memory: a capture needs more than an eager step.
     disable_capture(error.what_without_backtrace());
     queue_->release_cached_memory();
-    queue_->submit(work);
+    queue_->submit([work] { work(false); });
     return false;
   }
   schedule_.graph(part).replay();
   return true;
+}
+
+// Those of the last replay. Host code that a graph does not contain.
+void DeviceEngine::start_sums() {
+  if (calls_.sums.count == 0) return;
+  for (size_t sum = 0; sum < calls_.sums.count; ++sum)
+    queue_->submit_sum(sum, [this, sum] { calls_.sums.start(sum); });
+  queue_->wait_for_sums();
 }
 
 StepEngine::CaptureVote DeviceEngine::capture_vote() const {

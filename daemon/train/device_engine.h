@@ -48,6 +48,7 @@ class DeviceEngine final : public StepEngine {
   void synchronize() override;
   void drop_captured_work() override;
   CaptureVote capture_vote() const override;
+  void set_mark(size_t sum) override { queue_->set_mark(sum); }
   void start_capturing() override { schedule_.agree(); }
   void stop_capturing(const std::string& reason) override;
   bool is_asynchronous() const override { return true; }
@@ -72,10 +73,12 @@ class DeviceEngine final : public StepEngine {
   void compute(size_t buffer, const feed::ReceivedBatch& received, MicroBatchInfo micro_batch);
   void prepare(Prepared& prepared, const task::Batch& input, uint64_t ticket,
                MicroBatchInfo micro_batch) const;
+  using PartWork = std::function<void(bool is_captured)>;
   // Returns the mode of the next part of the micro-batch.
   GraphSchedule::Mode run_part(const GraphSchedule::Part& part, GraphSchedule::Mode mode,
-                               const cuda::Work& work);
-  bool capture(const GraphSchedule::Part& part, const cuda::Work& work);
+                               const PartWork& work);
+  bool capture(const GraphSchedule::Part& part, const PartWork& work);
+  void start_sums();
   void disable_capture(const std::string& reason);
   void make_room_for_eager_work();
   void release_oldest();

@@ -1,6 +1,7 @@
 #include "daemon/train/gradient_buckets.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include <torch/csrc/autograd/function_hook.h>
@@ -76,15 +77,15 @@ void GradientBuckets::add_buckets(const at::Tensor& flat, const std::vector<int6
   }
 }
 
-void GradientBuckets::begin() {
+void GradientBuckets::begin(OnComplete on_complete) {
+  on_complete_ = std::move(on_complete);
   for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters;
   for (Member& member : members_) {
     // Its hook is not called.
     member.is_complete = !member.parameter.requires_grad();
     if (member.is_complete) --buckets_[member.bucket].missing;
   }
-  started_ = 0;
-  started_by_hooks_ = 0;
+  completed_ = 0;
   status_ = {};
   is_active_ = true;
 }
@@ -100,22 +101,35 @@ void GradientBuckets::complete(size_t member) {
     return;
   }
   --buckets_[members_[member].bucket].missing;
-  while (started_ < buckets_.size() && buckets_[started_].missing == 0 && status_.ok()) {
-    start_next();
-    ++started_by_hooks_;
-  }
+  while (completed_ < buckets_.size() && buckets_[completed_].missing == 0) complete_next();
 }
 
-void GradientBuckets::start_next() {
-  const Bucket& next = buckets_[started_++];
+void GradientBuckets::complete_next() {
+  const size_t bucket = completed_++;
+  if (on_complete_)
+    on_complete_(bucket);
+  else
+    start(bucket);
+}
+
+void GradientBuckets::end() {
+  is_active_ = false;
+  while (completed_ < buckets_.size()) complete_next();
+}
+
+void GradientBuckets::start(size_t bucket) {
+  if (!status_.ok()) return;
+  assert(bucket == started_);
+  ++started_;
+  const Bucket& next = buckets_[bucket];
   status_ = next.ends.empty() ? group_.start_all_reduce(next.part)
                               : group_.start_reduce_scatter(next.part, next.ends);
 }
 
 Status GradientBuckets::finish(const std::stop_token& stop) {
-  is_active_ = false;
-  while (started_ < buckets_.size() && status_.ok()) start_next();
   STOKER_RETURN_IF_ERROR(status_);
+  assert(started_ == buckets_.size());
+  started_ = 0;
   const ScopedActivity waiting(kWaitForGradients);
   return group_.finish_sums(stop);
 }

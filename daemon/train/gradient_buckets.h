@@ -4,6 +4,9 @@
 // the last parameter to the first, as the backward pass goes. If the optimizer sums the gradients of its
 // shard only, so do the buckets.
 //
+// A backward pass that is captured in a CUDA graph only marks when buckets are complete. The sums are not
+// captured: start() starts them next to each replay.
+//
 // Threads:  the trainer thread, which also runs the backward pass on the CPU. That of a GPU runs on a
 //           thread of LibTorch, for which the trainer thread waits.
 // Blocking: finish() until the other ranks have the same gradients, at most for the group's timeout.
@@ -12,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <vector>
@@ -31,13 +35,20 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  // Before the backward pass of the last micro-batch of this rank.
-  void begin();
-  // After it: starts the sums of parameters that it did not use, and waits for all.
+  // Called in order when the gradients of a bucket are complete.
+  using OnComplete = std::function<void(size_t bucket)>;
+
+  // Enclose the backward pass of the last micro-batch of this rank. With `on_complete`, for one that is
+  // captured, it is called instead of start(). end() completes the buckets of parameters that the pass did
+  // not use.
+  void begin(OnComplete on_complete = {});
+  void end();
+  // Starts the sum of a bucket. In order, and all of them.
+  void start(size_t bucket);
+  // Waits for the sums.
   Status finish(const std::stop_token& stop);
 
   size_t size() const { return buckets_.size(); }
-  size_t started_by_hooks() const { return started_by_hooks_; }  // in the last step
 
  private:
   class Hook;
@@ -57,14 +68,15 @@ class GradientBuckets {
   void add_buckets(const at::Tensor& flat, const std::vector<int64_t>* maybe_ends,
                    const Optimizer& optimizer, int64_t max_bytes);
   void complete(size_t member);
-  void start_next();
+  void complete_next();
 
   group::ProcessGroup& group_;
   std::vector<Bucket> buckets_;  // in the order of their sums
   std::vector<Member> members_;
+  OnComplete on_complete_;
   bool is_active_ = false;
-  size_t started_ = 0;
-  size_t started_by_hooks_ = 0;
+  size_t completed_ = 0;  // of the last pass
+  size_t started_ = 0;    // since finish()
   Status status_;
 };
 

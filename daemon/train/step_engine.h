@@ -28,6 +28,7 @@ namespace stoker::train {
 struct MicroBatchInfo {
   bool is_first = true, is_last = true;
   bool is_instrumented = false;  // runs eagerly and during run(), because its phases are observed
+  bool is_captured = false;      // the work only marks where sums start, see Sums
   int level = 0;                 // in the tree of the step, see SumTree; 0 without one
 };
 
@@ -52,11 +53,19 @@ class StepEngine {
     // both were captured.
     std::function<void()> work;
   };
+  // Sums of gradients over the ranks that start during the work of the last micro-batch, in order. If that is
+  // captured, it calls set_mark() of each sum when its gradients are complete. With each replay, the engine
+  // calls start() of each; on the device, the sum starts when the replay has passed the mark.
+  struct Sums {
+    size_t count = 0;
+    std::function<void(size_t)> start;
+  };
   struct Calls {
     Prepare prepare;
     Work work;
     Release release;
     std::vector<Exchange> exchanges = {};  // in this order
+    Sums sums = {};
 
     void exchange() const {
       for (const Exchange& each : exchanges) {
@@ -94,6 +103,8 @@ class StepEngine {
     bool has_given_up = false;  // or never captures
   };
   virtual CaptureVote capture_vote() const { return {}; }
+  // Only by captured work.
+  virtual void set_mark(size_t /*sum*/) {}
   // Between steps.
   virtual void start_capturing() {}
   virtual void stop_capturing(const std::string& /*reason*/) {}

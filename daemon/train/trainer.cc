@@ -212,16 +212,15 @@ Status Trainer::open_engine() {
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
   const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
-  const StepEngine::Calls calls{prepare, work, release, exchanges()};
+  StepEngine::Calls calls{prepare, work, release, exchanges()};
+  if (maybe_buckets_)
+    calls.sums = {.count = maybe_buckets_->size(),
+                  .start = [this](size_t bucket) { maybe_buckets_->start(bucket); }};
   auto made = make_engine_ ? make_engine_(calls)
                            : make_engine(config_.train, state_.device(), source_.ring(),
                                          receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
-  // Hooks of a captured pass would run once only.
-  if (maybe_buckets_)
-    engine_->stop_capturing(
-        "the sums of distributed.reduction: allreduce start during the backward pass");
   if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
   return {};
 }
@@ -516,8 +515,15 @@ void Trainer::seed_generators(uint64_t ticket) {
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
   step_.set_observer(observer_of(micro_batch));
-  if (maybe_buckets_ && micro_batch.is_last) maybe_buckets_->begin();
+  GradientBuckets* const maybe_buckets = micro_batch.is_last ? maybe_buckets_.get() : nullptr;
+  if (maybe_buckets != nullptr) {
+    if (micro_batch.is_captured)
+      maybe_buckets->begin([this](size_t bucket) { engine_->set_mark(bucket); });
+    else
+      maybe_buckets->begin();
+  }
   step_.add(batch, micro_batch.is_first || uses_tree_);
+  if (maybe_buckets != nullptr) maybe_buckets->end();
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
   if (micro_batch.is_last && !maybe_group_) update();
 }

@@ -154,33 +154,37 @@ TEST_F(CudaTest, SamplesNewDropoutMaskInEachReplay) {
   EXPECT_EQ(captured->model_sha256(), trained(config)->model_sha256());
 }
 
-// One rank, whose sums are copies: what is captured between them. Two need two GPUs.
+// One rank, whose sums are copies: what is captured between them, and with allreduce that each copies
+// complete gradients during a replay. Two ranks need two GPUs.
 TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedInGroup) {
   auto config = repeatable(20);
   config.train.gradient_accumulation_steps = 2;
   config.train.ema_decay = 0.9;
-  config.distributed.reduction = config::Reduction::kOrdered;
+  config.distributed.bucket_mib = 1e-4;
   config.run.rng = config::Rng::kPerTicket;
-  std::vector<std::string> models;
-  for (const auto graphs : {config::CudaGraphs::kAuto, config::CudaGraphs::kNever}) {
-    config.train.cuda_graphs = graphs;
-    configure_numerics(config.run, config.train);
-    ThreadGroup group(1);
-    ModelContext context = on_device();
-    context.maybe_group = &group.rank(0);
-    Session run(config, fresh(), kNoPoison, std::move(context));
-    flush_log();  // what was logged before
-    testing::internal::CaptureStderr();
-    const auto outcome = run.train();
-    flush_log();
-    const std::string logged = testing::internal::GetCapturedStderr();
-    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-    models.push_back(run.model_sha256());
-    const bool is_captured = logged.find("cuda graph captured") != std::string::npos;
-    EXPECT_EQ(is_captured, graphs == config::CudaGraphs::kAuto) << logged;
-    EXPECT_EQ(logged.find("cuda graph capture disabled"), std::string::npos) << logged;
+  for (const auto reduction : {config::Reduction::kOrdered, config::Reduction::kAllReduce}) {
+    config.distributed.reduction = reduction;
+    std::vector<std::string> models;
+    for (const auto graphs : {config::CudaGraphs::kAuto, config::CudaGraphs::kNever}) {
+      config.train.cuda_graphs = graphs;
+      configure_numerics(config.run, config.train);
+      ThreadGroup group(1);
+      ModelContext context = on_device();
+      context.maybe_group = &group.rank(0);
+      Session run(config, fresh(), kNoPoison, std::move(context));
+      flush_log();  // what was logged before
+      testing::internal::CaptureStderr();
+      const auto outcome = run.train();
+      flush_log();
+      const std::string logged = testing::internal::GetCapturedStderr();
+      ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+      models.push_back(run.model_sha256());
+      const bool is_captured = logged.find("cuda graph captured") != std::string::npos;
+      EXPECT_EQ(is_captured, graphs == config::CudaGraphs::kAuto) << logged;
+      EXPECT_EQ(logged.find("cuda graph capture disabled"), std::string::npos) << logged;
+    }
+    EXPECT_EQ(models[0], models[1]) << static_cast<int>(reduction);
   }
-  EXPECT_EQ(models[0], models[1]);
 }
 
 TEST_F(CudaTest, ResumesBitForBit) {

@@ -79,6 +79,11 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   void release_cached_memory() override { ++log_->releases; }
 
+  void make_marks(size_t) override {}
+  void set_mark(size_t) override {}
+  void submit_sum(size_t, cuda::Work work) override { work(); }
+  void wait_for_sums() override {}
+
   double* read_buffer(size_t read) override { return read_buffers_[read].data(); }
   void start_read(size_t read, size_t count) override {
     ASSERT_LE(count, kMaxValues);

@@ -70,30 +70,26 @@ class ThreadGroup {
       return all_.meet(static_cast<size_t>(rank_), {flat},
                        [&ends](const Tensors& flats) { return concatenate(flats, ends); });
     }
-    // Sums when it is finished.
+    // Sums what the tensor is at the start, and overwrites it when it is finished.
     Status start_all_reduce(const at::Tensor& tensor) override {
-      started_.push_back(tensor);
+      started_.push_back({.own = tensor, .sum = tensor.clone()});
       all_.started_sizes_[static_cast<size_t>(rank_)].push_back(tensor.numel());
       return {};
     }
     Status start_reduce_scatter(const at::Tensor& flat, const std::vector<int64_t>& ends) override {
       const size_t own = static_cast<size_t>(rank_);
       const int64_t begin = own == 0 ? 0 : ends[own - 1];
-      scattered_.push_back({.flat = flat, .begin = begin, .end = ends[own]});
+      started_.push_back(
+          {.own = flat.narrow(0, begin, ends[own] - begin), .sum = flat.clone(), .begin = begin});
       all_.scattered_sizes_[own].push_back(flat.numel());
       return {};
     }
     Status finish_sums(const std::stop_token&) override {
-      const auto own = static_cast<size_t>(rank_);
-      STOKER_RETURN_IF_ERROR(all_.sum(own, std::exchange(started_, {})));
       Tensors sums;
-      for (const Scattered& each : scattered_) sums.push_back(each.flat.clone());
-      STOKER_RETURN_IF_ERROR(all_.sum(own, sums));
-      for (size_t i = 0; i < sums.size(); ++i) {
-        const auto& [flat, begin, end] = scattered_[i];
-        flat.narrow(0, begin, end - begin).copy_(sums[i].narrow(0, begin, end - begin));
-      }
-      scattered_.clear();
+      for (const Started& each : started_) sums.push_back(each.sum);
+      STOKER_RETURN_IF_ERROR(all_.sum(static_cast<size_t>(rank_), sums));
+      for (const Started& each : std::exchange(started_, {}))
+        each.own.copy_(each.sum.narrow(0, each.begin, each.own.numel()));
       return {};
     }
     Status check_same(const group::SharedSettings&, const std::stop_token&) override { return {}; }
@@ -138,12 +134,12 @@ class ThreadGroup {
    private:
     ThreadGroup& all_;
     const int rank_;
-    struct Scattered {
-      at::Tensor flat;
-      int64_t begin = 0, end = 0;  // of this rank
+    struct Started {
+      at::Tensor own;     // that the rank gets
+      at::Tensor sum;     // of all; before it is finished the tensor of this rank
+      int64_t begin = 0;  // of `own` in it
     };
-    Tensors started_;
-    std::vector<Scattered> scattered_;
+    std::vector<Started> started_;
     uint64_t meetings_ = 0;
   };
 

@@ -1,5 +1,6 @@
-// The ranks of a group on simulated devices: steps are captured between the sums over the ranks, on all
-// ranks from the same step on, or on none.
+// The ranks of a group on simulated devices: steps are captured without the sums over the ranks, on all
+// ranks from the same step on, or on none. The sums run between graphs, or with reduction: allreduce
+// during the replay of the last backward pass.
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -134,7 +135,6 @@ class TrainerGroupGraphsOfVariantTest
 TEST_P(TrainerGroupGraphsOfVariantTest, TrainsAsOnCpu) {
   const auto& [variant, world_size] = GetParam();
   const config::Config config = variant.config();
-  const bool uses_graphs = config.distributed.reduction == config::Reduction::kOrdered;
   open(config, world_size, folders_of(config));
   train_to_end();
   const auto group_on_cpu = std::move(group_);
@@ -148,7 +148,7 @@ TEST_P(TrainerGroupGraphsOfVariantTest, TrainsAsOnCpu) {
       expect_same_records(*ranks_[rank], *on_cpu[rank]);
       EXPECT_EQ(checksum_of_parameters(ranks_[rank]->state_->model()),
                 checksum_of_parameters(on_cpu[rank]->state_->model()));
-      EXPECT_EQ(log(rank).replays >= 4, uses_graphs) << log(rank).replays;
+      EXPECT_GE(log(rank).replays, 4u);
       EXPECT_EQ(log(rank).captures, log(0).captures);
     }
     EXPECT_EQ(chief().model_sha256(), on_cpu[0]->model_sha256());
@@ -164,12 +164,36 @@ INSTANTIATE_TEST_SUITE_P(Variants, TrainerGroupGraphsOfVariantTest,
                          });
 
 TEST_F(TrainerGroupGraphsTest, CapturesPartsOfStepBetweenSums) {
-  open_on_devices(plain_config(10), 2);
-  train_to_end();
-  for (const size_t rank : {0, 1}) {
-    EXPECT_EQ(first_captured_step(rank), kFirstCaptured);
-    EXPECT_EQ(log(rank).captures, kGraphs);
-    EXPECT_EQ(log(rank).replays, kGraphs * (10 - GraphSchedule::kWarmUpSteps));
+  for (const auto& config : {plain_config(10), with_allreduce(plain_config(10))}) {
+    devices_.clear();
+    open_on_devices(config, 2);
+    const std::string logged = log_of([this] { train_to_end(); });
+    for (const size_t rank : {0, 1}) {
+      EXPECT_EQ(first_captured_step(rank), kFirstCaptured);
+      EXPECT_EQ(log(rank).captures, kGraphs);
+      EXPECT_EQ(log(rank).replays, kGraphs * (10 - GraphSchedule::kWarmUpSteps));
+    }
+    EXPECT_EQ(count_of(logged, "cuda graph capture disabled"), 0u) << logged;
+  }
+}
+
+// Of rank 1, four steps run eagerly: their hooks start the sums.
+TEST_F(TrainerGroupGraphsTest, StartsSameSumsWithReplaysAsHooksDo) {
+  for (const auto& config :
+       {with_allreduce(plain_config(18)), with_allreduce(sharded_config(18))}) {
+    open(config, 2, folders_of(config));
+    train_to_end();
+    const auto on_cpu = std::move(group_);
+    devices_.clear();
+    open_on_devices(config, 2);
+    at_step(1, 12, [this] { rank(1).ask(control::Profile{.steps = 4, .wait = false}); });
+    train_to_end();
+    EXPECT_GT(log(0).replays, log(1).replays);
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(group_->started_sizes(rank), on_cpu->started_sizes(rank));
+      EXPECT_EQ(group_->scattered_sizes(rank), on_cpu->scattered_sizes(rank));
+    }
+    ranks_.clear();
   }
 }
 
@@ -193,24 +217,27 @@ TEST_F(TrainerGroupGraphsTest, CapturesAgainFromSameStepAfterUnfreezing) {
   expect_no_violations();
 }
 
-class TrainerGroupFailedCaptureTest : public TrainerGroupGraphsTest,
-                                      public testing::WithParamInterface<uint64_t> {};
+class TrainerGroupFailedCaptureTest
+    : public TrainerGroupGraphsTest,
+      public testing::WithParamInterface<std::tuple<config::Reduction, uint64_t>> {};
 
 // In a micro-batch the others learn it in the same step, in the update in the next.
 TEST_P(TrainerGroupFailedCaptureTest, EndsCapturesOnAllRanks) {
-  const auto config = plain_config(12);
+  const auto [reduction, failing] = GetParam();
+  auto config = plain_config(12);
+  if (reduction == config::Reduction::kAllReduce) config = with_allreduce(config);
   open(config, 2);
   train_to_end();
   const std::string expected = chief().model_sha256();
   devices_.resize(2);
-  devices_[1].options.failing_capture = GetParam();
+  devices_[1].options.failing_capture = failing;
   open_on_devices(config, 2);
   const std::string logged = log_of([this] { train_to_end(); });
   EXPECT_EQ(chief().model_sha256(), expected);
   EXPECT_EQ(log(1).failed_captures, 1u);
-  EXPECT_EQ(log(1).captures, GetParam() + 1);
+  EXPECT_EQ(log(1).captures, failing + 1);
   EXPECT_EQ(log(0).captures, kGraphs);
-  const bool is_update = GetParam() == kGraphs - 1;
+  const bool is_update = failing == kGraphs - 1;
   EXPECT_EQ(log(0).replays, is_update ? 2 * kGraphs : kGraphs);
   expect_no_violations();
   EXPECT_EQ(count_of(logged, "cuda graph capture disabled"), 2u) << logged;
@@ -218,7 +245,15 @@ TEST_P(TrainerGroupFailedCaptureTest, EndsCapturesOnAllRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, TrainerGroupFailedCaptureTest,
-                         testing::Range<uint64_t>(0, kGraphs));
+                         testing::Combine(testing::Values(config::Reduction::kOrdered,
+                                                          config::Reduction::kAllReduce),
+                                          testing::Range<uint64_t>(0, kGraphs)),
+                         [](const auto& test) {
+                           const bool is_ordered =
+                               std::get<0>(test.param) == config::Reduction::kOrdered;
+                           return std::string(is_ordered ? "Ordered" : "AllReduce") +
+                                  std::to_string(std::get<1>(test.param));
+                         });
 
 TEST_F(TrainerGroupGraphsTest, CapturesNothingIfOneRankGaveUpBefore) {
   devices_.resize(2);
@@ -227,18 +262,6 @@ TEST_F(TrainerGroupGraphsTest, CapturesNothingIfOneRankGaveUpBefore) {
   const std::string logged = log_of([this] { train_to_end(); });
   for (const size_t rank : {0, 1}) EXPECT_EQ(log(rank).captures, 0u);
   EXPECT_EQ(count_of(logged, "cuda graph capture disabled"), 1u) << logged;
-}
-
-TEST_F(TrainerGroupGraphsTest, CapturesNothingIfSumsOverlapWithBackwardPass) {
-  for (const auto& config : {with_allreduce(plain_config(8)), with_allreduce(sharded_config(8))}) {
-    devices_.clear();
-    open_on_devices(config, 2);
-    const std::string logged = log_of([this] { train_to_end(); });
-    for (const size_t rank : {0, 1}) EXPECT_EQ(log(rank).captures, 0u);
-    EXPECT_EQ(count_of(logged, "cuda graph capture disabled"), 2u) << logged;
-    EXPECT_EQ(count_of(logged, "start during the backward pass"), 2u) << logged;
-    ranks_.clear();
-  }
 }
 
 // A line for each micro-batch of the step, without one for what follows an exchange.
@@ -255,25 +278,26 @@ TEST_F(TrainerGroupGraphsTest, LogsEachShapeOfMicroBatchOnce) {
 
 // It captures again alone, until all give up.
 TEST_F(TrainerGroupGraphsTest, TrainsAsOnCpuIfOneRankDropsGraphs) {
-  const auto config = plain_config(20);
-  open(config, 2);
-  train_to_end();
-  const std::string expected = chief().model_sha256();
-  std::string logged;
-  for (const uint64_t seed : {1, 2, 3}) {
-    ranks_.clear();
-    devices_.clear();
-    devices_.resize(2);
-    devices_[1].options.is_memory_short = true;
-    open_on_devices(config, 2, seed);
-    for (const uint64_t step : {6, 13})
-      at_step(1, step, [this] { rank(1).ask(control::Profile{.steps = 4, .wait = false}); });
-    logged += log_of([this] { train_to_end(); });
-    EXPECT_EQ(chief().model_sha256(), expected) << seed;
-    EXPECT_EQ(first_captured_step(0), kFirstCaptured);
-    expect_no_violations();
+  for (const auto& config : {plain_config(20), with_allreduce(plain_config(20))}) {
+    open(config, 2);
+    train_to_end();
+    const std::string expected = chief().model_sha256();
+    std::string logged;
+    for (const uint64_t seed : {1, 2, 3}) {
+      ranks_.clear();
+      devices_.clear();
+      devices_.resize(2);
+      devices_[1].options.is_memory_short = true;
+      open_on_devices(config, 2, seed);
+      for (const uint64_t step : {6, 13})
+        at_step(1, step, [this] { rank(1).ask(control::Profile{.steps = 4, .wait = false}); });
+      logged += log_of([this] { train_to_end(); });
+      EXPECT_EQ(chief().model_sha256(), expected) << seed;
+      EXPECT_EQ(first_captured_step(0), kFirstCaptured);
+      expect_no_violations();
+    }
+    EXPECT_GT(count_of(logged, "cuda graphs dropped"), 0u) << logged;
   }
-  EXPECT_GT(count_of(logged, "cuda graphs dropped"), 0u) << logged;
 }
 
 TEST_F(TrainerGroupGraphsTest, ReplaysGraphsAfterPause) {
@@ -298,12 +322,18 @@ TEST_F(TrainerGroupGraphsTest, ReplaysGraphsAfterPause) {
 }
 
 TEST_F(TrainerGroupGraphsTest, UpdatesNothingAfterLostRank) {
-  open_on_devices(plain_config(12), 2);
-  group_->lose_at(6);
-  for (const auto& outcome : train()) EXPECT_EQ(outcome.status().code(), StatusCode::kPeerLost);
-  EXPECT_THAT(chief().saved(), IsEmpty());
-  // Of the last step, the update was not replayed.
-  EXPECT_EQ(log(0).replays, kGraphs * (6 - GraphSchedule::kWarmUpSteps) - 1);
+  // The collective of step 6, and with allreduce the first of its two, which has the gradients.
+  for (const auto& [config, collective] :
+       {std::pair(plain_config(12), 6), std::pair(with_allreduce(plain_config(12)), 11)}) {
+    devices_.clear();
+    open_on_devices(config, 2);
+    group_->lose_at(static_cast<uint64_t>(collective));
+    for (const auto& outcome : train()) EXPECT_EQ(outcome.status().code(), StatusCode::kPeerLost);
+    EXPECT_THAT(chief().saved(), IsEmpty());
+    // Of the last step, the update was not replayed.
+    EXPECT_EQ(log(0).replays, kGraphs * (6 - GraphSchedule::kWarmUpSteps) - 1);
+    expect_no_violations();
+  }
 }
 
 }  // namespace

@@ -419,7 +419,8 @@ TEST_F(TrainerGroupTest, StartsSumsBeforeEndOfBackwardPass) {
     if (parameter.requires_grad()) loss = loss + parameter.sum();
   buckets.begin();
   loss.backward();
-  EXPECT_EQ(buckets.started_by_hooks(), buckets.size());
+  EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
+  buckets.end();
   EXPECT_TRUE(buckets.finish({}).ok());
 }
 
@@ -435,7 +436,8 @@ TEST_F(TrainerGroupTest, StartsSumsDespiteParametersThatNeedNoGradient) {
     if (parameter.requires_grad()) loss = loss + parameter.sum();
   buckets.begin();
   loss.backward();
-  EXPECT_EQ(buckets.started_by_hooks(), buckets.size());
+  EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
+  buckets.end();
   EXPECT_TRUE(buckets.finish({}).ok());
 }
 
@@ -445,9 +447,30 @@ TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
   ThreadGroup group(1);
   GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
   buckets.begin();
-  EXPECT_TRUE(buckets.finish({}).ok());
-  EXPECT_EQ(buckets.started_by_hooks(), 0u);
+  EXPECT_THAT(group.started_sizes(0), IsEmpty());
+  buckets.end();
   EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
+  EXPECT_TRUE(buckets.finish({}).ok());
+}
+
+TEST_F(TrainerGroupTest, OnlyMarksCompleteBucketsOfCapturedPass) {
+  Session session(shared_config(1), root_);
+  ThreadGroup group(1);
+  GradientBuckets buckets(group.rank(0), session.state_->optimizer(), 1e-4);
+  std::vector<size_t> marked, all(buckets.size());
+  std::iota(all.begin(), all.end(), 0);
+  const at::Tensor last = session.state_->model().parameters().back();  // the first bucket
+  buckets.begin([&](size_t bucket) { marked.push_back(bucket); });
+  last.sum().backward();
+  EXPECT_THAT(marked, ElementsAre(0));
+  buckets.end();
+  EXPECT_EQ(marked, all);
+  EXPECT_THAT(group.started_sizes(0), IsEmpty());
+  for (int replay = 1; replay <= 2; ++replay) {
+    for (const size_t bucket : all) buckets.start(bucket);
+    EXPECT_TRUE(buckets.finish({}).ok());
+    EXPECT_EQ(group.started_sizes(0).size(), replay * buckets.size());
+  }
 }
 
 // ---- GroupStep
