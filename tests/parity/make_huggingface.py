@@ -2,9 +2,9 @@
 """Writes the folders of parity_huggingface_test.cc: make_huggingface.py FOLDER [COUNT [SEED]].
 
 Each subfolder has a small model with a random configuration and random weights as transformers saves
-it, and expected.safetensors: tokens, the logits and the gradient of every parameter in the first
-step, the losses and weights of ten steps of AdamW, and the logits of padded and packed sequences. COUNT (50) configurations per model_type, in
-single and in double precision. The golden folders are those of COUNT 0: one or two per model_type, in
+it, and expected.safetensors: two batches, one of them with padded and packed rows; the logits and the gradient of every
+parameter with each of them; and the losses and weights of ten steps of AdamW, with both in turn. COUNT (50) configurations
+per model_type, in single and in double precision. The golden folders are those of COUNT 0: one or two per model_type, in
 single precision.
 """
 import random
@@ -22,6 +22,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from transformers.utils import logging
 
 STEPS = 10
+IGNORED = -100
 # A large eps: the gradients of the keys' biases are almost 0, and AdamW divides rounding by rounding.
 LR, BETAS, EPS, WEIGHT_DECAY = 1e-3, (0.9, 0.95), 1e-3, 0.1
 
@@ -113,8 +114,45 @@ MAKERS = {
 }
 
 
-def loss_of(logits, tokens):
-    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+def plain_batch(config, seed):
+    """Rows of one document each, of one length."""
+    # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
+    samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
+    return {"tokens": torch.randint(config.vocab_size, (samples, length + 1))}
+
+
+def ragged_batch(config, seed):
+    """A left-padded, a right-padded and a packed row of two to four documents. The labels are the next tokens of the
+    same document."""
+    rng = random.Random(seed)
+    length = rng.randint(4, 19)
+    tokens = torch.randint(config.vocab_size, (3, length))
+    padding = rng.randint(1, length - 3)  # leaves three tokens, so that the gradients are more than rounding, as above
+    valid = torch.ones(3, length, dtype=torch.long)
+    valid[0, :padding] = 0
+    valid[1, length - padding :] = 0
+    positions = (valid.cumsum(1) - 1) * valid
+    for start in sorted({0, *rng.sample(range(1, length), rng.randint(1, 3))}):
+        positions[2, start:] = torch.arange(length - start)
+    labels = torch.full_like(tokens, IGNORED)
+    labels[:, :-1] = tokens[:, 1:].masked_fill(positions[:, 1:] == 0, IGNORED)
+    return {"tokens": tokens, "position_ids": positions, "valid": valid, "labels": labels}
+
+
+def logits_of(model, batch):
+    """Those of padding are 0."""
+    if "valid" not in batch:
+        return model(batch["tokens"][:, :-1], use_cache=False).logits
+    tokens, positions, valid = (batch[name] for name in ("tokens", "position_ids", "valid"))
+    padded = model(tokens[:2], attention_mask=valid[:2], position_ids=positions[:2], use_cache=False).logits
+    packed = model(tokens[2:], position_ids=positions[2:], use_cache=False).logits
+    return torch.cat([padded, packed]) * valid[:, :, None]
+
+
+def logits_and_loss(model, batch):
+    logits = logits_of(model, batch)
+    labels = batch.get("labels", batch["tokens"][:, 1:])
+    return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
 
 def record_steps(folder, parameters, step, expected):
@@ -135,17 +173,11 @@ def record_steps(folder, parameters, step, expected):
     save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
 
 
-def record_training(folder, model, parameters, seed, more={}):
-    """record_steps() of next-token prediction, with `more`."""
-    # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
-    samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
-    batches = [torch.randint(model.config.vocab_size, (samples, length + 1)) for _ in range(2)]
-
-    def step(i):
-        logits = model(batches[i % 2][:, :-1], use_cache=False).logits
-        return logits, loss_of(logits, batches[i % 2])
-
-    record_steps(folder, parameters, step, {"tokens0": batches[0], "tokens1": batches[1]} | more)
+def record_training(folder, model, parameters, batches, more={}):
+    """record_steps() of next-token prediction with the batches in turn, and `more`."""
+    expected = {f"{name}{i}": tensor for i, batch in enumerate(batches) for name, tensor in batch.items()}
+    step = lambda i: logits_and_loss(model, batches[i % len(batches)])  # noqa: E731
+    record_steps(folder, parameters, step, expected | more)
 
 
 def move_vectors(model):
@@ -156,24 +188,13 @@ def move_vectors(model):
                 parameter.add_(torch.randn_like(parameter) * 0.1)
 
 
-def ragged_sequences(model, seed):
-    """The logits of a left-padded, a right-padded and a packed row of one to several documents; 0 at padding."""
-    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    length = rng.randint(4, 19)
-    tokens = torch.randint(model.config.vocab_size, (3, length), generator=generator)
-    padding = rng.randint(1, length - 1)
-    valid = torch.ones(3, length, dtype=torch.long)
-    valid[0, :padding] = 0
-    valid[1, length - padding :] = 0
-    positions = (valid.cumsum(1) - 1) * valid
-    starts = sorted({0, *rng.sample(range(1, length), rng.randint(1, 3))})
-    for start in starts:
-        positions[2, start:] = torch.arange(length - start)
-    with torch.no_grad():
-        padded = model(tokens[:2], attention_mask=valid[:2], position_ids=positions[:2], use_cache=False).logits
-        packed = model(tokens[2:], position_ids=positions[2:], use_cache=False).logits
-    logits = torch.cat([padded, packed]) * valid[:, :, None]
-    return {"ragged.tokens": tokens, "ragged.position_ids": positions, "ragged.valid": valid, "ragged.logits": logits}
+def first_outputs(model, batch):
+    """Those of the second batch with the weights that the first step finds."""
+    logits, loss = logits_and_loss(model, batch)
+    loss.backward()
+    gradients = {f"gradient1/{name}": p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    return {"logits1": logits.detach()} | gradients
 
 
 def write_case(folder, config, seed, dtype):
@@ -181,7 +202,8 @@ def write_case(folder, config, seed, dtype):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype).train()
     move_vectors(model)
     model.save_pretrained(folder)
-    record_training(folder, model, dict(model.named_parameters()), seed, ragged_sequences(model, seed))
+    batches = [plain_batch(config, seed), ragged_batch(config, seed)]
+    record_training(folder, model, dict(model.named_parameters()), batches, first_outputs(model, batches[1]))
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import make_bert
 import torch
 import torch.nn.functional as F
-from make_huggingface import MAKERS, move_vectors, record_steps, record_training
+from make_huggingface import MAKERS, move_vectors, plain_batch, record_steps, record_training
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora.layer import MultiheadAttention
 from safetensors.torch import save_model
@@ -90,7 +90,7 @@ def write_language_model(model_type, folder, rng, seed):
     targets = TARGETS["gpt2" if model_type == "gpt2" else "llama"]
     config = adapter_config(rng, targets, saved, fan_in_fan_out=model_type == "gpt2", task_type="CAUSAL_LM")
     model, parameters = write_adapter(folder, base, config)
-    record_training(folder, model, parameters, seed)
+    record_training(folder, model, parameters, [plain_batch(model.config, seed) for _ in range(2)])
 
 
 def write_bert(folder, rng, seed):

@@ -29,21 +29,23 @@ class HuggingFaceParityTest : public SavedModelParityTest {
   const checkpoint::HuggingFaceNames* names_ = nullptr;
 };
 
+// Every second step is one of padded and packed rows.
 TEST_P(HuggingFaceParityTest, MatchesLogitsGradientsAndTrainingOfTransformers) {
+  ASSERT_TRUE(has("position_ids1"));
   expect_same_training(parameters());
 }
 
-TEST_P(HuggingFaceParityTest, MatchesLogitsOfPaddedAndPackedSequences) {
-  const at::NoGradGuard no_grad;
-  model_->eval();
-  const at::Tensor tokens = expected("ragged.tokens");
-  const at::Tensor valid = expected("ragged.valid").unsqueeze(2);
-  const at::Tensor logits = model_->forward_packed(tokens, expected("ragged.position_ids"));
-  expect_close("ragged.logits", logits * valid);
+TEST_P(HuggingFaceParityTest, MatchesLogitsAndGradientsOfPaddedAndPackedSequences) {
+  model_->train();
+  const at::Tensor valid = expected("valid1").unsqueeze(2);
+  const auto [logits, loss] = run_step(1);
+  expect_close("logits1", logits.detach() * valid);
+  expect_same_gradients("gradient1/", loss, parameters());
   // Padding at the end needs no mask.
-  at::Tensor padded = logits.clone();
-  padded[1] = model_->forward(tokens.narrow(0, 1, 1))[0];
-  expect_close("ragged.logits", padded * valid);
+  const at::NoGradGuard no_grad;
+  at::Tensor padded = logits.detach().clone();
+  padded[1] = model_->forward(expected("tokens1").narrow(0, 1, 1))[0];
+  expect_close("logits1", padded * valid);
 }
 
 // The folder that stokerctl export writes has the same model;

@@ -1,7 +1,8 @@
 // SavedModelParityTest: compares a model that was loaded from a folder of a Python library with what the
 // library computed, in expected.safetensors: the logits and gradients of the first step, and the losses
-// and parameters of ten steps of AdamW. Batches are `tokens0` and `tokens1` of next-token prediction, or
-// with `labels0` and `labels1` of classification, of tokens with their `lengths0`, or of `images0`.
+// and parameters of ten steps of AdamW. Batches are `tokens0` and `tokens1` of next-token prediction, of
+// packed rows with `position_ids1` and `labels1`; or with `labels0` and `labels1` of classification, of
+// tokens with their `lengths0`, or of `images0`.
 #pragma once
 
 #include <algorithm>
@@ -99,9 +100,9 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   // small, which only single precision shows.
   std::string scale_of(const std::string& what) const {
     std::string scale = what;
-    if (what.starts_with("gradient/") && what.ends_with("key.bias"))
+    if (what.starts_with("gradient") && what.ends_with("key.bias"))
       scale.replace(scale.size() - 8, 8, "value.bias");
-    if (!is_double_ && what.starts_with("gradient/") && what.ends_with("k_proj.bias"))
+    if (!is_double_ && what.starts_with("gradient") && what.ends_with("k_proj.bias"))
       scale.replace(scale.size() - 11, 11, "v_proj.bias");
     return scale;
   }
@@ -118,6 +119,8 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
   at::Tensor outputs_of(model::Model& model, const std::string& batch) const {
     if (has("images" + batch)) return model.forward(expected("images" + batch));
     const at::Tensor tokens = expected("tokens" + batch);
+    if (has("position_ids" + batch))
+      return model.forward_packed(tokens, expected("position_ids" + batch));
     if (!has("labels" + batch)) return model.forward(tokens.narrow(1, 0, tokens.size(1) - 1));
     if (!has("lengths" + batch)) return model.forward(tokens);
     return model.forward_padded(tokens, expected("lengths" + batch));
@@ -225,6 +228,16 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     }
   }
 
+  // Of a step that ends with `loss`.
+  void expect_same_gradients(const std::string& what, const at::Tensor& loss,
+                             const model::NamedTensors& parameters) const {
+    loss.backward();
+    model::NamedTensors gradients;
+    for (const auto& [name, parameter] : parameters)
+      gradients.emplace_back(name, parameter.grad().clone());
+    expect_close(what, gradients);
+  }
+
   void expect_same_training(const model::NamedTensors& parameters) const {
     const auto optimizer =
         train::Optimizer::create({.method = kAdamw}, {.max_grad_norm = std::nullopt}, parameters);
@@ -234,13 +247,11 @@ class SavedModelParityTest : public testing::TestWithParam<std::string> {
     for (int64_t step = 0; step < kAdamwSteps; ++step) {
       const auto [logits, loss] = run_step(step);
       losses.push_back(loss);
-      loss.backward();
       if (step == 0) {
         expect_close("logits", logits.detach());
-        model::NamedTensors gradients;
-        for (const auto& [name, parameter] : parameters)
-          gradients.emplace_back(name, parameter.grad().clone());
-        expect_close("gradient/", gradients);
+        expect_same_gradients("gradient/", loss, parameters);
+      } else {
+        loss.backward();
       }
       (*optimizer)->step(kAdamw.lr);
       (*optimizer)->zero_grad();
