@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parity"))
 from captioner_model import Captioner  # noqa: E402
 from models import Blstm, Gpt, Lenet, Mlp, Resnet  # noqa: E402
+from vision_models import InceptionV3, Vit  # noqa: E402
 
 
 class Logits(torch.nn.Module):
@@ -62,6 +63,11 @@ def captioner_of(setup):
     return Captioner(setup["encoder"], setup["decoder"], setup["input"], *sizes)
 
 
+def vit_of(setup):
+    sizes = [setup[key] for key in ("patch", "layers", "heads", "width", "mlp", "classes")]
+    return Vit(*setup["input"][:2], *sizes)
+
+
 def model_of(setup):
     channels = setup["input"][0]
     return {
@@ -73,6 +79,8 @@ def model_of(setup):
         "bert": lambda: Bert(setup),
         "captioner-lstm": lambda: captioner_of(setup),
         "captioner-transformer": lambda: captioner_of(setup),
+        "vit": lambda: vit_of(setup),
+        "inception_v3": lambda: InceptionV3(channels, setup["classes"], aux_logits=False, dropout=0.0),
         "lenet": lambda: Lenet(channels, 28, setup["classes"]),
         "blstm": lambda: Blstm(setup["input"][1], setup["width"], setup["classes"]),
         "resnet14": lambda: Resnet(setup["layers"], channels, setup["classes"]),

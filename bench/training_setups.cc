@@ -89,6 +89,31 @@ TrainingSetup bert(bool tiny) {
           .batch = tiny ? 2u : 8u};
 }
 
+TrainingSetup image_classifier(std::string name, config::ModelVariant arch, int64_t side,
+                               uint64_t batch) {
+  return {.name = std::move(name),
+          .model = {.arch = std::move(arch)},
+          .task = {config::ClassificationTask{}},
+          .normalize = kToPlusMinusOne,
+          .sample = labeled(DType::kU8, {3, side, side}),
+          .classes = 10,
+          .batch = batch};
+}
+
+TrainingSetup vit(bool tiny) {
+  const config::VitConfig model{.patch_size = 8,
+                                .num_layers = tiny ? 2 : 4,
+                                .num_heads = tiny ? 2 : 4,
+                                .hidden_dim = tiny ? 32 : 256};
+  return image_classifier("vit", model, tiny ? 16 : 64, tiny ? 2 : 32);
+}
+
+// Without the auxiliary head, which needs images of 299 pixels.
+TrainingSetup inception_v3(bool tiny) {
+  const config::InceptionV3Config model{.aux_logits = false, .dropout = 0};
+  return image_classifier("inception_v3", model, tiny ? 75 : 107, tiny ? 2 : 8);
+}
+
 // The encoder is trained, too.
 TrainingSetup captioner(std::string name, config::CaptionDecoder decoder, bool tiny) {
   const bool is_lstm = decoder == config::CaptionDecoder::kLstm;
@@ -124,6 +149,8 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
           bert(tiny),
           captioner("captioner-lstm", config::CaptionDecoder::kLstm, tiny),
           captioner("captioner-transformer", config::CaptionDecoder::kTransformer, tiny),
+          vit(tiny),
+          inception_v3(tiny),
           {.name = "lenet",
            .model = {.arch = config::Lenet5Config{}},
            .task = {config::ClassificationTask{}},
@@ -131,13 +158,7 @@ std::vector<TrainingSetup> training_setups(bool tiny) {
            .sample = labeled(DType::kU8, {1, 28, 28}),
            .classes = 10,
            .batch = tiny ? 2u : 64u},
-          {.name = "resnet14",
-           .model = {.arch = config::ResnetConfig{.depth = 14}},
-           .task = {config::ClassificationTask{}},
-           .normalize = kToPlusMinusOne,
-           .sample = labeled(DType::kU8, {3, 32, 32}),
-           .classes = 10,
-           .batch = tiny ? 2u : 128u},
+          image_classifier("resnet14", config::ResnetConfig{.depth = 14}, 32, tiny ? 2 : 128),
           {.name = "blstm",
            .model = {.arch = config::BlstmConfig{.hidden_size = tiny ? 8 : 128}},
            .task = {config::ClassificationTask{}},
@@ -185,6 +206,13 @@ boost::json::object to_object(const TrainingSetup& setup) {
     to["width"] = captioner->decoder.hidden_size;
     to["context"] = captioner->max_length;
     to["captions"] = setup.sample[1].shape.front();
+  }
+  if (const auto* const vit = std::get_if<config::VitConfig>(&arch)) {
+    to["patch"] = vit->patch_size;
+    to["layers"] = vit->num_layers;
+    to["heads"] = vit->num_heads;
+    to["width"] = vit->hidden_dim;
+    to["mlp"] = vit->effective_mlp_dim();
   }
   if (const auto* const mlp = std::get_if<config::MlpConfig>(&arch))
     to["hidden"] = boost::json::value_from(mlp->hidden_sizes);
