@@ -17,13 +17,13 @@ class Programs:
     def train(self, config, name):
         self.run(self.bin / "stokerd", "--config", config, "--run-dir", self.folder / name)
 
-    def evaluate(self, name):
+    def evaluate(self, name, *arguments):
         """The metrics of val by step."""
-        self.run(self.bin / "stoker-eval", "--run-dir", self.folder / name, "--once")
+        self.run(self.bin / "stoker-eval", "--run-dir", self.folder / name, "--once", *arguments)
         results = [json.loads(path.read_text()) for path in (self.folder / name / "eval").glob("step-*.json")]
         return {result["step"]: result["datasets"]["val"] for result in sorted(results, key=lambda each: each["step"])}
 
     def export(self, name, *arguments):
-        output = self.folder / f"{name}.exported{len(arguments)}"
+        output = self.folder / "_".join(word.strip("-") for word in (name, "exported", *arguments))
         self.run(self.bin / "stokerctl", "--run-dir", self.folder / name, "export", "latest", *arguments, "--output", output)
         return output
