@@ -306,7 +306,8 @@ class Parser {
             "List the samples of a step, their files and random transforms");
     show_batch->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
     CLI::App* const logs = add("logs", Action::kLogs, "Show the log");
-    logs->add_option("-n,--lines", command_.lines, "Number of lines (default: 20)")
+    logs->add_option("-n,--lines", command_.lines,
+                     "Number of lines, of --all in total (default: 20)")
         ->type_name("N")
         ->check(CLI::Range(uint64_t{0}, uint64_t{1'000'000}));
     logs->add_flag("-f,--follow", command_.follow, "Follow the log until the run ends");

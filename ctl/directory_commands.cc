@@ -184,16 +184,26 @@ struct RankLog {
   std::string rest;  // of a line that is not complete
 };
 
+// The last lines of a text that ends with a line break and has no empty line.
+std::string_view last_lines(std::string_view text, uint64_t lines) {
+  size_t begin = text.size();
+  while (begin > 0 && lines-- > 0) begin = text.rfind('\n', begin - 2) + 1;  // npos + 1 is 0
+  return text.substr(begin);
+}
+
+// `-n` counts lines of all logs together, as journalctl does.
 ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& command,
                             const Console& console, std::chrono::milliseconds interval) {
   std::vector<RankLog> logs;
   for (const int rank : find_ranks(layout)) {
-    auto tail = view::LogTail::open(log_of_rank(layout, rank), command.lines);
+    auto tail = view::LogTail::open(log_of_rank(layout, rank),
+                                    command.lines + 1);  // the last can be incomplete
     if (tail.ok())
       logs.push_back({.rank = rank, .tail = *std::move(tail), .rest = {}});
     else if (rank == 0)
       return fail_log(tail.status(), layout, false, 0, console);
   }
+  bool is_first = true;
   bool may_grow = true;
   bool has_more = true;
   while ((may_grow || has_more) && console.out.good()) {
@@ -205,16 +215,22 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
     has_more = false;
     std::vector<view::LogPart> parts;
     for (RankLog& log : logs) {
-      const auto text = log.tail.read_more();
-      if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
-      has_more = has_more || !text->empty();
-      log.rest += *text;
+      bool is_read = false;
+      while (!is_read) {
+        const auto text = log.tail.read_more();
+        if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
+        has_more = has_more || !text->empty();
+        log.rest += *text;
+        is_read = text->empty() || !is_first;  // at first all that there is
+      }
       const size_t end = log.rest.rfind('\n') + 1;  // npos + 1 is 0
       parts.push_back(
           {.source = "rank " + std::to_string(log.rank), .text = log.rest.substr(0, end)});
       log.rest.erase(0, end);
     }
-    console.out << view::merge_by_time(parts);
+    const std::string merged = view::merge_by_time(parts);
+    console.out << (is_first ? last_lines(merged, command.lines) : merged);
+    is_first = false;
   }
   return ExitCode::kSuccess;
 }

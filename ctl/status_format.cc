@@ -60,9 +60,10 @@ std::string format_loss(const TrainerStatus& status) {
 
 std::string format_speed(const TrainerStatus& status) {
   return format_number(status.samples_per_second, 4) + " samples/s, " +
-         format_number(status.step_time_ms, 3) + " ms/step" +
-         (status.device_time_ms > 0 ? " (" + format_number(status.device_time_ms, 3) + " ms device)"
-                                    : "") +
+         format_milliseconds(status.step_time_ms) + " ms/step" +
+         (status.device_time_ms > 0
+              ? " (" + format_milliseconds(status.device_time_ms) + " ms device)"
+              : "") +
          (status.device.empty() ? "" : ", on " + printable(status.device));
 }
 
@@ -79,7 +80,7 @@ std::string format_memory(const TrainerStatus& status) {
 }
 
 std::string format_feed(const TrainerStatus::Feed& feed) {
-  std::string text = "data wait " + format_number(feed.data_wait_ms, 3) + " ms/step, " +
+  std::string text = "data wait " + format_milliseconds(feed.data_wait_ms) + " ms/step, " +
                      format_count(feed.ready_batches) + "/" + format_count(feed.queue_capacity) +
                      " batches ready, " +
                      pluralize(static_cast<uint64_t>(std::max(feed.workers, 0)), "worker");
@@ -105,7 +106,7 @@ std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
   std::string text = checkpoint.last_saved_step == 0 && checkpoint.saved_total == 0
                          ? "none"
                          : "step " + format_count(checkpoint.last_saved_step) + ", stall " +
-                               format_number(checkpoint.stall_ms, 3) + " ms";
+                               format_milliseconds(checkpoint.stall_ms) + " ms";
   if (checkpoint.is_saving) text += ", saving";
   if (checkpoint.skipped_total > 0)
     text += ", " + format_count(checkpoint.skipped_total) + " skipped";
@@ -153,11 +154,11 @@ std::string format_group(const TrainerStatus::Group& group) {
   for (const auto& rank : group.ranks) times.push_back(rank.compute_ms);
   const auto slowest = static_cast<size_t>(std::ranges::max_element(times) - times.begin());
   const double wait = group.ranks[slowest].data_wait_ms;
-  text += "; slowest: rank " + std::to_string(slowest) + ", " + format_number(times[slowest], 3) +
-          " ms/step";
+  text += "; slowest: rank " + std::to_string(slowest) + ", " +
+          format_milliseconds(times[slowest]) + " ms/step";
   std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
-  text += " (median " + format_number(times[times.size() / 2], 3) + "), data wait " +
-          format_number(wait, 3) + " ms";
+  text += " (median " + format_milliseconds(times[times.size() / 2]) + "), data wait " +
+          format_milliseconds(wait) + " ms";
   const auto [least, most] =
       std::ranges::minmax_element(group.ranks, {}, &TrainerStatus::Group::Rank::optimizer_bytes);
   if (most->optimizer_bytes == 0) return text;
@@ -230,7 +231,7 @@ std::string render_status_line(const TrainerStatus& status) {
                      " loss " + format_number(status.loss, 5) +
                      format_metric(status.training_metric) + ", " +
                      format_number(status.samples_per_second, 4) + " samples/s, data wait " +
-                     format_number(status.feed.data_wait_ms, 3) + " ms";
+                     format_milliseconds(status.feed.data_wait_ms) + " ms";
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
     text += ", ETA " + format_duration(status.eta_seconds);
   return text;

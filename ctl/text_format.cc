@@ -27,6 +27,10 @@ std::string format_number(double value, int digits) {
   return text;
 }
 
+std::string format_milliseconds(double value) {
+  return value > 0 && value < 0.01 ? "<0.01" : format_number(value, 3);
+}
+
 std::string format_significant(double value, int digits) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*g", digits, value);

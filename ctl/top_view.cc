@@ -91,7 +91,7 @@ std::string loss_line(const TrainerStatus& status, const Painter& paint) {
   return text;
 }
 
-constexpr int kBarCells = 20;
+constexpr int kBarCells = 14;  // the line of the step fits into 80 columns
 
 std::string step_line(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
@@ -100,9 +100,9 @@ std::string step_line(const TopState& state, const Painter& paint) {
   return paint.label("step") +
          paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
          paint.color("34", "compute ") +
-         format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
-         paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
-         paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms";
+         format_milliseconds(std::max(0.0, step * (1 - wait - stall))) +
+         paint.color("33", "  data wait ") + format_milliseconds(status.feed.data_wait_ms) +
+         paint.color("35", "  checkpoint ") + format_milliseconds(state.stall_ms_per_step) + " ms";
 }
 
 std::string ring_line(const TrainerStatus::Feed& feed, const Painter& paint) {
@@ -155,7 +155,7 @@ std::string checkpoint_line(const TrainerStatus::Checkpoint& checkpoint, const P
   const bool has_checkpoint = checkpoint.last_saved_step > 0 || checkpoint.saved_total > 0;
   std::string text = paint.label("checkpoint");
   text += has_checkpoint ? "step " + format_count(checkpoint.last_saved_step) + ", stall " +
-                               format_number(checkpoint.stall_ms, 3) + " ms"
+                               format_milliseconds(checkpoint.stall_ms) + " ms"
                          : "none yet";
   if (checkpoint.is_saving) text += ", saving";
   if (checkpoint.failed_total > 0)

@@ -24,7 +24,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
                that of several hosts (root only), tini for that of containers, libfaketime for that of many faults,
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium and tmux for those of the pages and screens
   --launchers  also Open MPI and Slurm, for the tests of groups of processes. Debian's packages start munged
-  --package    also dpkg-dev, lintian, zsh and fish, for scripts/package.sh and the tests of what it installs
+  --package    also dpkg-dev, lintian, zsh, fish and buildah, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
 
 Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
@@ -61,7 +61,7 @@ while (($#)); do
       service=yes
       ;;
     --launchers) packages+=(openmpi-bin munge slurmctld slurmd slurm-client) ;;
-    --package) packages+=(dpkg-dev lintian zsh fish) ;;
+    --package) packages+=(dpkg-dev lintian zsh fish buildah) ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 64 ;;

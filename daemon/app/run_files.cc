@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -37,12 +38,24 @@ std::string log_path(const run::RunLayout& layout, const control::ReadLogs& requ
   return run::RunLayout(layout.rank_dir(static_cast<int>(request.rank))).trainer_log();
 }
 
+Status no_log(const run::RunLayout& layout, const control::ReadLogs& request) {
+  std::string reason = "stokerd has not written it, or it was removed";
+  std::error_code error;
+  if (request.evaluator)
+    reason = "stoker-eval has not been started on this run";
+  else if (request.rank > 0 &&
+           !std::filesystem::exists(layout.rank_dir(static_cast<int>(request.rank)), error))
+    reason = "the run directory has no rank " + std::to_string(request.rank);
+  return Status(StatusCode::kNotFound, log_path(layout, request) + ": no such log; " + reason);
+}
+
 Result<std::string> execute(const run::RunLayout& layout, Clock&, const control::ReadLogs& request,
                             const std::stop_token&) {
-  STOKER_ASSIGN_OR_RETURN(
-      auto tail, view::LogTail::open(log_path(layout, request), request.lines, layout.root()));
-  const bool is_cut = tail.skip_to_last(control::ReadLogs::kMaxBytes);
-  STOKER_ASSIGN_OR_RETURN(std::string text, tail.read_more());
+  auto tail = view::LogTail::open(log_path(layout, request), request.lines, layout.root());
+  if (!tail.ok())
+    return tail.status().code() == StatusCode::kNotFound ? no_log(layout, request) : tail.status();
+  const bool is_cut = tail->skip_to_last(control::ReadLogs::kMaxBytes);
+  STOKER_ASSIGN_OR_RETURN(std::string text, tail->read_more());
   // Complete lines only: one can be cut at the start, and one is perhaps being written at the end.
   if (is_cut)
     text.erase(0, text.find('\n') == std::string::npos ? text.size() : text.find('\n') + 1);

@@ -133,6 +133,16 @@ constexpr std::array<std::pair<int64_t, std::string_view>, 9> kOverNetwork{{{0x6
                                                                             {0x0bd00bd0, "Lustre"},
                                                                             {0x00c36400, "Ceph"},
                                                                             {0x47504653, "GPFS"}}};
+constexpr std::array<std::pair<int64_t, std::string_view>, 2> kInMemory{
+    {{0x01021994, "tmpfs"}, {0x858458f6, "ramfs"}}};
+
+template <size_t kSize>
+std::string_view name_of(const std::array<std::pair<int64_t, std::string_view>, kSize>& names,
+                         int64_t kind) {
+  for (const auto& [number, name] : names)
+    if (number == kind) return name;
+  return {};
+}
 
 }  // namespace
 
@@ -153,11 +163,13 @@ std::vector<std::string> durability_warnings(const FileSystemInfo& file_system) 
         "locks (flock) do not work there: make sure that only one stokerd at a time uses it, and "
         "set "
         "checkpoint.min_age_seconds to longer than the duration of an evaluation");
-  const auto network =
-      std::ranges::find(kOverNetwork, file_system.kind, &decltype(kOverNetwork)::value_type::first);
-  if (network != kOverNetwork.end())
+  if (const auto name = name_of(kInMemory, file_system.kind); !name.empty())
+    warnings.push_back("it is on " + std::string(name) +
+                       ", in memory: a restart of the machine loses the run, and its checkpoints "
+                       "take memory; set run.dir to a directory on a disk");
+  if (const auto name = name_of(kOverNetwork, file_system.kind); !name.empty())
     warnings.push_back(
-        "it is on " + std::string(network->second) +
+        "it is on " + std::string(name) +
         ": retention does not detect readers on other machines; set "
         "checkpoint.min_age_seconds to longer than their reads; fsync is as reliable as the "
         "server's");

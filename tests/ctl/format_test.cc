@@ -42,6 +42,16 @@ TEST(NumberFormatTest, FormatsBytesAndDurations) {
   EXPECT_EQ(format_duration(std::numeric_limits<double>::quiet_NaN()), "?");
 }
 
+TEST(NumberFormatTest, FormatsMillisecondsWithoutExponents) {
+  EXPECT_EQ(format_milliseconds(1234.5), "1234");
+  EXPECT_EQ(format_milliseconds(25.34), "25.3");
+  EXPECT_EQ(format_milliseconds(0.25), "0.25");
+  EXPECT_EQ(format_milliseconds(0.016), "0.02");
+  EXPECT_EQ(format_milliseconds(0.0006), "<0.01");
+  EXPECT_EQ(format_milliseconds(1e-9), "<0.01");
+  EXPECT_EQ(format_milliseconds(0), "0.00");
+}
+
 TEST(TextTableTest, AlignsNumbersRightAndTextLeft) {
   TextTable table({{.title = "step"}, {.title = "train\nloss"}, {.title = "file", .left = true}});
   table.add({"1 000", "2.5", "a.h"});

@@ -111,6 +111,30 @@ TEST_F(LogTailTest, PrintsLogOfOneRankOrOfAll) {
   EXPECT_NE(ctl({"logs", "--rank", "1", "--all"}).code, 0);
 }
 
+TEST_F(LogTailTest, CountsLinesOfAllRanksTogether) {
+  const run::RunLayout rank(layout().rank_dir(1));
+  std::filesystem::create_directories(rank.logs_dir());
+  std::string even, odd, all;
+  // More than one read returns.
+  for (int minute = 10; minute < 60; ++minute) {
+    for (int second = 10; second < 60; ++second) {
+      const std::string text = "2026-01-31T12:" + std::to_string(minute) + ":" +
+                               std::to_string(second) + ".000Z info    " + std::string(200, 'x') +
+                               "\n";
+      (second % 2 == 0 ? even : odd) += text;
+      all += (second % 2 == 0 ? "rank 0  " : "rank 1  ") + text;
+    }
+  }
+  write_file(log(), even + "2026-01-31T12:59:59.500Z incompl");
+  write_file(rank.trainer_log(), odd);
+  for (const size_t lines : {0u, 1u, 3u, 2499u, 2500u, 9999u}) {
+    const std::string out = ctl({"logs", "--all", "-n", std::to_string(lines)}).out;
+    EXPECT_EQ(std::count(out.begin(), out.end(), '\n'),
+              static_cast<std::ptrdiff_t>(std::min<size_t>(lines, 2500)));
+    EXPECT_TRUE(all.ends_with(out)) << lines;
+  }
+}
+
 TEST_F(LogTailTest, StopsFollowingWhenRunIsFinished) {
   write_file(log(), "one\n");
   write_exit_status(run::RunOutcome::kFinished, 10);

@@ -67,6 +67,15 @@ TEST(TopViewTest, FitsScreenOfAnySize) {
   }
 }
 
+TEST(TopViewTest, ShowsShortPhasesCompletely) {
+  TopState state = some_state();
+  state.status.step_time_ms = 0.009;
+  state.status.feed.data_wait_ms = 6e-4;
+  state.stall_ms_per_step = 1e-5;
+  EXPECT_THAT(joined(render_top(state, 24, kPiped)),
+              HasSubstr("compute <0.01  data wait <0.01  checkpoint <0.01 ms\n"));
+}
+
 TEST(TopViewTest, ShowsResultAndErrorInPlaceOfKeys) {
   TopState state = some_state();
   state.message = "paused at step 1 200";

@@ -1,6 +1,12 @@
 // SIGTERM at chosen system calls of stokerd: during start, during a save, and twice.
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/store.h"
@@ -10,6 +16,11 @@
 
 namespace stoker::test {
 namespace {
+
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class GracefulStopTest : public RunTest {
  protected:
@@ -31,6 +42,26 @@ class GracefulStopTest : public RunTest {
       EXPECT_TRUE(opened.ok()) << opened.status().to_string();
     }
   }
+  // The paths in the run directory that calls change.
+  std::set<std::string> changed_by(const std::vector<FileCall>& calls) const {
+    std::set<std::string> paths;
+    for (const FileCall& call : calls)
+      for (const std::string& path : {call.path, call.to})
+        if (path.starts_with(run_dir() + "/")) paths.insert(path.substr(run_dir().size() + 1));
+    return paths;
+  }
+  // What a run has trained, saved and recorded, and the index of its data: contents by path.
+  std::map<std::string, std::string> results() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(run_dir())) {
+      const std::string path = entry.path().string().substr(run_dir().size() + 1);
+      if (!entry.is_regular_file() || path == "LOCK" || path == "exit_status.json" ||
+          path == "config.yaml" || path.starts_with("logs/"))
+        continue;
+      files[path] = text_of(entry.path());
+    }
+    return files;
+  }
   static bool is_write_of(const FileCall& call, const char* file) {
     return call.name == "write" && call.path.find("/.tmp-step-") != std::string::npos &&
            call.path.ends_with(file);
@@ -39,11 +70,15 @@ class GracefulStopTest : public RunTest {
   std::string config_;
 };
 
+// From the signal on, a start writes only its log, its state and the index of the data.
 TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
-  const auto end = run_until_exit([](const FileCall& call) {
+  std::optional<std::vector<FileCall>> changes;  // after the signal
+  const auto end = run_until_exit([&](const FileCall& call) {
+    if (changes && call.changes) changes->push_back(call);
     const bool is_index = call.path.find("/index/") != std::string::npos && call.name == "openat";
-    return is_index && call.occurrence > 0 && call.changes ? Verdict::kTerminate
-                                                           : Verdict::kContinue;
+    if (changes || !is_index || !call.changes) return Verdict::kContinue;
+    changes.emplace();
+    return Verdict::kTerminate;
   });
   EXPECT_EQ(end.signal, 0);
   EXPECT_EQ(end.code, 0) << log_of("stokerd");
@@ -54,8 +89,32 @@ TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
   const auto state = run::read_run_state(run::RunLayout(run_dir()));
   ASSERT_TRUE(state.end.has_value());
   EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
+  ASSERT_TRUE(changes.has_value());
+  EXPECT_LE(changes->size(), 40u) << "calls that change the disk";
+  EXPECT_THAT(changed_by(*changes),
+              Each(AnyOf(HasSubstr("exit_status.json"), StartsWith("index"), StartsWith("logs"),
+                         "restart_count.json", "control.sock")));
+  for (const auto& [path, text] : results()) EXPECT_THAT(path, StartsWith("index/"));
   // The next start must not be affected.
   EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
+}
+
+TEST_F(GracefulStopTest, ChangesNothingOfRunOnStopBeforeItResumes) {
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
+  const auto before = results();
+  ASSERT_TRUE(before.contains("checkpoints/step-000000020/model.safetensors"));
+  bool stop_requested = false;
+  const auto end = run_until_exit([&](const FileCall& call) {
+    const bool is_resumed = call.path.ends_with("/step-000000020/manifest.json");
+    if (stop_requested || !is_resumed) return Verdict::kContinue;
+    stop_requested = true;
+    return Verdict::kTerminate;
+  });
+  ASSERT_TRUE(stop_requested);
+  EXPECT_EQ(end.code, 0) << log_of("stokerd");
+  EXPECT_EQ(results(), before);
+  EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
+  EXPECT_EQ(newest_step(run_dir()), 40u);
 }
 
 TEST_F(GracefulStopTest, CompletesSaveAndSavesLastStepOnceOnStopDuringSave) {

@@ -55,7 +55,17 @@ class OwnCgroup {
   // False: this machine or user permits no such group.
   bool is_ready() const { return is_ready_; }
   // Of this process; for a child after fork().
-  bool enter() const { return write("cgroup.procs", std::to_string(::getpid())); }
+  bool enter() const { return add(::getpid()); }
+  // Moves a process here. Its memory so far counts for its previous group.
+  bool add(pid_t pid) const { return write("cgroup.procs", std::to_string(pid)); }
+  // How many processes the kernel has killed because of the limit on memory.
+  uint64_t oom_kills() const {
+    std::ifstream file(directory_ + (is_v2_ ? "/memory.events" : "/memory.oom_control"));
+    std::string name;
+    for (uint64_t value = 0; file >> name >> value;)
+      if (name == "oom_kill") return value;
+    return 0;
+  }
   std::string processes_file() const { return directory_ + "/cgroup.procs"; }
 
  private:

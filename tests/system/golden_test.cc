@@ -1,4 +1,4 @@
-// Checkpoints of released formats and run directories of releases (tests/golden) remain usable:
+// Recorded checkpoints of each format and run directories of each version (tests/golden) remain usable:
 // they verify, load, and runs resume from them.
 #include <filesystem>
 #include <fstream>

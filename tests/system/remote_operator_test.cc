@@ -66,6 +66,15 @@ TEST_F(RemoteOperatorTest, ReadsLogAndFollowsEvents) {
   EXPECT_EQ(log_of("events").find("control command"), std::string::npos);
 }
 
+TEST_F(RemoteOperatorTest, ExplainsMissingLogs) {
+  EXPECT_NE(output({"logs", "--evaluator"}, 78)
+                .find("stoker-eval.log: no such log; stoker-eval has not been started on this run"),
+            std::string::npos);
+  EXPECT_NE(
+      output({"logs", "--rank", "3"}, 78).find("no such log; the run directory has no rank 3"),
+      std::string::npos);
+}
+
 // While it trains, and without an effect on what it trains on.
 TEST_F(RemoteOperatorTest, ListsSamplesAsFromRunDirectory) {
   const std::string remote_list = output({"show-batch", "3"});

@@ -54,6 +54,14 @@ id stoker >/dev/null || fail "systemd-sysusers has not made the user stoker"
 mkdir -p /etc/stoker
 write_config /etc/stoker/demo.yaml
 write_config /etc/stoker/denied.yaml
+# A secret that only root can read, as the unit passes it on to the programs of events.
+install -m 600 /dev/stdin /etc/stoker/webhook-url <<<'https://chat.example.org/secret'
+cat >>/etc/stoker/demo.yaml <<'YAML'
+run:
+  on_event_command:
+    - events: "daemon started"
+      command: [sh, -c, 'cat "$CREDENTIALS_DIRECTORY/webhook-url" >"$0"', /var/lib/stoker/demo/credential]
+YAML
 
 systemctl --quiet enable "$unit" "$eval_unit" || fail "systemctl enable"
 systemctl start "$unit" || fail "systemctl start: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
@@ -61,6 +69,10 @@ has_state "$unit" active || fail "start: $(property "$unit" ActiveState)"
 within 30 "a status text with a step" shows_progress "$unit"
 within 30 "the first checkpoint" has_step_after 0
 say "started: $(property "$unit" StatusText)"
+
+within 30 "the secret in a program of an event" grep -qx 'https://chat.example.org/secret' "$run/credential"
+[[ $(stat -c '%U %a' /etc/stoker/webhook-url) == "root 600" ]] || fail "others can read the file of the secret"
+say "LoadCredential: a program of run.on_event_command has read it"
 
 # Events are entries of the journal with their fields.
 saved_events() { journalctl --no-pager -u "$unit" STOKER_EVENT='checkpoint saved' -o json; }

@@ -45,11 +45,12 @@ cp "$here/service_steps.sh" "$here/steps.sh" "$local/libexec/stoker-test/"
 mkdir -p "$local/lib/systemd/system-preset"
 echo 'disable *' >"$local/lib/systemd/system-preset/00-stoker-test.preset"
 write_test_units "$units" 180 "/usr/local/libexec/stoker-test/service_steps.sh /results"
-# Shorter timeouts; everything else is as installed.
+# Shorter timeouts, and a credential; everything else is as installed.
 cat >"$units/stokerd@demo.service.d/test.conf" <<'UNIT'
 [Service]
 WatchdogSec=10
 RestartSec=1
+LoadCredential=webhook-url:/etc/stoker/webhook-url
 UNIT
 printf '[Service]\nRestartSec=1\n' >"$units/stokerd@crashing.service.d/test.conf"
 # A unit whose filter does not permit seccomp.

@@ -16,6 +16,12 @@ function format(x, digits = 4) {
   if (Number.isInteger(x)) return count(x);
   return x.toFixed(Math.min(8, Math.max(0, digits - 1 - Math.floor(Math.log10(size)))));
 }
+// As `stokerctl top`.
+function milliseconds(x) {
+  if (!isNumber(x)) return "–";
+  if (x > 0 && x < .01) return "<0.01";
+  return x < 100 ? x.toFixed(x < 10 ? 2 : 1) : count(x);
+}
 const shortest = x => Math.abs(x) >= 1e4 ? count(x) : String(Number(x.toPrecision(3)));
 const count = x => isNumber(x) ? Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f") : "–";
 function bytes(x) {
@@ -328,15 +334,15 @@ class RunPage {
     const failures = [[feed.sample_errors, "sample errors"], [feed.worker_crashes, "worker crashes"], [feed.worker_timeouts, "timeouts"], [feed.requeued_batches, "batches requeued"], [status.skipped_steps, "steps skipped"], [status.rollbacks, "rollbacks"]]
       .filter(([n]) => n > 0).map(([n, what]) => count(n) + " " + what);
     this.nowBody.replaceChildren(
-      row("Step", format(status.step_time_ms, 3) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
-        note(`data wait ${format(feed.data_wait_ms, 2)} ms` + (status.device_time_ms > 0 ? `, device ${format(status.device_time_ms, 3)} ms` : ""))),
+      row("Step", milliseconds(status.step_time_ms) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
+        note(`data wait ${milliseconds(feed.data_wait_ms)} ms` + (status.device_time_ms > 0 ? `, device ${milliseconds(status.device_time_ms)} ms` : ""))),
       row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
       row("Workers", count(feed.workers), bar(activities.map(([, n, c]) => [(n || 0) / workers, c]), activities.map(([name, n]) => `${name} ${format(n, 2)}`).join(", ")),
         note(activities.filter(([, n]) => n >= .005).map(([name, n]) => `${format(n, 2)} ${name}`).join(", ") + (feed.external_producers ? `, ${feed.external_producers} external producers` : ""))),
       ...this.ranks(row, note),
       row("Memory", bytes(memory.rss_bytes), note("peak " + bytes(memory.peak_rss_bytes) + (memory.device_reserved_bytes ? `; device ${bytes(memory.device_allocated_bytes)} of ${bytes(memory.device_reserved_bytes)} reserved` : ""))),
       row("Checkpoint", checkpoint.saved_total || checkpoint.last_saved_step ? "step " + count(checkpoint.last_saved_step) : "none yet",
-        note((checkpoint.is_saving ? "saving; " : "") + `stall ${format(checkpoint.stall_ms, 3)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
+        note((checkpoint.is_saving ? "saving; " : "") + `stall ${milliseconds(checkpoint.stall_ms)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
       row("Evaluator", words(evaluator.state), note(evaluator.last_evaluated_step ? `step ${count(evaluator.last_evaluated_step)}` + (lag > 0 ? `, ${count(lag)} steps behind the newest checkpoint` : ", up to date") : "")),
       row("Up", duration(status.uptime_seconds), note(failures.join(", "))));
   }
@@ -346,9 +352,9 @@ class RunPage {
     if (!(size > 1)) return [];
     const times = ranks.map(r => r.compute_ms), slowest = times.indexOf(Math.max(...times)), max = times[slowest] || 1;
     const median = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
-    const text = ranks.length ? `slowest: rank ${slowest}, ${format(max, 3)} ms/step (median ${format(median, 3)}), data wait ${format(ranks[slowest].data_wait_ms, 3)} ms` : "";
+    const text = ranks.length ? `slowest: rank ${slowest}, ${milliseconds(max)} ms/step (median ${milliseconds(median)}), data wait ${milliseconds(ranks[slowest].data_wait_ms)} ms` : "";
     const bars = ranks.length > 16 ? [] : ranks.map((r, i) => h("div", {class: "rank"}, h("span", null, String(i)),
-      bar([[(r.compute_ms - r.data_wait_ms) / max, 0], [r.data_wait_ms / max, 1]], `rank ${i}: ${format(r.compute_ms, 3)} ms, data wait ${format(r.data_wait_ms, 3)} ms`)));
+      bar([[(r.compute_ms - r.data_wait_ms) / max, 0], [r.data_wait_ms / max, 1]], `rank ${i}: ${milliseconds(r.compute_ms)} ms, data wait ${milliseconds(r.data_wait_ms)} ms`)));
     return [row("Ranks", count(size), ...bars, note([text, restarts ? count(restarts) + (restarts === 1 ? " restart" : " restarts") : ""].filter(Boolean).join("; ")))];
   }
   drawCurves() {
@@ -404,7 +410,7 @@ class RunPage {
     const layer = f => step.map((p, i) => ({x: p.x, y: p.y === null ? null : f(i, p.y)}));
     this.plots.phases.draw([{name: "compute", color: 0, area: 1, points: layer((i, y) => Math.max(0, y - wait[i].y - stall[i].y))},
       {name: "and data wait", color: 1, area: 2, points: layer((i, y) => Math.max(0, y - stall[i].y))}, {name: "and checkpoint", color: 2, area: 3, points: layer((i, y) => y)}]);
-    this.phaseCard.value.textContent = format(this.latest("step_time_ms"), 3) + " ms";
+    this.phaseCard.value.textContent = milliseconds(this.latest("step_time_ms")) + " ms";
   }
   drawRun() {
     const {run} = this;

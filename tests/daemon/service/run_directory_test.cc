@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -258,6 +259,25 @@ TEST(DurabilityCheckTest, WarnsWhenLocksDoNotWork) {
 TEST(DurabilityCheckTest, WarnsOnNetworkFileSystemWithSettingToChange) {
   EXPECT_THAT(durability_warnings({.has_working_locks = true, .kind = 0x6969}),
               ElementsAre(AllOf(HasSubstr("NFS"), HasSubstr("checkpoint.min_age_seconds"))));
+}
+
+TEST(DurabilityCheckTest, WarnsOnFileSystemInMemory) {
+  EXPECT_THAT(durability_warnings({.has_working_locks = true, .kind = 0x01021994}),
+              ElementsAre(AllOf(HasSubstr("tmpfs"), HasSubstr("set run.dir"))));
+}
+
+// Of a run in /dev/shm, which is one.
+TEST(DurabilityCheckTest, WarnsWhenRunIsStartedInMemory) {
+  constexpr int64_t kTmpfs = 0x01021994;
+  struct statfs info {};
+  if (::access("/dev/shm", W_OK) != 0 || ::statfs("/dev/shm", &info) != 0 ||
+      static_cast<int64_t>(info.f_type) != kTmpfs)
+    GTEST_SKIP() << "/dev/shm is no tmpfs, or not writable";
+  const test::TemporaryDirectory folder("/dev/shm");
+  const auto run =
+      RunDirectory::open(run::RunLayout(folder / "run"), system_clock(), default_file_system());
+  ASSERT_TRUE(run.ok()) << run.status().to_string();
+  EXPECT_THAT(run->warnings(), ElementsAre(HasSubstr("it is on tmpfs, in memory")));
 }
 
 TEST(DurabilityCheckTest, DetectsWhetherLockIsHeld) {
