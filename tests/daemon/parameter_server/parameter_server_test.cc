@@ -26,6 +26,7 @@
 #include "daemon/group/socket_address.h"
 #include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/worker_connection.h"
+#include "tests/support/forwarding_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::parameter_server {
@@ -488,7 +489,7 @@ TEST_F(AsyncServerTest, TrainsWithoutLogThatCannotBeWritten) {
 }
 
 // A disk that keeps sync() of a file waiting until release().
-class SlowDisk final : public FileSystem {
+class SlowDisk final : public test::ForwardingFiles {
  public:
   void block() {
     const std::lock_guard lock(mutex_);
@@ -516,32 +517,10 @@ class SlowDisk final : public FileSystem {
       changed_.wait_for(lock, 30s, [this] { return !is_blocked_; });
       is_syncing_ = false;
     }
-    return disk_.sync(fd, path);
+    return ForwardingFiles::sync(fd, path);
   }
-  Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return disk_.open(path, flags, mode);
-  }
-  Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
-    return disk_.write(fd, bytes, path);
-  }
-  Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
-                         const std::string& path) override {
-    return disk_.read_at(fd, offset, bytes, path);
-  }
-  Status sync_directory(const std::string& path) override { return disk_.sync_directory(path); }
-  Status make_directory(const std::string& path) override { return disk_.make_directory(path); }
-  Status rename(const std::string& from, const std::string& to) override {
-    return disk_.rename(from, to);
-  }
-  Status rename_noreplace(const std::string& from, const std::string& to) override {
-    return disk_.rename_noreplace(from, to);
-  }
-  Status remove_file(const std::string& path) override { return disk_.remove_file(path); }
-  Status remove_tree(const std::string& path) override { return disk_.remove_tree(path); }
-  Result<uint64_t> free_bytes(const std::string& path) override { return disk_.free_bytes(path); }
 
  private:
-  FileSystem& disk_ = default_file_system();
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
