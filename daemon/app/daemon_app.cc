@@ -417,7 +417,6 @@ void DaemonApp::save_stacks(const std::string& path) {
 
 void DaemonApp::training_ended() {
   notifier_.stopping();
-  run_->close();
   if (control_) control_->stop();
   maybe_http_socket_.reset();
   if (http_) http_->stop();

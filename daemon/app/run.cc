@@ -222,13 +222,13 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
       return train_segments(stop, on_training);
     } catch (const std::exception& error) {
       const Status status = train::to_status(error);
+      end_requests();
       if (group_) group_->report_failure(status);
       return status;
     }
   };
   Result<run::RunOutcome> outcome = train();
-  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
-    train::answer(done, Status(StatusCode::kClosed, "training has ended"));
+  end_requests();
   return outcome;
 }
 
@@ -241,10 +241,12 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
   if (!opened.ok()) return preparation_outcome(opened.status());
   group_ = *std::move(opened);
   if (const Status same = compare_with_group(); !same.ok()) {
+    end_requests();
     group_->report_failure(same);
     return preparation_outcome(same);
   }
   auto outcome = start_or_finish(stop, on_training);
+  end_requests();
   if (!outcome.ok()) {
     group_->report_failure(outcome.status());
   } else if (*outcome != run::RunOutcome::kFinished) {
@@ -742,7 +744,11 @@ void Run::request_stop(bool is_preemption) {
   preparation_stop_.request_stop();
 }
 
-void Run::close() { channels_.mailbox.close(); }
+void Run::end_requests() {
+  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
+    train::answer(done, Status(StatusCode::kClosed, "training has ended"));
+  channels_.mailbox.close();
+}
 
 bool Run::is_prepared() const {
   const std::lock_guard lock(mutex_);

@@ -78,8 +78,6 @@ class Run final : public server::TrainingControl {
   // group a later preparation ends first, and training after one step.
   // `is_preemption`: the launcher will start the run again.
   void request_stop(bool is_preemption = false);
-  // Rejects pending and later commands; for the end of training.
-  void close();
   // Whether a segment is open. False during each preparation; remains true after the last segment.
   bool is_prepared() const;
   // Whether train() ended because a checkpoint stayed locked. Only after train().
@@ -144,6 +142,8 @@ class Run final : public server::TrainingControl {
                                           const std::function<void()>& on_training);
   // The start of a group: settings and threads of all ranks.
   Status compare_with_group();
+  // Rejects pending and later commands at the end of training, before this rank waits for others of its group.
+  void end_requests();
   // The end of a group that was stopped.
   void end_together(const std::stop_token& stop);
   // After a pause with `release`. `last`: the status at its end.

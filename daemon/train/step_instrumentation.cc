@@ -84,12 +84,15 @@ void StepInstrumentation::deliver() {
 }
 
 void StepInstrumentation::finish(const std::string& why) {
+  if (profiler_ && profiler_->steps() > 0) deliver();
+  abandon(why, Status(StatusCode::kClosed, why + " before a step was profiled"));
+}
+
+void StepInstrumentation::abandon(const std::string& why, const Status& reply) {
   inspector_.end_all(why);
   if (!profiler_) return;
-  if (profiler_->steps() > 0) return deliver();
   profiler_.reset();
-  answer(std::exchange(profile_done_, {}),
-         Status(StatusCode::kClosed, why + " before a step was profiled"));
+  answer(std::exchange(profile_done_, {}), reply);
 }
 
 }  // namespace stoker::train

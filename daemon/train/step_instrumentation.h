@@ -70,6 +70,8 @@ class StepInstrumentation final : private StepObserver {
   }
   // Ends all profiles and inspections; no more steps follow.
   void finish(const std::string& why);
+  // The same after an error, with this reply to the request for a profile, whose end would wait for the device.
+  void abandon(const std::string& why, const Status& reply);
 
  private:
   bool is_active() const {

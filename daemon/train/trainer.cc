@@ -52,6 +52,23 @@ class EndOfExchanges {
   TrainerChannels& channels_;
 };
 
+// Whether another segment follows.
+bool continues_after(TrainerOutcome outcome) {
+  switch (outcome) {
+    case TrainerOutcome::kFinished:
+    case TrainerOutcome::kDataExhausted:
+    case TrainerOutcome::kStopped:
+    case TrainerOutcome::kPreempted:
+      return false;
+    case TrainerOutcome::kRolledBack:
+    case TrainerOutcome::kNewDatasetVersion:
+    case TrainerOutcome::kNewSettings:
+    case TrainerOutcome::kReleased:
+      return true;
+  }
+  return false;
+}
+
 // The state has only settings that resume_live() or set_live() accepted.
 config::Config config_in_effect(const config::Config& configured,
                                 const config::LiveSettings& live) {
@@ -133,8 +150,9 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   const bool can_be_effect = outcome.ok() ? *outcome == TrainerOutcome::kRolledBack
                                           : outcome.status().code() != StatusCode::kPeerLost;
   const Status lost = maybe_group_ && can_be_effect ? maybe_group_->group().check_lost() : Status();
-  if (!lost.ok() || !outcome.ok()) reject_requests();
-  return lost.ok() ? outcome : Result<TrainerOutcome>(lost);
+  const auto ended = lost.ok() ? outcome : Result<TrainerOutcome>(lost);
+  if (!ended.ok() || !continues_after(*ended)) end_requests(ended.status());
+  return ended;
 }
 
 Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
@@ -263,8 +281,6 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
     wait_for_writer();  // the run continues from the checkpoint in flight
     reject_saving(nonfinite_state());
   }
-  instrumentation_.finish("training ended");
-  reject_requests();
   STOKER_RETURN_IF_ERROR(ended_alone);
   const bool is_finite = action == NonfiniteGuard::NonfiniteAction::kContinue;
   if (state_.step >= config_.train.max_steps && is_finite) return TrainerOutcome::kFinished;
@@ -319,9 +335,13 @@ void Trainer::reject_saving(const Status& why) {
   for (const Done& done : std::exchange(save_requests_, {})) answer(done, why);
 }
 
-// All that have no reply yet, and those that come later: no segment follows.
-void Trainer::reject_requests() {
+// Replies to all that have no reply yet, and to those that come later: no segment follows.
+void Trainer::end_requests(const Status& failure) {
   const Status ended(StatusCode::kClosed, "training has ended");
+  if (failure.ok())
+    instrumentation_.finish("training ended");
+  else
+    instrumentation_.abandon("training ended", ended);
   reject_saving(ended);
   reject_release(ended);
   for (const Request& request : std::exchange(shared_requests_, {})) answer(request.done, ended);

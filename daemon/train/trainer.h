@@ -134,9 +134,9 @@ class Trainer {
   Result<bool> save_for_release();
   void reject_release(const Status& why);
   void save_for_requests();
-  void reject_saving(const Status& why);  // replies to pending checkpoint requests
-  void reject_requests();                 // replies to all, at the end of training
-  Status nonfinite_state() const;         // why it is not saved
+  void reject_saving(const Status& why);     // replies to pending checkpoint requests
+  void end_requests(const Status& failure);  // replies to all, at the end of training
+  Status nonfinite_state() const;            // why it is not saved
   Result<TrainerOutcome> train(std::stop_token stop);
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);

@@ -238,13 +238,15 @@ TEST_F(RunTest, RejectsProducerDuringPreparation) {
   EXPECT_THAT(attached.status().message(), HasSubstr("being prepared"));
 }
 
-TEST_F(RunTest, RejectsPendingAndLaterCommandsAfterClose) {
+TEST_F(RunTest, RejectsPendingAndLaterCommandsWhenTrainingHasFailed) {
+  command_.resume = layout_.root() + "/missing";
   post(control::SaveCheckpoint{});
   EXPECT_THAT(replies_, IsEmpty());
-  run_->close();
+  EXPECT_FALSE(train().ok());
   EXPECT_EQ(replies_.size(), 1u);
   post(control::Pause{});
-  EXPECT_EQ(replies_.size(), 2u);
+  EXPECT_THAT(replies_,
+              ElementsAre(HasSubstr("training has ended"), HasSubstr("training has ended")));
 }
 
 }  // namespace

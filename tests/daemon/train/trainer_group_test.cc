@@ -574,6 +574,25 @@ TEST_F(TrainerGroupTest, FailsAllRanksWithoutCheckpointAfterLostPeer) {
   EXPECT_THAT(chief().saved(), IsEmpty());
 }
 
+TEST_F(TrainerGroupTest, RejectsAllRequestsAfterLostPeer) {
+  open(shared_config(20), 2);
+  chief().ask(control::OpenInspection{.glob = "*"});
+  chief().ask(control::Profile{.steps = 10});
+  chief().on_row = [this](const metrics::TrainMetrics& row) {
+    if (row.step == 4) chief().ask(control::Pause{});  // takes effect after the next step
+  };
+  group_->lose_at(5);
+  for (const auto& outcome : train()) EXPECT_FALSE(outcome.ok());
+  const auto ended = HasSubstr("training has ended");
+  EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr("\"inspection\":1"), ended, ended));
+  EXPECT_THAT(chief().profiles_, IsEmpty());
+  const auto records = chief().channels_.inspections.read(1, 0);
+  ASSERT_TRUE(records.ok()) << records.status().to_string();
+  EXPECT_THAT(*records, HasSubstr("\"end_reason\":\"training ended\""));
+  chief().ask(control::Resume{});
+  EXPECT_THAT(chief().replies_.back(), ended);
+}
+
 TEST_F(TrainerGroupTest, FindsNonfiniteLossOnAllRanksAtSameStep) {
   auto config = shared_config(40);
   config.metrics.log_every_steps = 10;
