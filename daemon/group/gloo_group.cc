@@ -184,7 +184,7 @@ class GlooGroup final : public ProcessGroup {
   std::vector<Scattered> scattered_;                     // by start_reduce_scatter()
   uint64_t collectives_ = 0;
   uint64_t tags_ = 0;  // used so far
-  uint64_t store_exchanges_ = 0;
+  uint64_t store_collectives_ = 0;
   std::atomic<bool> is_leaving_{false};  // for any thread
   std::unique_ptr<DeviceSums> maybe_devices_;
   // Of groups with devices, which the thread of the watcher uses.
@@ -531,25 +531,25 @@ Status GlooGroup::end_devices(const std::stop_token& stop) {
 
 Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  Status same = check_same_settings(keys_, environment_, std::to_string(++store_exchanges_),
+  Status same = check_same_settings(keys_, environment_, std::to_string(++store_collectives_),
                                     settings, start_wait(), stop);
   if (same.code() == StatusCode::kMismatch) {
     close();
-    leave_store(keys_, environment_, rank());
+    leave_store(keys_, environment_, rank(), has_exited_);
   }
   return same;
 }
 
 Result<std::string> GlooGroup::text_of_chief(const std::string& text, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  return receive_from_chief(keys_, environment_, std::to_string(++store_exchanges_), text,
+  return receive_from_chief(keys_, environment_, std::to_string(++store_collectives_), text,
                             start_wait(), stop);
 }
 
 Result<std::vector<std::string>> GlooGroup::gather(const std::string& text,
                                                    const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  return gather_at_chief(keys_, environment_, std::to_string(++store_exchanges_), text,
+  return gather_at_chief(keys_, environment_, std::to_string(++store_collectives_), text,
                          start_wait(), stop);
 }
 
@@ -730,7 +730,7 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
                                      options.has_exited, deadline, stop));
   PrefixedStore keys(*store, prefix);
   auto gloo = gloo_options(environment, *address, std::min(options.timeout, until(deadline)));
-  if (!gloo.ok()) return report_start_failure(keys, environment, gloo.status());
+  if (!gloo.ok()) return report_start_failure(keys, environment, gloo.status(), options.has_exited);
   auto backend = connect_ranks(environment, *store, prefix, *address, *std::move(gloo));
   if (!backend.ok())
     return report_connect_failure(keys, environment, backend.status(), options.has_exited,

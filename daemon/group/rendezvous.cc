@@ -225,7 +225,7 @@ Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvir
                              const std::stop_token& stop) {
   PrefixedStore keys = keys_of(store, generation);
   STOKER_RETURN_IF_ERROR(register_rank(keys, environment, own));
-  if (!ready.ok()) return report_start_failure(keys, environment, ready);
+  if (!ready.ok()) return report_start_failure(keys, environment, ready, has_exited);
   // The last rank to join wakes the others, so that no rank polls the records of all others.
   STOKER_ASSIGN_OR_RETURN(const int64_t joined, keys.add(kJoinedKey, 1));
   if (joined == environment.world_size) STOKER_RETURN_IF_ERROR(keys.set(kAllJoinedKey, "1"));
@@ -241,7 +241,8 @@ Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvir
   }
   if (!woken.ok()) {
     const auto failed = keys.get(kFailedKey);
-    if (failed.ok() && *failed) leave_store(keys, environment, parse_number<int>(**failed));
+    if (failed.ok() && *failed)
+      leave_store(keys, environment, parse_number<int>(**failed), has_exited);
   }
   return woken;
 }
@@ -345,12 +346,12 @@ void announce_failure(Store& keys, const LaunchEnvironment& environment, const S
   (void)announce_first_failure(keys, environment, reason);
 }
 
-Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
-                            const Status& reason) {
+Status report_start_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason,
+                            const HasExited& has_exited) {
   const auto announced = announce_first_failure(keys, environment, reason);
   const int first = announced.ok() ? *announced : environment.rank;
   const Status failed = first != environment.rank ? check_failed(keys, environment) : Status();
-  leave_store(keys, environment, first);
+  leave_store(keys, environment, first, has_exited);
   if (failed.ok()) return reason;
   return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message());
 }

@@ -53,8 +53,8 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
 
 // For a rank that fails after join_group() and before its first collective: reports `reason` to the
 // others and returns it. If another rank failed earlier, returns kPeerLost, which names it too.
-Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
-                            const Status& reason);
+Status report_start_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason,
+                            const HasExited& has_exited);
 
 // For a rank that has connected to all others, so that those that cannot do not suspect it.
 Status announce_connected(Store& keys, int rank);
@@ -93,7 +93,7 @@ Status check_newest(Store& store, const std::string& prefix);
 // more, except `failed_rank` and those that have exited; at most 20 s, and 10 s for those that have
 // not joined yet.
 void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank,
-                 const HasExited& has_exited = {});
+                 const HasExited& has_exited);
 
 // "rank 3 (node-2, pid 4711)"; without what is not known.
 std::string describe_rank(Store& keys, const LaunchEnvironment& environment, int rank);

@@ -119,10 +119,10 @@ TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
   MemoryStore store;
   PrefixedStore keys(store, "1/");
   const Status first =
-      report_start_failure(keys, rank_of(1, 2), Status(StatusCode::kPeerLost, "no route"));
+      report_start_failure(keys, rank_of(1, 2), Status(StatusCode::kPeerLost, "no route"), {});
   EXPECT_EQ(first.message(), "no route");
   const Status second =
-      report_start_failure(keys, rank_of(0, 2), Status(StatusCode::kPeerLost, "closed"));
+      report_start_failure(keys, rank_of(0, 2), Status(StatusCode::kPeerLost, "closed"), {});
   EXPECT_THAT(second.message(), testing::MatchesRegex("rank 1 failed: .*no route; closed"));
 }
 
@@ -249,6 +249,46 @@ TEST_F(ConnectFailureTest, ChiefWaitsForSilentRank) {
                                                  Status(StatusCode::kPeerLost, "closed"), {}, {});
   EXPECT_TRUE(has_left);
   EXPECT_THAT(reported.message(), testing::StartsWith(name_of(1) + " has neither connected"));
+}
+
+// Remembers the keys that are waited for.
+class WaitedStore final : public CountedStore {
+ public:
+  using CountedStore::CountedStore;
+  Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) override {
+    waited.push_back(key);
+    return CountedStore::wait(key, deadline, stop);
+  }
+  std::vector<std::string> waited;
+};
+
+// It will not tell that it has left.
+TEST_F(ConnectFailureTest, ChiefDoesNotWaitForRankThatHasExited) {
+  const auto has_exited = [](int rank) { return rank == 3; };
+  const Status closed(StatusCode::kPeerLost, "closed");
+  for (const int rank : {1, 2}) EXPECT_TRUE(store_.set("left/" + std::to_string(rank), "1").ok());
+  WaitedStore at_start(store_);
+  (void)report_start_failure(at_start, rank_of(0, 4), closed, has_exited);
+  EXPECT_THAT(at_start.waited, testing::ElementsAre("left/1", "left/2"));
+  WaitedStore later(store_);
+  leave_store(later, rank_of(0, 4), kUnknownRank, has_exited);
+  EXPECT_THAT(later.waited, testing::ElementsAre("left/1", "left/2"));
+}
+
+TEST(RendezvousTest, ChiefOfFailedGroupDoesNotWaitForRankThatHasExited) {
+  MemoryStore store;
+  for (const int rank : {1, 2, 3})
+    EXPECT_TRUE(
+        store.set("1/rank/" + std::to_string(rank), R"({"host":")" + host_name() + R"(","pid":1})")
+            .ok());
+  EXPECT_TRUE(store.set("1/left/1", "1").ok());
+  PrefixedStore keys(store, "1/");
+  announce_loss(keys, 2);
+  WaitedStore waited(store);
+  const auto joined = join_group(waited, rank_of(0, 4), "runs/a", record_of(0), {},
+                                 [](int rank) { return rank == 3; }, past(), {});
+  EXPECT_EQ(joined.status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(waited.waited, testing::ElementsAre("1/all_joined", "1/left/1"));
 }
 
 // All ranks do this at about the same time.
