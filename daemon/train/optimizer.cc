@@ -258,7 +258,7 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
       if (kind.is_scalar) spec = {.name = spec.name, .dtype = DType::kF32, .shape = {}};
       complete_state_.push_back(std::move(spec));
     }
-    if (const auto range = find_in_shard(sizes, cuts, own, i))
+    if (const auto range = shard_range(sizes, cuts, own, i))
       add_own(group, name, parameter, *range);
   }
   find_shard_ends(cuts);

@@ -184,7 +184,7 @@ class Optimizer {
   void collect_gradients();
   void add_parameters(const NamedTensors& parameters, const std::vector<size_t>& groups);
   void find_shard_ends(const std::vector<ShardCut>& cuts);
-  // Elements begin … end of the parameter are of this shard.
+  // `range`: the elements of the parameter that are of this shard.
   void add_own(Group& group, const std::string& name, const at::Tensor& parameter,
                ElementRange range);
   at::Tensor gradient_norm();

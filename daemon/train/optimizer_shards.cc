@@ -38,9 +38,9 @@ std::vector<ShardCut> cut_into_shards(std::span<const ShardedParameter> paramete
   return cuts;
 }
 
-std::optional<ElementRange> find_in_shard(std::span<const ShardedParameter> parameters,
-                                          std::span<const ShardCut> cuts, size_t shard,
-                                          size_t parameter) {
+std::optional<ElementRange> shard_range(std::span<const ShardedParameter> parameters,
+                                        std::span<const ShardCut> cuts, size_t shard,
+                                        size_t parameter) {
   const ShardCut first = shard == 0 ? ShardCut{} : cuts[shard - 1];
   const ShardCut last = cuts[shard];
   const int64_t elements = parameters[parameter].elements;

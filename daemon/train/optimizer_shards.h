@@ -1,4 +1,4 @@
-// cut_into_shards, find_in_shard: divide the parameters of a model among the ranks of a group, which then have the
+// cut_into_shards, shard_range: divide the parameters of a model among the ranks of a group, which then have the
 // optimizer state of their shard only (distributed.shard: optimizer).
 //
 // The shards are consecutive and about equal in bytes. A parameter is cut only where the vector code of
@@ -32,7 +32,7 @@ struct ShardCut {
 // Where the shards end: one cut for each. The last one is behind the last parameter.
 std::vector<ShardCut> cut_into_shards(std::span<const ShardedParameter> parameters, int num_shards);
 
-// Elements begin … end of a parameter.
+// Elements [begin, end) of a parameter.
 struct ElementRange {
   int64_t begin = 0;
   int64_t end = 0;
@@ -40,8 +40,8 @@ struct ElementRange {
 };
 
 // What the shard has of the parameter; nullopt: nothing. A parameter without elements is in one shard, too.
-std::optional<ElementRange> find_in_shard(std::span<const ShardedParameter> parameters,
-                                          std::span<const ShardCut> cuts, size_t shard,
-                                          size_t parameter);
+std::optional<ElementRange> shard_range(std::span<const ShardedParameter> parameters,
+                                        std::span<const ShardCut> cuts, size_t shard,
+                                        size_t parameter);
 
 }  // namespace stoker::train

@@ -72,7 +72,7 @@ TEST(OptimizerShardsTest, DividesEachElementOfRandomParametersOnce) {
     std::vector<int> shards(parameters.size());    // that have something
     for (size_t shard = 0; shard < cuts.size(); ++shard)
       for (size_t at = 0; at < parameters.size(); ++at) {
-        const auto range = find_in_shard(parameters, cuts, shard, at);
+        const auto range = shard_range(parameters, cuts, shard, at);
         if (!range) continue;
         ASSERT_EQ(range->begin, ends[at]);
         ends[at] = range->end;
