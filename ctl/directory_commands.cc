@@ -121,11 +121,6 @@ std::string to_json(const std::vector<VerificationResult>& results) {
 
 constexpr int kPlotRows = 20;
 
-// Exit code 65 is reserved for corrupt checkpoints; other corrupt files are I/O errors.
-ExitCode exit_code_for_reading(const Status& status) {
-  return status.code() == StatusCode::kCorrupt ? ExitCode::kIoError : exit_code_for(status);
-}
-
 ExitCode show(const Result<std::string>& text, const Console& console) {
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
   console.out << *text;
@@ -236,6 +231,10 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
 }
 
 }  // namespace
+
+ExitCode exit_code_for_reading(const Status& status) {
+  return status.code() == StatusCode::kCorrupt ? ExitCode::kIoError : exit_code_for(status);
+}
 
 ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console) {

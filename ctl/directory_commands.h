@@ -35,4 +35,8 @@ ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& c
 // CommandLine::directory
 ExitCode show_runs(const CommandLine& command, const Console& console);
 
+// That of a file that cannot be read: 65 is reserved for corrupt checkpoints, other corrupt files are
+// I/O errors.
+ExitCode exit_code_for_reading(const Status& status);
+
 }  // namespace stoker::ctl

@@ -101,7 +101,7 @@ std::vector<HistogramPoint> histogram_points(const json::object& tensor) {
 // Calls `render` with the fields of the record. An exception of Boost.JSON means that the record is
 // malformed.
 template <typename Render>
-Result<std::string> render_fields(const std::string& row, Render render) {
+Result<std::string> render_record(const std::string& row, Render render) {
   boost::system::error_code error;
   const json::value value = parse_json(row, error);
   try {
@@ -216,12 +216,12 @@ std::string format_lines(const json::object& row) {
 
 // Formats a record of an inspection as a table. kCorrupt: the record is malformed.
 Result<std::string> render_inspection_table(const std::string& row, const TextStyle& style) {
-  return render_fields(row,
+  return render_record(row,
                        [&](const json::object& fields) { return format_table(fields, style); });
 }
 
 Result<std::string> render_inspection_lines(const std::string& row) {
-  return render_fields(row, [](const json::object& fields) { return format_lines(fields); });
+  return render_record(row, [](const json::object& fields) { return format_lines(fields); });
 }
 
 // Result of one read of the inspection.

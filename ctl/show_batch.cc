@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ctl/daemon_client.h"
+#include "ctl/directory_commands.h"
 #include "ctl/text_format.h"
 #include "shared/base/utf8.h"
 #include "shared/control/command.h"
@@ -15,7 +16,7 @@ namespace stoker::ctl {
 namespace {
 
 constexpr uint64_t kMaxSamplesOfStep = 1 << 24;             // that are accepted from stokerd
-constexpr std::chrono::milliseconds kReplyTimeout{60'000};  // of each request; opens the index
+constexpr std::chrono::milliseconds kBatchTimeout{60'000};  // of each request; opens the index
 
 // For example "18 % padding".
 std::string format_padding(const std::vector<batch::SampleDescription>& samples) {
@@ -40,7 +41,7 @@ Result<batch::BatchDescription> request_samples(DaemonClient& client, uint64_t s
                                                 uint64_t first) {
   const control::ShowBatch request{.step = step, .first_sample = first};
   STOKER_ASSIGN_OR_RETURN(const std::string reply,
-                          client.request(control::FileRequest(request), kReplyTimeout));
+                          client.request(control::FileRequest(request), kBatchTimeout));
   STOKER_ASSIGN_OR_RETURN(batch::BatchDescription part, batch::parse_batch_description(reply));
   const uint64_t end = first + part.samples.size();
   const bool is_requested = part.step == step && !part.samples.empty() &&
