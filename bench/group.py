@@ -12,7 +12,8 @@ BIN is the folder of stokerd. Parts:
            needs the target group_test_program
   kills    from kill -9 of a rank under torchrun to the next step
   saves    not in the default: a checkpoint of the sharded optimizer of two ranks, in a pause of training: how long training is
-           stalled, on rank 0, and the time until the checkpoint is committed; alternating with the same state, tensor by
+           stalled, on rank 0, and the time from then until the checkpoint is committed, which includes the deletion of the
+           checkpoint before (that of DCP does not); alternating with the same state, tensor by
            tensor, in torch.distributed.checkpoint.async_save of two ranks over Gloo. A GPT of --layers blocks of 7 million
            parameters; the files are in DISK. PyTorch needs safetensors
   alone    not in the default: what a world of one rank costs a process. Short runs of the GPT with the variables of a
@@ -27,6 +28,7 @@ import argparse
 import json
 import math
 import os
+import select
 import signal
 import socket
 import statistics
@@ -164,30 +166,48 @@ class Bench:
                                check=True, capture_output=True, text=True).stdout
         return json.loads(reply)
 
-    def step_and_pause(self, run):
+    @staticmethod
+    def wait_for_records(run, ranks, count):
+        while len(records(run)) < count:
+            if any(rank.poll() is not None for rank in ranks):
+                sys.exit(f"stokerd has ended; see {run}/logs/stokerd.log")
+            time.sleep(0.01)
+
+    def step_and_pause(self, run, ranks):
         before = len(records(run))
         self.control(run, "resume")
-        while len(records(run)) == before:
-            time.sleep(0.01)
+        self.wait_for_records(run, ranks, before + 1)
         return self.control(run, "pause")["step"]
 
-    def save(self, run):
-        """Stall and time to the commit in seconds, bytes."""
-        step = self.step_and_pause(run)
+    def save(self, run, ranks):
+        """Stall and time from its start to the commit in seconds, bytes."""
+        step = self.step_and_pause(run, ranks)
         if self.control(run, "checkpoint")["step"] != step:
             sys.exit(f"{run}: the checkpoint of another step was saved")
         status = self.control(run, "status")["checkpoint"]
         folder = Path(run, "checkpoints", f"step-{step:09}")
         size = sum(path.stat().st_size for path in folder.iterdir())
-        return status["stall_ms"] / 1e3, status["commit_ms"] / 1e3, size
+        stall = status["stall_ms"] / 1e3
+        return stall, stall + status["commit_ms"] / 1e3, size
+
+    @staticmethod
+    def read_lines(ranks):
+        """One of each, until a rank ends: the others may wait for it."""
+        lines = []
+        for rank in ranks:
+            while not select.select([rank.stdout], [], [], 0.1)[0]:
+                if any(each.poll() is not None for each in ranks):
+                    sys.exit(f"{ranks[0].args[1]} failed")
+            lines.append(rank.stdout.readline().split())
+        return lines
 
     def save_with_dcp(self, ranks, number):
         folder = Path(self.work, f"dcp-{number}")
         for rank in ranks:
             rank.stdin.write(f"{folder}\n")
             rank.stdin.flush()
-        lines = [rank.stdout.readline().split() for rank in ranks]
-        if [len(line) for line in lines] != [3, 1]:
+        lines = self.read_lines(ranks)
+        if len(lines[0]) != 3 or lines[1] != ["saved"]:
             sys.exit("group_save_baseline.py failed")
         return float(lines[0][0]), float(lines[0][1]), int(lines[0][2])
 
@@ -197,18 +217,15 @@ class Bench:
         run, command = self.command(10**6, "ordered", setup, shard="optimizer", socket="auto")
         ranks, baseline = self.start_ranks(command, 2, stdout=subprocess.DEVNULL), []
         try:
-            while not records(run):
-                if ranks[0].poll() is not None:
-                    sys.exit(f"stokerd has ended; see {run}/logs/stokerd.log")
-                time.sleep(0.1)
-            self.save(run)  # allocates the memory of the snapshots
+            self.wait_for_records(run, ranks, 1)
+            self.save(run, ranks)  # allocates the memory of the snapshots
             state = str(Path(run, "checkpoints", "latest").resolve())
             script = str(Path(__file__).with_name("group_save_baseline.py"))
             baseline = self.start_ranks([sys.executable, script, state], 2, stdin=subprocess.PIPE)
-            if [rank.stdout.readline() for rank in baseline] != ["loaded\n"] * 2:
+            if self.read_lines(baseline) != [["loaded"]] * 2:
                 sys.exit(f"{script} failed: it needs PyTorch and safetensors")
             self.save_with_dcp(baseline, 0)
-            kinds = {"stokerd, 2 ranks": lambda _: self.save(run),
+            kinds = {"stokerd, 2 ranks": lambda _: self.save(run, ranks),
                      "DCP async_save, 2 ranks": lambda number: self.save_with_dcp(baseline, number)}
             saves = {kind: [] for kind in kinds}
             for number in range(1, self.args.repetitions + 1):
@@ -216,11 +233,9 @@ class Bench:
                     saves[kind].append(save(number))
             return saves
         finally:
-            for rank in baseline:
-                rank.stdin.close()
-                rank.wait()
-            for rank in ranks:
+            for rank in baseline + ranks:
                 rank.kill()
+            for rank in baseline + ranks:
                 rank.wait()
 
     def seconds_from_kill_to_step(self):
