@@ -15,7 +15,8 @@
 // Errors:   those of CheckpointStore::commit(); of other ranks with their names. kPeerLost: a rank has
 //           exited. kTimedOut: the chief has waited for too long. kCancelled: stopped.
 // Crash:    of a rank before its report, or of the chief before the commit: the checkpoint is not visible,
-//           see CheckpointStore. Of a rank after its report: none, the chief commits.
+//           see CheckpointStore. Of a rank after all have reported: none, the chief
+//           commits, also if it is stopped meanwhile.
 #pragma once
 
 #include <chrono>

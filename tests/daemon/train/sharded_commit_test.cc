@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/daemon/train/thread_group.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::train {
@@ -239,6 +240,23 @@ TEST_F(ShardedCommitTest, EndsWaitOnStop) {
     EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
     EXPECT_THAT(result.status().message(), HasSubstr("stopped while other ranks write"));
   }
+  expect_no_leftovers();
+}
+
+// As the trainer does that has lost rank 1.
+TEST_F(ShardedCommitTest, CommitsNothingIfItIsStoppedBeforeAllRanksHaveReported) {
+  open();
+  const std::jthread other([this] { (void)rank(1).commit(content(1, 8), stop_.get_token()); });
+  const std::jthread trainer([this] {
+    EXPECT_TRUE(test::eventually([this] {
+      return group_.rank(0).receive_text("checkpoint", 1)->find("written") != std::string::npos;
+    }));
+    group_.exit(1);
+    stop_.request_stop();
+  });
+  const auto result = rank(0).commit(content(0, 8), stop_.get_token());
+  EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
+  EXPECT_FALSE(fs::exists(directory_ + "/" + CheckpointStore::checkpoint_name(8)));
   expect_no_leftovers();
 }
 
