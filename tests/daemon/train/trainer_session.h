@@ -162,8 +162,8 @@ class Session : private BatchSource, private MetricsSink {
   }
 
   Result<TrainerOutcome> train() {
-    auto outcome = trainer_->run(stop_.get_token());
-    return feed_.ok() ? outcome : feed_.with_context("feed");
+    ended_ = trainer_->run(stop_.get_token());
+    return feed_.ok() ? ended_ : feed_.with_context("feed");
   }
   // As a permanent error of the workers: the data ends, and training with this reason. On the trainer thread.
   void fail_feed(const Status& reason) {
@@ -228,6 +228,7 @@ class Session : private BatchSource, private MetricsSink {
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Status feed_;
+  Result<TrainerOutcome> ended_ = TrainerOutcome::kFinished;  // of the trainer itself
   Coordinator threads_;
 
  private:
