@@ -197,19 +197,21 @@ TEST_F(GroupRunTest, CommitsCheckpointOfRankKilledAfterItsReport) {
         rank, 2, run, joined(kSharded, {"--set", "checkpoint.save_every_steps=1"}), agent));
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
   // In the first group of the store.
-  const auto has_reported = [&](const std::string& directory) {
-    const auto report = (*store)->get("1/named/checkpoint/1");
-    if (!report.ok() || !report->has_value()) return false;
-    const json::object fields = json::parse(**report).as_object();
-    return fields.at("event") == "written" && fields.at("directory") == directory;
+  const auto has_told = [&](int rank, const std::string& event, const std::string& directory) {
+    const auto told = (*store)->get("1/named/checkpoint/" + std::to_string(rank));
+    if (!told.ok() || !told->has_value()) return false;
+    const json::object fields = json::parse(**told).as_object();
+    return fields.at("event") == event && fields.at("directory") == directory;
   };
+  // Stopped when it has told rank 1 the directory, and has not committed.
   std::string directory;
   ASSERT_TRUE(wait_until(kPatience, [&] {
     directory = stop_in_commit(ranks[0], run);
-    if (wait_until(500ms, [&] { return has_reported(directory); })) return true;
+    if (has_told(0, "begun", directory)) return true;
     ranks[0].signal(SIGCONT);
     return false;
   }));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return has_told(1, "written", directory); }));
   const uint64_t before = newest_step(run);
   ASSERT_TRUE(ranks[1].kill());
   ranks[0].signal(SIGCONT);
