@@ -222,13 +222,13 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
       return train_segments(stop, on_training);
     } catch (const std::exception& error) {
       const Status status = train::to_status(error);
-      end_requests();
+      end_requests(status);
       if (group_) group_->report_failure(status);
       return status;
     }
   };
   Result<run::RunOutcome> outcome = train();
-  end_requests();
+  end_requests(outcome.status());
   return outcome;
 }
 
@@ -241,12 +241,12 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
   if (!opened.ok()) return preparation_outcome(opened.status());
   group_ = *std::move(opened);
   if (const Status same = compare_with_group(); !same.ok()) {
-    end_requests();
+    end_requests(same);
     group_->report_failure(same);
     return preparation_outcome(same);
   }
   auto outcome = start_or_finish(stop, on_training);
-  end_requests();
+  end_requests(outcome.status());
   if (!outcome.ok()) {
     group_->report_failure(outcome.status());
   } else if (*outcome != run::RunOutcome::kFinished) {
@@ -744,10 +744,11 @@ void Run::request_stop(bool is_preemption) {
   preparation_stop_.request_stop();
 }
 
-void Run::end_requests() {
+void Run::end_requests(const Status& failure) {
+  const Status ended = train::training_ended(failure);
   for (const train::Done& done : std::exchange(channels_.release_requests, {}))
-    train::answer(done, Status(StatusCode::kClosed, "training has ended"));
-  channels_.mailbox.close();
+    train::answer(done, ended);
+  channels_.mailbox.close(ended);
 }
 
 bool Run::is_prepared() const {

@@ -143,7 +143,7 @@ class Run final : public server::TrainingControl {
   // The start of a group: settings and threads of all ranks.
   Status compare_with_group();
   // Rejects pending and later commands at the end of training, before this rank waits for others of its group.
-  void end_requests();
+  void end_requests(const Status& failure);
   // The end of a group that was stopped.
   void end_together(const std::stop_token& stop);
   // After a pause with `release`. `last`: the status at its end.

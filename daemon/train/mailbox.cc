@@ -10,12 +10,17 @@ void answer(const Done& done, Result<std::string> reply) {
   if (done) done(std::move(reply));
 }
 
+Status training_ended(const Status& failure) {
+  const std::string why = failure.ok() ? "" : ": " + failure.to_string();
+  return Status(StatusCode::kClosed, "training has ended" + why);
+}
+
 void Mailbox::post(Request request) {
   Status reason;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) {
-      reason = Status(StatusCode::kClosed, "training has ended");
+    if (!closed_.ok()) {
+      reason = closed_;
     } else if (requests_.size() >= kCapacity &&
                !std::holds_alternative<control::Stop>(request.command)) {
       reason = Status(StatusCode::kBusy, "the trainer has " + std::to_string(kCapacity) +
@@ -35,34 +40,34 @@ std::vector<Request> Mailbox::take() {
 }
 
 void Mailbox::put_back(std::vector<Request> requests) {
+  Status why;
   {
     const std::lock_guard lock(mutex_);
-    if (!closed_) {
+    why = closed_;
+    if (why.ok()) {
       requests_.insert(requests_.begin(), std::make_move_iterator(requests.begin()),
                        std::make_move_iterator(requests.end()));
       posted_.notify_one();
       return;
     }
   }
-  for (const Request& request : requests)
-    answer(request.done, Status(StatusCode::kClosed, "training has ended"));
+  for (const Request& request : requests) answer(request.done, why);
 }
 
 void Mailbox::wait(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  posted_.wait_for(lock, timeout, [this] { return !requests_.empty() || closed_; });
+  posted_.wait_for(lock, timeout, [this] { return !requests_.empty() || !closed_.ok(); });
 }
 
-void Mailbox::close() {
+void Mailbox::close(const Status& why) {
   std::vector<Request> left;
   {
     const std::lock_guard lock(mutex_);
-    closed_ = true;
+    if (closed_.ok()) closed_ = why;
     left = std::exchange(requests_, {});
     posted_.notify_all();
   }
-  for (const Request& request : left)
-    answer(request.done, Status(StatusCode::kClosed, "training has ended"));
+  for (const Request& request : left) answer(request.done, why);
 }
 
 }  // namespace stoker::train

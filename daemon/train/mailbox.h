@@ -4,8 +4,8 @@
 // Blocking: post() never; wait() at most `timeout`.
 // Errors:   post() replies through `done` with kBusy if the mailbox is full and the command is not
 //           Stop, and with kClosed after training has ended; the request is then not queued. put_back()
-//           does the same with kClosed. close() replies to all pending requests with kClosed, so every
-//           request gets exactly one reply.
+//           does the same with kClosed. close() replies to all pending requests with its reason, which is
+//           kClosed, so every request gets exactly one reply.
 #pragma once
 
 #include <chrono>
@@ -25,6 +25,9 @@ namespace stoker::train {
 using Done = std::function<void(Result<std::string>)>;
 
 void answer(const Done& done, Result<std::string> reply);
+
+// kClosed: the reply to requests that training no longer handles. `failure`: why it has ended; ok: regularly.
+Status training_ended(const Status& failure = {});
 
 // Receives the progress of a request, on one thread, before the reply: bytes or steps. Can be empty.
 using OnProgress = std::function<void(uint64_t done, uint64_t total)>;
@@ -47,14 +50,15 @@ class Mailbox {
   void put_back(std::vector<Request> requests);
   // Returns when a request is pending, after close(), or after `timeout`.
   void wait(std::chrono::milliseconds timeout);
-  void close();
+  // Only the first call has an effect.
+  void close(const Status& why = training_ended());
 
  private:
   std::mutex mutex_;
   std::condition_variable posted_;
   // Guarded by mutex_.
   std::vector<Request> requests_;
-  bool closed_ = false;
+  Status closed_;  // why; ok: open
 };
 
 }  // namespace stoker::train

@@ -337,7 +337,7 @@ void Trainer::reject_saving(const Status& why) {
 
 // Replies to all that have no reply yet, and to those that come later: no segment follows.
 void Trainer::end_requests(const Status& failure) {
-  const Status ended(StatusCode::kClosed, "training has ended");
+  const Status ended = training_ended(failure);
   if (failure.ok())
     instrumentation_.finish("training ended");
   else
@@ -346,7 +346,7 @@ void Trainer::end_requests(const Status& failure) {
   reject_release(ended);
   for (const Request& request : std::exchange(shared_requests_, {})) answer(request.done, ended);
   for (const Done& done : std::exchange(stop_requests_, {})) answer(done, ended);
-  channels_.mailbox.close();
+  channels_.mailbox.close(ended);
 }
 
 void Trainer::execute_commands() {

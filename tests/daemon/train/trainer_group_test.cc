@@ -583,7 +583,7 @@ TEST_F(TrainerGroupTest, RejectsAllRequestsAfterLostPeer) {
   };
   group_->lose_at(5);
   for (const auto& outcome : train()) EXPECT_FALSE(outcome.ok());
-  const auto ended = HasSubstr("training has ended");
+  const auto ended = HasSubstr("training has ended: peer lost: ");
   EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr("\"inspection\":1"), ended, ended));
   EXPECT_THAT(chief().profiles_, IsEmpty());
   const auto records = chief().channels_.inspections.read(1, 0);
