@@ -132,8 +132,9 @@ class TrainerGroupLoadTest : public TrainerGroupTest, public testing::WithParamI
     for (size_t each = 0; each < ranks_.size(); ++each)
       rank(each).on_batch = [this, each](uint64_t ticket) {
         const uint64_t step = ticket / ranks_.size() + GetParam();
-        if (step % 3 == 0 && step / 3 % ranks_.size() == each)
+        if (step % 3 == 0 && step / 3 % ranks_.size() == each) {
           EXPECT_TRUE(test::eventually([this] { return group_->waiting() + 1 == ranks_.size(); }));
+        }
       };
   }
   // Of the pauses, from how often the ranks have exchanged their records between two steps.
