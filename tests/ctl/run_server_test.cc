@@ -193,7 +193,7 @@ TEST_F(RunServerTest, ChangesNothingInRuns) {
   EXPECT_EQ(state_of(path("runs")), before);
 
   make_read_only(path("runs"));
-  std::filesystem::permissions(root_, std::filesystem::perms(0755));
+  std::filesystem::permissions(root_.path(), std::filesystem::perms(0755));
   before = state_of(path("runs"));
   {
     const test::UnprivilegedUser user;
@@ -201,7 +201,7 @@ TEST_F(RunServerTest, ChangesNothingInRuns) {
     request_everything();
   }
   EXPECT_EQ(state_of(path("runs")), before);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_.path()))
     if (entry.is_directory()) std::filesystem::permissions(entry, std::filesystem::perms(0755));
 }
 

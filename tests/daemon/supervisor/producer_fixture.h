@@ -111,7 +111,7 @@ class ProducerProcessTest : public FeedTest {
     ASSERT_TRUE(start().ok());
     training_.set_supervisor(supervisor_.get());
     if (server_ != nullptr) return;
-    auto run = control::identify_run(directory_);
+    auto run = control::identify_run(directory_.path());
     ASSERT_TRUE(run.ok());
     server_ = std::make_unique<server::ControlServer>(
         io_, system_clock(), training_,

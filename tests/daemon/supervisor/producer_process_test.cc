@@ -58,9 +58,9 @@ class LiveProducerTest : public ProducerProcessTest,
 
  private:
   pid_t run_program(Language language, bool hold) {
-    std::vector<std::string> command{PRODUCER_TEST_PROGRAM, directory_};
+    std::vector<std::string> command{PRODUCER_TEST_PROGRAM, directory_.path()};
     if (language == Language::kPython)
-      command = {"python3", PRODUCER_TEST_SCRIPT, EXAMPLES, directory_};
+      command = {"python3", PRODUCER_TEST_SCRIPT, EXAMPLES, directory_.path()};
     if (hold) command.emplace_back("hold");
     return run(command);
   }

@@ -15,8 +15,8 @@ class RingProducerTest : public ProducerProcessTest,
     ProducerProcessTest::SetUp();
   }
   pid_t run_example() {
-    if (GetParam() == Language::kCpp) return run({RING_PRODUCER, directory_});
-    return run({"python3", EXAMPLES "/ring_producer.py", directory_});
+    if (GetParam() == Language::kCpp) return run({RING_PRODUCER, directory_.path()});
+    return run({"python3", EXAMPLES "/ring_producer.py", directory_.path()});
   }
 };
 
