@@ -201,7 +201,10 @@ TEST_F(GroupRunTest, CommitsCheckpointOfRankKilledAfterItsReport) {
     const auto told = (*store)->get("1/named/checkpoint/" + std::to_string(rank));
     if (!told.ok() || !told->has_value()) return false;
     const json::object fields = json::parse(**told).as_object();
-    return fields.at("event") == event && fields.at("directory") == directory;
+    const auto text = [&](const char* name) {
+      return json::value_to<std::string>(fields.at(name));
+    };
+    return text("event") == event && text("directory") == directory;
   };
   // Stopped when it has told rank 1 the directory, and has not committed.
   std::string directory;
