@@ -396,10 +396,12 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   start.maybe_stream_input = maybe_stream_input_.get();
   start.continues_stream = maybe_stream_input_ != nullptr && live_settings_.has_value();
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
+  STOKER_RETURN_IF_ERROR(check_stop());  // nothing of the run has changed
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   start.state->settings = std::move(settings);
   // Before the chief replaces the configuration, with which the others compare theirs.
   if (group_) STOKER_RETURN_IF_ERROR(synchronize(start, !saved));
+  STOKER_RETURN_IF_ERROR(check_stop());  // loading a model can take minutes
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
                                                config::to_yaml(start.config)));
   if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "tests/reliability/file_call_table.h"
 
@@ -64,6 +66,7 @@ class Tracer {
         return to_trace_end(status);
       }
       const int signal = handle_stop(thread, status);
+      if (thread == held_) continue;
       // Fails if the thread has been killed; the next wait reports that.
       ::ptrace(PTRACE_SYSCALL, thread, nullptr, signal);
     }
@@ -98,6 +101,9 @@ class Tracer {
   }
 
   void handle_entry(pid_t thread, const __ptrace_syscall_info& info) {
+    if (held_ != 0 && thread == pid_ && is_wait(info.entry.nr) &&
+        check_({.name = "epoll_wait"}) == Verdict::kContinue)
+      ::ptrace(PTRACE_SYSCALL, std::exchange(held_, 0), nullptr, 0);
     const FileCallShape* const shape = find_file_call(info.entry.nr);
     if (shape == nullptr) return;
     const auto argument = [&](int index) { return info.entry.args[index]; };
@@ -120,6 +126,8 @@ class Tracer {
     Verdict verdict = check_(call);
     if (verdict == Verdict::kKillInMiddle && (shape.bytes != 2 || call.bytes < 2))
       verdict = Verdict::kKill;
+    if (verdict == Verdict::kTerminateAndHold && thread != pid_) held_ = thread;
+    if (verdict == Verdict::kTerminateAndHold) verdict = Verdict::kTerminate;
     if (verdict == Verdict::kTerminate) ::kill(pid_, SIGTERM);
     if (verdict == Verdict::kContinue || verdict == Verdict::kTerminate) return;
     if (verdict == Verdict::kKill) return kill();
@@ -144,6 +152,10 @@ class Tracer {
   void kill() {
     killed_ = true;
     ::kill(pid_, SIGKILL);
+  }
+
+  static bool is_wait(uint64_t number) {
+    return number == SYS_epoll_wait || number == SYS_epoll_pwait || number == SYS_epoll_pwait2;
   }
 
   bool is_below_root(const std::string& path) const {
@@ -191,6 +203,7 @@ class Tracer {
   std::set<pid_t> threads_;
   std::map<pid_t, Verdict> altered_;  // threads inside a modified call
   std::map<std::string, uint64_t> occurrences_;
+  pid_t held_ = 0;  // a thread before a call; 0: none
   bool killed_ = false;
 };
 

@@ -33,7 +33,11 @@ enum class Verdict {
   kKill,          // SIGKILL before the call is executed
   kKillInMiddle,  // of a write: writes half of the bytes, then SIGKILL
   kTerminate,     // SIGTERM, then the call is executed
-  kSkip,          // skips the call but reports success to the program
+  // SIGTERM; the call, of another thread than the main one, is executed when the main thread has handled it:
+  // when `check` returns kContinue for a call "epoll_wait" of that thread, without a path.
+  kTerminateAndHold,
+  kHold,  // of such an "epoll_wait": not yet
+  kSkip,  // skips the call but reports success to the program
 };
 
 // Where a run is killed: at a call that an earlier run has made.
