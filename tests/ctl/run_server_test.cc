@@ -33,6 +33,7 @@ class RunServerTest : public CtlTest {
       boost::asio::post(io_, [this] { server_->stop(); });
       thread_.join();
     }
+    make_removable();
     CtlTest::TearDown();
   }
   void start(const std::string& directory) {
@@ -96,6 +97,13 @@ class RunServerTest : public CtlTest {
                                     : entry.is_socket()  ? fs::perms(0666)
                                                          : fs::perms(0444));
     fs::permissions(directory, fs::perms(0555));
+  }
+
+  // Undoes make_read_only() for folders.
+  void make_removable() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_.path()))
+      if (entry.is_directory() && !entry.is_symlink())
+        std::filesystem::permissions(entry, std::filesystem::perms(0755));
   }
 
   // Reads until `text` has arrived; false after the timeout of the socket.
@@ -201,8 +209,6 @@ TEST_F(RunServerTest, ChangesNothingInRuns) {
     request_everything();
   }
   EXPECT_EQ(state_of(path("runs")), before);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_.path()))
-    if (entry.is_directory()) std::filesystem::permissions(entry, std::filesystem::perms(0755));
 }
 
 TEST_F(RunServerTest, ReadsNothingOutsideOfRuns) {

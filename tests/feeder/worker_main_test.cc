@@ -318,10 +318,17 @@ TEST_F(WorkerMainTest, DisablesCoreDumpsAndPrivileges) {
   }
 }
 
-// A process that is not a child of this process.
+// A child of this process, or of one that ends; killed with the object.
 class OtherProcess {
  public:
   explicit OtherProcess(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+  OtherProcess(OtherProcess&&) = default;
+  ~OtherProcess() {
+    if (!pidfd_.valid()) return;
+    (void)::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+    siginfo_t info{};
+    ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
+  }
   bool known() const { return pidfd_.valid(); }
   bool exits_within(std::chrono::milliseconds timeout) const {
     pollfd entry{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
@@ -358,12 +365,13 @@ std::string read_line(const UniqueFd& fd) {
 // process is left that could hold memory of the ring or a file.
 TEST_F(WorkerMainTest, ExitsWhenParentIsKilled) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // this process becomes their parent
+  std::vector<OtherProcess> workers;  // ends after the parent, as children of this process
   UniqueFd output;
   const pid_t parent = start_parent(options_, output);
   ASSERT_GT(parent, 0);
+  const OtherProcess killed_parent(parent);
   std::istringstream ids(read_line(output));
   std::vector<pid_t> pids;
-  std::vector<OtherProcess> workers;
   for (pid_t pid = 0; ids >> pid;) {
     pids.push_back(pid);
     workers.emplace_back(pid);
