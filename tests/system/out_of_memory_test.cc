@@ -1,7 +1,6 @@
 // A step that does not fit into memory, with the real allocator under a real limit, and a worker process that does not.
 #include <signal.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -73,8 +72,6 @@ TEST_F(OutOfMemoryTest, ResumesFromCheckpointAfterOomKill) {
 TEST_F(OutOfMemoryTest, ReplacesWorkerAfterOomKillAndLosesNoSample) {
   const auto group = OwnCgroup::with_memory(uint64_t{2} << 20);
   if (!group.is_ready()) GTEST_SKIP() << "a control group with a memory limit cannot be created";
-  // The buffers of each image are mapped again, so they count for the group.
-  ASSERT_EQ(::setenv("MALLOC_MMAP_THRESHOLD_", "65536", 1), 0);
   std::filesystem::create_directories(path("images/a"));
   std::filesystem::create_directories(path("images/b"));
   for (int i = 0; i < 12; ++i)
@@ -82,32 +79,44 @@ TEST_F(OutOfMemoryTest, ReplacesWorkerAfterOomKillAndLosesNoSample) {
                   std::ios::binary)
         << image::testing::encode_jpeg(image::testing::gradient(1200 + i, 1200, 3),
                                        {.quality = 50, .progressive = true});
-  const std::string config =
-      write_config("data:\n  train: {format: image_folder, path: " + path("images") +
-                   ", transforms: [resize: {size: [8, 8]}]}\n"
-                   "model: {name: mlp, hidden_sizes: [8]}\ntask: {name: classification}\n"
-                   "eval: {datasets: []}\nmetrics: {tensorboard: false, log_every_steps: 1}\n"
-                   "feed: {num_workers: 2, num_processes: 2, prefetch_batches: 2}\n"
-                   "train: {max_steps: 60, device: cpu, num_threads: 1, micro_batch_size: 2}\n");
-  ASSERT_EQ(train(config, run_dir("undisturbed")).code, 0) << log_of("stokerd");
-
-  Process trainer = this->trainer(config, run_dir());
-  ASSERT_EQ(::unsetenv("MALLOC_MMAP_THRESHOLD_"), 0);
+  const std::string config = write_config(
+      "data:\n  train: {format: image_folder, path: " + path("images") +
+      ", transforms: [resize: {size: [8, 8]}]}\n"
+      "model: {name: mlp, hidden_sizes: [8]}\ntask: {name: classification}\n"
+      "eval: {datasets: []}\nmetrics: {tensorboard: false, log_every_steps: 1}\n"
+      "feed: {num_workers: 2, num_processes: 2, prefetch_batches: 2}\n"
+      "scheduler: {name: constant}\n"
+      "train: {max_steps: 1000000, device: cpu, num_threads: 1, micro_batch_size: 2}\n");
+  // The buffers of each image are mapped again, so they count for the group.
+  Process trainer({"/usr/bin/env", "MALLOC_MMAP_THRESHOLD_=65536", program("stokerd"), "--config",
+                   config, "--run-dir", run_dir()},
+                  path("disturbed.out"));
   std::vector<pid_t> workers;
-  ASSERT_TRUE(wait_until(60s, [&] {
+  ASSERT_TRUE(wait_until(kPatience, [&] {
     workers = children_of(trainer.pid(), "stoker-feed");
     return workers.size() == 2 && num_records(run_dir()) > 0;
-  }));
+  })) << text_of(path("disturbed.out"));
   ASSERT_TRUE(group.add(workers[0]));
+  const std::string log_file = run_dir() + "/logs/stokerd.log";
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    return count_of(text_if_exists(log_file), "worker process crashed") > 0;
+  })) << text_of(log_file);
+  // More than can have been in the ring and prefetched, so some are of the replacement, too.
+  const size_t records = num_records(run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return num_records(run_dir()) >= records + 20; }));
+  trainer.signal(SIGTERM);
   const auto end = trainer.wait(kPatience);
   ASSERT_TRUE(end.has_value());
-  EXPECT_EQ(end->code, 0) << log_of("stokerd");
+  EXPECT_EQ(end->code, 0) << text_of(log_file);
   EXPECT_EQ(group.oom_kills(), 1u);
-  const std::string log = text_of(run_dir() + "/logs/stokerd.log");
+  const std::string log = text_of(log_file);
   EXPECT_EQ(count_of(log, "worker process crashed"), 1u) << log;
   EXPECT_THAT(log, HasSubstr("warning worker process crashed cause=\"signal 9 (Killed)"));
   EXPECT_THAT(log, Not(HasSubstr("quarantined")));
   EXPECT_FALSE(std::filesystem::exists(run_dir() + "/sample_errors.jsonl"));
+  const std::string steps = std::to_string(newest_step(run_dir()));
+  ASSERT_EQ(train(config, run_dir("undisturbed"), {"--set", "train.max_steps=" + steps}).code, 0)
+      << log_of("stokerd");
   EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("undisturbed")));
   expect_same_checkpoint(run_dir(), run_dir("undisturbed"),
                          {"model.safetensors", "optimizer.safetensors"});
