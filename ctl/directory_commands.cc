@@ -146,29 +146,12 @@ std::vector<int> find_ranks(const run::RunLayout& layout) {
   return ranks;
 }
 
-std::string log_of_rank(const run::RunLayout& layout, int rank) {
-  return rank == 0 ? layout.trainer_log() : run::RunLayout(layout.rank_dir(rank)).trainer_log();
-}
-
-// Copies and backups of a run can be without its logs.
-Status no_log(const run::RunLayout& layout, bool evaluator, int rank) {
-  const auto status = [](const std::string& path, const std::string& reason) {
-    return Status(StatusCode::kNotFound, printable(path) + ": no such log; " + reason);
-  };
-  if (evaluator)
-    return status(layout.evaluator_log(),
-                  "stoker-eval has not been started on this run, or its log was not copied");
-  const std::string path = log_of_rank(layout, rank);
-  std::error_code error;
-  if (rank > 0 && !std::filesystem::exists(layout.rank_dir(rank), error))
-    return status(path, "the run directory has no rank " + std::to_string(rank));
-  return status(path, format_run_state(run::read_run_state(layout)));
-}
-
 ExitCode fail_log(const Status& opened, const run::RunLayout& layout, bool evaluator, int rank,
                   const Console& console) {
   const Status status =
-      opened.code() == StatusCode::kNotFound ? no_log(layout, evaluator, rank) : opened;
+      opened.code() == StatusCode::kNotFound
+          ? view::no_log(layout, evaluator, rank, format_run_state(run::read_run_state(layout)))
+          : opened;
   return console.fail(status, exit_code_for_reading(status));
 }
 
@@ -191,7 +174,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
                             const Console& console, std::chrono::milliseconds interval) {
   std::vector<RankLog> logs;
   for (const int rank : find_ranks(layout)) {
-    auto tail = view::LogTail::open(log_of_rank(layout, rank),
+    auto tail = view::LogTail::open(view::log_path(layout, false, rank),
                                     command.lines + 1);  // the last can be incomplete
     if (tail.ok())
       logs.push_back({.rank = rank, .tail = *std::move(tail), .rest = {}});
@@ -305,8 +288,7 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
                    std::chrono::milliseconds interval) {
   if (command.all) return show_logs_of_ranks(layout, command, console, interval);
   const int rank = command.rank.value_or(0);
-  auto tail = view::LogTail::open(
-      command.evaluator ? layout.evaluator_log() : log_of_rank(layout, rank), command.lines);
+  auto tail = view::LogTail::open(view::log_path(layout, command.evaluator, rank), command.lines);
   if (!tail.ok()) return fail_log(tail.status(), layout, command.evaluator, rank, console);
   // Checked before the last read, so that everything written before the end is printed.
   bool may_grow = true;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -32,28 +31,15 @@ Result<std::string> execute(const run::RunLayout& layout, Clock& clock,
   return boost::json::serialize(boost::json::object{{"step", made.step}, {"request_id", made.id}});
 }
 
-std::string log_path(const run::RunLayout& layout, const control::ReadLogs& request) {
-  if (request.evaluator) return layout.evaluator_log();
-  if (request.rank == 0) return layout.trainer_log();
-  return run::RunLayout(layout.rank_dir(static_cast<int>(request.rank))).trainer_log();
-}
-
-Status no_log(const run::RunLayout& layout, const control::ReadLogs& request) {
-  std::string reason = "stokerd has not written it, or it was removed";
-  std::error_code error;
-  if (request.evaluator)
-    reason = "stoker-eval has not been started on this run";
-  else if (request.rank > 0 &&
-           !std::filesystem::exists(layout.rank_dir(static_cast<int>(request.rank)), error))
-    reason = "the run directory has no rank " + std::to_string(request.rank);
-  return Status(StatusCode::kNotFound, log_path(layout, request) + ": no such log; " + reason);
-}
-
 Result<std::string> execute(const run::RunLayout& layout, Clock&, const control::ReadLogs& request,
                             const std::stop_token&) {
-  auto tail = view::LogTail::open(log_path(layout, request), request.lines, layout.root());
-  if (!tail.ok())
-    return tail.status().code() == StatusCode::kNotFound ? no_log(layout, request) : tail.status();
+  const int rank = static_cast<int>(request.rank);
+  auto tail = view::LogTail::open(view::log_path(layout, request.evaluator, rank), request.lines,
+                                  layout.root());
+  if (tail.status().code() == StatusCode::kNotFound)
+    return view::no_log(layout, request.evaluator, rank,
+                        "stokerd has not written it, or it was removed");
+  if (!tail.ok()) return tail.status();
   const bool is_cut = tail->skip_to_last(control::ReadLogs::kMaxBytes);
   STOKER_ASSIGN_OR_RETURN(std::string text, tail->read_more());
   // Complete lines only: one can be cut at the start, and one is perhaps being written at the end.

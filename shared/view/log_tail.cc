@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
+#include "shared/base/utf8.h"
 #include "shared/view/run_file.h"
 
 namespace stoker::view {
@@ -53,6 +55,24 @@ std::string_view time_of(std::string_view line) {
 }
 
 }  // namespace
+
+std::string log_path(const run::RunLayout& layout, bool evaluator, int rank) {
+  if (evaluator) return layout.evaluator_log();
+  return rank == 0 ? layout.trainer_log() : run::RunLayout(layout.rank_dir(rank)).trainer_log();
+}
+
+// Copies and backups of a run can be without its logs.
+Status no_log(const run::RunLayout& layout, bool evaluator, int rank,
+              const std::string& stokerd_reason) {
+  std::string reason = stokerd_reason;
+  std::error_code error;
+  if (evaluator)
+    reason = "stoker-eval has not been started on this run, or its log was removed or not copied";
+  else if (rank > 0 && !std::filesystem::exists(layout.rank_dir(rank), error))
+    reason = "the run directory has no rank " + std::to_string(rank);
+  return Status(StatusCode::kNotFound,
+                printable(log_path(layout, evaluator, rank)) + ": no such log; " + reason);
+}
 
 std::string merge_by_time(const std::vector<LogPart>& parts) {
   struct Line {

@@ -1,4 +1,5 @@
-// LogTail: reads the last lines of a log file and then follows what is appended to it.
+// LogTail: reads the last lines of a log file and then follows what is appended to it; the paths of the
+// logs of a run, and why one is missing.
 //
 // After rotation (another file with this path, or a shorter one), it reads the new file from its
 // start.
@@ -15,8 +16,15 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::view {
+
+// Of stoker-eval, or else of stokerd as this rank; 0: the chief, or a run without a group.
+std::string log_path(const run::RunLayout& layout, bool evaluator, int rank);
+// That there is no file with that path. `stokerd_reason`: why there is none of a rank that has a folder.
+Status no_log(const run::RunLayout& layout, bool evaluator, int rank,
+              const std::string& stokerd_reason);
 
 class LogTail {
  public:

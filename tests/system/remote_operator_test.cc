@@ -67,9 +67,12 @@ TEST_F(RemoteOperatorTest, ReadsLogAndFollowsEvents) {
 }
 
 TEST_F(RemoteOperatorTest, ExplainsMissingLogs) {
-  EXPECT_NE(output({"logs", "--evaluator"}, 78)
-                .find("stoker-eval.log: no such log; stoker-eval has not been started on this run"),
-            std::string::npos);
+  EXPECT_NE(
+      output({"logs", "--evaluator"}, 78)
+          .find(
+              "stoker-eval.log: no such log; stoker-eval has not been started on this run, or its "
+              "log was removed or not copied"),
+      std::string::npos);
   EXPECT_NE(
       output({"logs", "--rank", "3"}, 78).find("no such log; the run directory has no rank 3"),
       std::string::npos);
