@@ -322,7 +322,7 @@ TEST_F(WorkerMainTest, DisablesCoreDumpsAndPrivileges) {
 class OtherProcess {
  public:
   explicit OtherProcess(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
-  OtherProcess(OtherProcess&&) = default;
+  OtherProcess(OtherProcess&&) noexcept = default;
   ~OtherProcess() {
     if (!pidfd_.valid()) return;
     (void)::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);

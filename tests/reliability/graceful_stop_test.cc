@@ -46,7 +46,7 @@ class GracefulStopTest : public RunTest {
               0);
     before_ = results();
     ASSERT_TRUE(before_.contains("config.yaml"));
-    ASSERT_TRUE(before_.contains(kCheckpoint10 + "/model.safetensors"));
+    ASSERT_TRUE(before_.contains(checkpoint_10_ + "/model.safetensors"));
     ASSERT_TRUE(before_.contains("checkpoints/step-000000020/model.safetensors"));
     bool stop_requested = false;
     const auto end = run_until_exit(
@@ -56,7 +56,7 @@ class GracefulStopTest : public RunTest {
           stop_requested = true;
           return Verdict::kTerminateAndHold;
         },
-        {"--resume", run_dir() + "/" + kCheckpoint10});
+        {"--resume", run_dir() + "/" + checkpoint_10_});
     ASSERT_TRUE(stop_requested);
     EXPECT_EQ(end.code, 0) << log_of("stokerd");
     EXPECT_EQ(num_shutdowns(), 1u) << log_of("stokerd");
@@ -100,7 +100,7 @@ class GracefulStopTest : public RunTest {
            call.path.ends_with(file);
   }
 
-  const std::string kCheckpoint10 = "checkpoints/step-000000010";
+  const std::string checkpoint_10_ = "checkpoints/step-000000010";
   std::string config_;
   std::map<std::string, std::string> before_;  // results() of 20 steps
 };
@@ -134,8 +134,9 @@ TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
 }
 
 TEST_F(GracefulStopTest, ChangesNothingOfRunOnStopBeforeItResumes) {
-  ASSERT_NO_FATAL_FAILURE(stop_while_it_resumes_from_step_10(
-      [&](const FileCall& call) { return call.path.ends_with(kCheckpoint10 + "/manifest.json"); }));
+  ASSERT_NO_FATAL_FAILURE(stop_while_it_resumes_from_step_10([&](const FileCall& call) {
+    return call.path.ends_with(checkpoint_10_ + "/manifest.json");
+  }));
   EXPECT_EQ(results(), before_);
   EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=40"}).code, 0);
   EXPECT_EQ(newest_step(run_dir()), 40u);
