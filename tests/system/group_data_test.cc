@@ -305,7 +305,7 @@ TEST_F(GroupSampleErrorsTest, EndsAllRanksForOneReasonWhileClientsSendCommands) 
   }
   EXPECT_EQ(code_of(*ranks[2]), 65);
   constexpr const char* kReason =
-      "feed: data.train: [0-9]+ of [0-9]+ samples cannot be read, more than "
+      "feed: feed-supervisor: data.train: [0-9]+ of [0-9]+ samples cannot be read, more than "
       "feed.max_sample_error_rate = 0.1";
   EXPECT_THAT(output_of(2), ContainsRegex(kReason));
   for (const int other : {0, 1, 3}) {
