@@ -20,6 +20,7 @@ class CpuEngine final : public StepEngine {
   void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
   bool poll() override { return false; }
   void synchronize() override {}
+  void on_gradients_complete(size_t sum) override { calls_.sums.start(sum); }
   bool is_asynchronous() const override { return false; }
   cuda::DeviceUsage device_usage() override { return usage_; }
 

@@ -112,16 +112,12 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   const auto prepare_batch = [this, &prepared, input, ticket = received.ticket, micro_batch] {
     prepare(prepared, input, ticket, micro_batch);
   };
-  const auto work = [this, &prepared, micro_batch](bool is_captured) {
-    MicroBatchInfo info = micro_batch;
-    info.is_captured = is_captured;
-    calls_.work(prepared.batch, info);
-  };
+  const auto work = [this, &prepared, micro_batch] { calls_.work(prepared.batch, micro_batch); };
   if (micro_batch.is_instrumented) {
     make_room_for_eager_work();
     return queue_->call([this, prepare_batch, work, is_last = micro_batch.is_last] {
       prepare_batch();
-      work(false);
+      work();
       if (is_last) calls_.exchange();
     });
   }
@@ -135,7 +131,7 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
       queue_->call([this, &each] { was_exchanged_ = each.run(); });
       if (!was_exchanged_) return;
       ++part.exchange;
-      if (each.work) mode = run_part(part, mode, [&each](bool) { each.work(); });
+      if (each.work) mode = run_part(part, mode, each.work);
     }
   }
   if (mode == GraphSchedule::Mode::kCapture)
@@ -144,11 +140,11 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
 }
 
 GraphSchedule::Mode DeviceEngine::run_part(const GraphSchedule::Part& part,
-                                           GraphSchedule::Mode mode, const PartWork& work) {
+                                           GraphSchedule::Mode mode, const cuda::Work& work) {
   switch (mode) {
     case GraphSchedule::Mode::kPlain:
       make_room_for_eager_work();
-      queue_->submit([work] { work(false); });
+      queue_->submit(work);
       break;
     case GraphSchedule::Mode::kReplay:
       schedule_.graph(part).replay();
@@ -160,22 +156,34 @@ GraphSchedule::Mode DeviceEngine::run_part(const GraphSchedule::Part& part,
   return mode;
 }
 
-bool DeviceEngine::capture(const GraphSchedule::Part& part, const PartWork& work) {
+bool DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& work) {
   try {
     // A capture cannot use memory that eager steps left in the cache.
     queue_->release_cached_memory();
     const uint64_t reserved = queue_->usage().reserved_bytes;
-    schedule_.captured(part, queue_->capture([&work] { work(true); }));
+    schedule_.captured(part, queue_->capture([this, work] {
+      is_capturing_ = true;
+      work();
+      is_capturing_ = false;
+    }));
     graph_bytes_ += queue_->usage().reserved_bytes - reserved;
   } catch (const c10::Error& error) {
+    is_capturing_ = false;
     // Also without memory: a capture needs more than an eager step.
     disable_capture(error.what_without_backtrace());
     queue_->release_cached_memory();
-    queue_->submit([work] { work(false); });
+    queue_->submit(work);
     return false;
   }
   schedule_.graph(part).replay();
   return true;
+}
+
+void DeviceEngine::on_gradients_complete(size_t sum) {
+  if (is_capturing_)
+    queue_->set_mark(sum);
+  else
+    calls_.sums.start(sum);
 }
 
 // Those of the last replay. Host code that a graph does not contain.

@@ -48,7 +48,7 @@ class DeviceEngine final : public StepEngine {
   void synchronize() override;
   void drop_captured_work() override;
   CaptureVote capture_vote() const override;
-  void set_mark(size_t sum) override { queue_->set_mark(sum); }
+  void on_gradients_complete(size_t sum) override;
   void start_capturing() override { schedule_.agree(); }
   void stop_capturing(const std::string& reason) override;
   bool is_asynchronous() const override { return true; }
@@ -73,11 +73,10 @@ class DeviceEngine final : public StepEngine {
   void compute(size_t buffer, const feed::ReceivedBatch& received, MicroBatchInfo micro_batch);
   void prepare(Prepared& prepared, const task::Batch& input, uint64_t ticket,
                MicroBatchInfo micro_batch) const;
-  using PartWork = std::function<void(bool is_captured)>;
   // Returns the mode of the next part of the micro-batch.
   GraphSchedule::Mode run_part(const GraphSchedule::Part& part, GraphSchedule::Mode mode,
-                               const PartWork& work);
-  bool capture(const GraphSchedule::Part& part, const PartWork& work);
+                               const cuda::Work& work);
+  bool capture(const GraphSchedule::Part& part, const cuda::Work& work);
   void start_sums();
   void disable_capture(const std::string& reason);
   void make_room_for_eager_work();
@@ -93,6 +92,7 @@ class DeviceEngine final : public StepEngine {
   uint64_t graph_bytes_ = 0;  // memory that only the graphs can use
   bool has_dropped_graphs_ = false;
   bool was_exchanged_ = false;  // by the last exchange
+  bool is_capturing_ = false;   // during the function that is captured
   uint64_t replays_since_drop_ = 0;
   // By the shape of the input; the contents belong to submitted work.
   std::array<std::map<std::string, Prepared>, cuda::DeviceQueue::kBuffers> prepared_;

@@ -101,20 +101,13 @@ void GradientBuckets::complete(size_t member) {
     return;
   }
   --buckets_[members_[member].bucket].missing;
-  while (completed_ < buckets_.size() && buckets_[completed_].missing == 0) complete_next();
-}
-
-void GradientBuckets::complete_next() {
-  const size_t bucket = completed_++;
-  if (on_complete_)
-    on_complete_(bucket);
-  else
-    start(bucket);
+  while (completed_ < buckets_.size() && buckets_[completed_].missing == 0)
+    on_complete_(completed_++);
 }
 
 void GradientBuckets::end() {
   is_active_ = false;
-  while (completed_ < buckets_.size()) complete_next();
+  while (completed_ < buckets_.size()) on_complete_(completed_++);
 }
 
 void GradientBuckets::start(size_t bucket) {

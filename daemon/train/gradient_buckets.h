@@ -4,8 +4,9 @@
 // the last parameter to the first, as the backward pass goes. If the optimizer sums the gradients of its
 // shard only, so do the buckets.
 //
-// A backward pass that is captured in a CUDA graph only marks when buckets are complete. The sums are not
-// captured: start() starts them next to each replay.
+// begin() has a callback in place of the sums, because a backward pass that is captured in a CUDA graph only
+// records there when buckets are complete. The sums are not captured: start() starts them after each replay
+// has been submitted.
 //
 // Threads:  the trainer thread, which also runs the backward pass on the CPU. That of a GPU runs on a
 //           thread of LibTorch, for which the trainer thread waits.
@@ -38,10 +39,9 @@ class GradientBuckets {
   // Called in order when the gradients of a bucket are complete.
   using OnComplete = std::function<void(size_t bucket)>;
 
-  // Enclose the backward pass of the last micro-batch of this rank. With `on_complete`, for one that is
-  // captured, it is called instead of start(). end() completes the buckets of parameters that the pass did
-  // not use.
-  void begin(OnComplete on_complete = {});
+  // Enclose the backward pass of the last micro-batch of this rank. end() completes the buckets of parameters
+  // that the pass did not use.
+  void begin(OnComplete on_complete);
   void end();
   // Starts the sum of a bucket. In order, and all of them.
   void start(size_t bucket);
@@ -68,7 +68,6 @@ class GradientBuckets {
   void add_buckets(const at::Tensor& flat, const std::vector<int64_t>* maybe_ends,
                    const Optimizer& optimizer, int64_t max_bytes);
   void complete(size_t member);
-  void complete_next();
 
   group::ProcessGroup& group_;
   std::vector<Bucket> buckets_;  // in the order of their sums

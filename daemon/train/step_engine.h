@@ -28,7 +28,6 @@ namespace stoker::train {
 struct MicroBatchInfo {
   bool is_first = true, is_last = true;
   bool is_instrumented = false;  // runs eagerly and during run(), because its phases are observed
-  bool is_captured = false;      // the work only marks where sums start, see Sums
   int level = 0;                 // in the tree of the step, see SumTree; 0 without one
 };
 
@@ -53,9 +52,9 @@ class StepEngine {
     // both were captured.
     std::function<void()> work;
   };
-  // Sums of gradients over the ranks that start during the work of the last micro-batch, in order. If that is
-  // captured, it calls set_mark() of each sum when its gradients are complete. With each replay, the engine
-  // calls start() of each; on the device, the sum starts when the replay has passed the mark.
+  // Sums of gradients over the ranks. The work of the last micro-batch calls on_gradients_complete() of each, in
+  // order. The engine then calls start(), or if the work is captured, after each replay has been submitted; on
+  // the device, the sum starts when the replay has got to that place.
   struct Sums {
     size_t count = 0;
     std::function<void(size_t)> start;
@@ -96,6 +95,8 @@ class StepEngine {
   // The work does something else from the next run() on; what was captured of it is dropped. Call
   // synchronize() first.
   virtual void drop_captured_work() {}
+  // By work, see Sums.
+  virtual void on_gradients_complete(size_t sum) = 0;
   // With exchanges, all ranks capture from the same step on, or none does: each step takes as long as on the
   // slowest, and the same kernels should update all replicas.
   struct CaptureVote {
@@ -103,8 +104,6 @@ class StepEngine {
     bool has_given_up = false;  // or never captures
   };
   virtual CaptureVote capture_vote() const { return {}; }
-  // Only by captured work.
-  virtual void set_mark(size_t /*sum*/) {}
   // Between steps.
   virtual void start_capturing() {}
   virtual void stop_capturing(const std::string& /*reason*/) {}

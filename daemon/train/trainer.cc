@@ -536,12 +536,8 @@ void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
   step_.set_observer(observer_of(micro_batch));
   GradientBuckets* const maybe_buckets = micro_batch.is_last ? maybe_buckets_.get() : nullptr;
-  if (maybe_buckets != nullptr) {
-    if (micro_batch.is_captured)
-      maybe_buckets->begin([this](size_t bucket) { engine_->set_mark(bucket); });
-    else
-      maybe_buckets->begin();
-  }
+  if (maybe_buckets != nullptr)
+    maybe_buckets->begin([this](size_t bucket) { engine_->on_gradients_complete(bucket); });
   step_.add(batch, micro_batch.is_first || uses_tree_);
   if (maybe_buckets != nullptr) maybe_buckets->end();
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);

@@ -417,7 +417,7 @@ TEST_F(TrainerGroupTest, StartsSumsBeforeEndOfBackwardPass) {
   at::Tensor loss = at::zeros({});
   for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
     if (parameter.requires_grad()) loss = loss + parameter.sum();
-  buckets.begin();
+  buckets.begin([&](size_t bucket) { buckets.start(bucket); });
   loss.backward();
   EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
   buckets.end();
@@ -434,7 +434,7 @@ TEST_F(TrainerGroupTest, StartsSumsDespiteParametersThatNeedNoGradient) {
   at::Tensor loss = at::zeros({});
   for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
     if (parameter.requires_grad()) loss = loss + parameter.sum();
-  buckets.begin();
+  buckets.begin([&](size_t bucket) { buckets.start(bucket); });
   loss.backward();
   EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
   buckets.end();
@@ -446,7 +446,7 @@ TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
   train::Optimizer& optimizer = session.state_->optimizer();
   ThreadGroup group(1);
   GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
-  buckets.begin();
+  buckets.begin([&](size_t bucket) { buckets.start(bucket); });
   EXPECT_THAT(group.started_sizes(0), IsEmpty());
   buckets.end();
   EXPECT_EQ(group.started_sizes(0).size(), buckets.size());

@@ -35,6 +35,7 @@ class FailingEngine final : public StepEngine {
   }
   bool poll() override { return false; }
   void synchronize() override {}
+  void on_gradients_complete(size_t sum) override { inner_.on_gradients_complete(sum); }
   cuda::DeviceUsage device_usage() override { return inner_.device_usage(); }
 
  private:
