@@ -212,7 +212,7 @@ void FakeStreams::change_pace() {
   for (double& eagerness : eagerness_)
     eagerness = options_.is_lazy ? 0 : kEagerness[below(std::size(kEagerness))];
   constexpr double kPauses[] = {0, 0, 0.01, 0.05};
-  pause_probability_ = kPauses[below(std::size(kPauses))];
+  pause_probability_ = std::max(kPauses[below(std::size(kPauses))], options_.min_pause_probability);
 }
 
 void FakeStreams::run_at_random() {

@@ -51,7 +51,8 @@ struct FakeDeviceOptions {
   // Fences are distinguished by the call that waits, not only by what it waits for: "wait copied in
   // DeviceEngine::run+31, Trainer::do_step+420". For functions that the executable exports.
   bool is_fence_per_call = false;
-  bool is_lazy = false;  // nothing runs unless the host waits for it
+  bool is_lazy = false;              // nothing runs unless the host waits for it
+  double min_pause_probability = 0;  // of work, before each kernel
   // Counted from 0; nullopt: never. An allocation fails in this submission, this capture, or of the
   // memory of this interface.
   std::optional<uint64_t> failing_submission, failing_capture, failing_allocation;

@@ -63,6 +63,7 @@ class TrainerGroupGraphsTest : public TrainerGroupTest {
       Device& device = devices_[static_cast<size_t>(rank)];
       device.options.seed = seed * 100 + static_cast<uint64_t>(rank);
       device.options.is_all_pinned = true;
+      device.options.min_pause_probability = 0.2;  // sums start within replays
       const LaterRing ring = make_later_ring();
       ModelContext context;
       context.maybe_group = &group_->rank(rank);
@@ -97,6 +98,11 @@ class TrainerGroupGraphsTest : public TrainerGroupTest {
       if (captures[step] > 0) return step;
     return 0;
   }
+  // So that all but the last are complete before the end of the backward pass.
+  void expect_several_buckets(int rank, uint64_t steps) {
+    const size_t sums = group_->started_sizes(rank).size() + group_->scattered_sizes(rank).size();
+    EXPECT_GT(sums, 2 * steps);
+  }
   const FakeDeviceLog& log(size_t rank) const { return *devices_[rank].options.log; }
 
   std::vector<Device> devices_;
@@ -110,7 +116,7 @@ void PrintTo(const GroupVariant& variant, std::ostream* out) { *out << variant.n
 
 config::Config with_allreduce(config::Config config) {
   config.distributed.reduction = config::Reduction::kAllReduce;
-  config.distributed.bucket_mib = 1e-3;  // several buckets
+  config.distributed.bucket_mib = 1e-4;  // several buckets, see expect_several_buckets()
   return config;
 }
 
@@ -139,6 +145,7 @@ TEST_P(TrainerGroupGraphsOfVariantTest, TrainsAsOnCpu) {
   train_to_end();
   const auto group_on_cpu = std::move(group_);
   const auto on_cpu = std::exchange(ranks_, {});
+  uint64_t early_sums = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     ranks_.clear();
     devices_.clear();
@@ -150,9 +157,15 @@ TEST_P(TrainerGroupGraphsOfVariantTest, TrainsAsOnCpu) {
                 checksum_of_parameters(on_cpu[rank]->state_->model()));
       EXPECT_GE(log(rank).replays, 4u);
       EXPECT_EQ(log(rank).captures, log(0).captures);
+      early_sums += log(rank).early_sums;
+      if (config.distributed.reduction == config::Reduction::kAllReduce)
+        expect_several_buckets(static_cast<int>(rank), 12);
     }
     EXPECT_EQ(chief().model_sha256(), on_cpu[0]->model_sha256());
     expect_no_violations();
+  }
+  if (config.distributed.reduction == config::Reduction::kAllReduce) {
+    EXPECT_GT(early_sums, 0u) << "no sum has started during a replay";
   }
 }
 
@@ -192,6 +205,7 @@ TEST_F(TrainerGroupGraphsTest, StartsSameSumsWithReplaysAsHooksDo) {
     for (const int rank : {0, 1}) {
       EXPECT_EQ(group_->started_sizes(rank), on_cpu->started_sizes(rank));
       EXPECT_EQ(group_->scattered_sizes(rank), on_cpu->scattered_sizes(rank));
+      expect_several_buckets(rank, 18);
     }
     ranks_.clear();
   }
