@@ -272,20 +272,31 @@ std::span<double> FakeStreams::allocate_host(size_t count) {
 
 // ---- Events
 
-FakeStreams::Event FakeStreams::make_event(std::string name, EventUse) {
+FakeStreams::Event FakeStreams::make_event(std::string name, EventUse use) {
   begin_call();
-  events_.push_back({.name = std::move(name)});
+  events_.push_back({.name = std::move(name), .use = use});
   return events_.size() - 1;
 }
 
+bool FakeStreams::is_within_capture(const char* call) {
+  if (maybe_recording_ == nullptr) return false;
+  violate(std::string(call) + " is called by work that is captured");
+  return true;
+}
+
 void FakeStreams::record(Event event, Stream stream) {
+  const bool is_for_graphs = events_[event].use == EventUse::kGraph;
   if (maybe_recording_ != nullptr) {  // by the work that is captured
+    if (!is_for_graphs || stream != Stream::kWork)
+      violate("a graph records \"" + events_[event].name +
+              "\", which is no event for graphs or is on another stream");
     maybe_recording_->events.push_back(event);
     maybe_recording_->recorder.add([this, event] {
       if (events_[event].completed < events_[event].recorded) ++events_[event].completed;
     });
     return;
   }
+  if (is_for_graphs) violate("\"" + events_[event].name + "\" is recorded without a graph");
   begin_call();
   const uint64_t version = ++events_[event].recorded;
   // Without it, the event is complete as soon as the host gets there.
@@ -302,6 +313,7 @@ void FakeStreams::record(Event event, Stream stream) {
 }
 
 void FakeStreams::wait(Stream stream, Event event) {
+  if (is_within_capture("wait()")) return;
   begin_call();
   const uint64_t version = events_[event].recorded;
   if (is_removed("wait " + events_[event].name) || version == 0) return;
@@ -404,6 +416,7 @@ void FakeStreams::submit(cuda::Work work) {
 
 // On the thread of the host, because the other can be in the middle of work.
 void FakeStreams::submit_sums(cuda::Work work) {
+  if (is_within_capture("submit_sums()")) return;
   begin_call();
   const uint64_t before = works_;
   queue_of(Stream::kSums)

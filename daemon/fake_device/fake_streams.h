@@ -95,6 +95,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   };
   struct EventState {
     std::string name;
+    EventUse use = EventUse::kOrder;
     uint64_t recorded = 0;  // number of record() calls
     uint64_t completed = 0;
   };
@@ -116,6 +117,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   void run_until(const Condition& condition);
   void wait_for_streams();  // as captures and the driver do, which is no fence of the caller
   bool is_removed(std::string fence);
+  bool is_within_capture(const char* call);  // which is a violation
   void count_allocation();
   void begin_call();  // of this interface: time passes, and errors are reported
   void check();

@@ -689,5 +689,39 @@ TEST(StreamQueueTest, StartsSumsWhenReplayHasPassedTheirMarks) {
   }
 }
 
+// Of a call with an event for `use`, alone or by work that is captured.
+using Use = cuda::DeviceStreams::EventUse;
+using EventCall = std::function<void(cuda::DeviceStreams&, cuda::DeviceStreams::Event)>;
+size_t violations_of(Use use, bool is_captured, const EventCall& call) {
+  const FakeDeviceOptions options;
+  fake_device::FakeStreams streams(options);
+  const auto event = streams.make_event("event", use);
+  if (is_captured)
+    (void)streams.capture([&] { call(streams, event); });
+  else
+    call(streams, event);
+  streams.synchronize();
+  return options.log->violations.size();
+}
+
+// CUDA answers them with an error, or captures what was not meant.
+TEST(FakeStreamsTest, NoticesCallsThatDoNotFitCapture) {
+  using Stream = cuda::DeviceStreams::Stream;
+  const auto record_on = [](Stream stream) {
+    return [stream](auto& streams, auto event) { streams.record(event, stream); };
+  };
+  EXPECT_EQ(violations_of(Use::kGraph, true, record_on(Stream::kWork)), 0u);
+  EXPECT_EQ(violations_of(Use::kGraph, true, record_on(Stream::kSums)), 1u);
+  EXPECT_EQ(violations_of(Use::kGraph, false, record_on(Stream::kWork)), 1u);
+  EXPECT_EQ(violations_of(Use::kOrder, true, record_on(Stream::kWork)), 1u);
+  EXPECT_EQ(violations_of(Use::kOrder, false, record_on(Stream::kSums)), 0u);
+  const auto wait = [](auto& streams, auto event) { streams.wait(Stream::kWork, event); };
+  const auto submit_sums = [](auto& streams, auto) { streams.submit_sums([] {}); };
+  EXPECT_EQ(violations_of(Use::kGraph, true, wait), 1u);
+  EXPECT_EQ(violations_of(Use::kGraph, false, wait), 0u);
+  EXPECT_EQ(violations_of(Use::kGraph, true, submit_sums), 1u);
+  EXPECT_EQ(violations_of(Use::kGraph, false, submit_sums), 0u);
+}
+
 }  // namespace
 }  // namespace stoker::train
