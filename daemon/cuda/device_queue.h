@@ -55,12 +55,12 @@ class DeviceQueue {
   virtual std::unique_ptr<Graph> capture(const Work& work) = 0;
   virtual void release_cached_memory() = 0;
 
-  // Sums over the ranks that start while a graph is replayed, each when the replay has passed its mark.
-  virtual void make_marks(size_t count) = 0;
-  // By captured work, which sets all marks.
-  virtual void set_mark(size_t mark) = 0;
-  // Calls `work`, which starts a sum, after the mark of the last replay.
-  virtual void submit_sum(size_t mark, Work work) = 0;
+  // Sums over the ranks that start while a graph is replayed, each when the replay has recorded its event.
+  virtual void make_graph_events(size_t count) = 0;
+  // By captured work, which records all events.
+  virtual void record_graph_event(size_t event) = 0;
+  // Calls `work`, which starts a sum, when the last replay has recorded the event.
+  virtual void submit_sum(size_t event, Work work) = 0;
   // The work submitted from now on starts after these calls.
   virtual void wait_for_sums() = 0;
 

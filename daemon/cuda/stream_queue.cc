@@ -45,13 +45,14 @@ void StreamQueue::end_work(size_t buffer) {
   streams_->record(work_done_[buffer], Stream::kWork);
 }
 
-void StreamQueue::make_marks(size_t count) {
-  for (size_t mark = 0; mark < count; ++mark)
-    marks_.push_back(streams_->make_event("graph mark", DeviceStreams::EventUse::kGraph));
+void StreamQueue::make_graph_events(size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    graph_events_.push_back(
+        streams_->make_event("gradients complete", DeviceStreams::EventUse::kGraph));
 }
 
-void StreamQueue::submit_sum(size_t mark, Work work) {
-  streams_->wait(Stream::kSums, marks_[mark]);
+void StreamQueue::submit_sum(size_t event, Work work) {
+  streams_->wait(Stream::kSums, graph_events_[event]);
   streams_->submit_sums(std::move(work));
 }
 

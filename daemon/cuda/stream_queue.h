@@ -29,9 +29,11 @@ class StreamQueue final : public DeviceQueue {
   void call(const Work& work) override { streams_->call(work); }
   std::unique_ptr<Graph> capture(const Work& work) override { return streams_->capture(work); }
   void release_cached_memory() override { streams_->release_cached_memory(); }
-  void make_marks(size_t count) override;
-  void set_mark(size_t mark) override { streams_->record(marks_[mark], Stream::kWork); }
-  void submit_sum(size_t mark, Work work) override;
+  void make_graph_events(size_t count) override;
+  void record_graph_event(size_t event) override {
+    streams_->record(graph_events_[event], Stream::kWork);
+  }
+  void submit_sum(size_t event, Work work) override;
   void wait_for_sums() override;
   double* read_buffer(size_t read) override { return device_values_ + read * kMaxValues; }
   void start_read(size_t read, size_t count) override;
@@ -58,7 +60,7 @@ class StreamQueue final : public DeviceQueue {
   std::array<Event, kBuffers> work_done_;  // by buffer
   std::array<Event, kReads> read_;         // by read
   std::array<Event, kNextNames.size()> all_done_;
-  std::vector<Event> marks_;
+  std::vector<Event> graph_events_;
   Event sums_started_;
   std::array<Event, kMaxTimedItems> started_, finished_;  // by work item, the last ones
   uint64_t num_work_items_ = 0;                           // completed begin_work()/end_work() pairs

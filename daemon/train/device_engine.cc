@@ -63,7 +63,7 @@ DeviceEngine::DeviceEngine(std::unique_ptr<DeviceQueue> queue,
       pinned_(std::move(pinned)),
       queue_(std::move(queue)),
       schedule_(options.captures, /*awaits_agreement=*/!calls_.exchanges.empty()) {
-  queue_->make_marks(calls_.sums.count);
+  queue_->make_graph_events(calls_.sums.count);
 }
 
 DeviceEngine::~DeviceEngine() {
@@ -181,7 +181,7 @@ bool DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& wo
 
 void DeviceEngine::on_gradients_complete(size_t sum) {
   if (is_capturing_)
-    queue_->set_mark(sum);
+    queue_->record_graph_event(sum);
   else
     calls_.sums.start(sum);
 }

@@ -21,8 +21,8 @@
 //   record drop of graphs            the same
 //   synchronize device               the engine is destroyed while the device uses its memory
 //   wait for call                    an instrumented step is reported before it has run
-//   wait graph mark                  a sum starts before its gradients are complete
-//   record graph mark                the same
+//   wait gradients complete          a sum starts before its gradients are complete
+//   record gradients complete        the same
 //   wait start of sums               gradients are used before their sum has started
 //   record start of sums             the same
 //   query finished                   the time of work that is not complete is read: see StreamQueueTest
@@ -607,8 +607,8 @@ TEST_F(DeviceScheduleTest, RemovingAnyFenceIsNoticed) {
                   "wait work on buffer done", "record work on buffer done", "query read",
                   "synchronize read", "record read", "synchronize use of the state",
                   "record use of the state", "synchronize drop of graphs", "record drop of graphs",
-                  "synchronize device", "wait for call", "wait graph mark", "record graph mark",
-                  "wait start of sums", "record start of sums",
+                  "synchronize device", "wait for call", "wait gradients complete",
+                  "record gradients complete", "wait start of sums", "record start of sums",
                   // For the time only.
                   "record started", "record finished", "query finished"))
       << "a new fence belongs to the list at the top";
@@ -647,20 +647,20 @@ TEST(StreamQueueTest, ReadsOnlyTimesOfCompleteWork) {
               ::testing::Not(::testing::IsEmpty()));
 }
 
-// Adds to two tensors in a graph and reads each when the replay has passed its mark. Returns how often a
+// Adds to two tensors in a graph and reads each when the replay has recorded its event. Returns how often a
 // value was not that of the replay.
 int wrong_sums(uint64_t seed, const std::string& removed_fence, uint64_t* early) {
   const FakeDeviceOptions options{.seed = seed, .removed_fence = removed_fence};
   at::Tensor first = at::zeros({1}), second = at::zeros({1}), other = at::zeros({1});
   int wrong = 0;
   cuda::StreamQueue queue(std::make_unique<fake_device::FakeStreams>(options), 64, 2);
-  queue.make_marks(2);
+  queue.make_graph_events(2);
   const auto graph = queue.capture([&] {
     first.add_(1);
-    queue.set_mark(0);
+    queue.record_graph_event(0);
     for (int i = 0; i < 20; ++i) other.add_(1);
     second.add_(1);
-    queue.set_mark(1);
+    queue.record_graph_event(1);
     for (int i = 0; i < 20; ++i) other.add_(1);
   });
   for (int replay = 1; replay <= 3; ++replay) {
@@ -675,14 +675,14 @@ int wrong_sums(uint64_t seed, const std::string& removed_fence, uint64_t* early)
   return wrong;
 }
 
-TEST(StreamQueueTest, StartsSumsWhenReplayHasPassedTheirMarks) {
+TEST(StreamQueueTest, StartsSumsWhenReplayHasRecordedTheirEvents) {
   constexpr uint64_t kSeeds = 200;
   uint64_t early = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed)
     EXPECT_EQ(wrong_sums(seed, "", &early), 0) << seed;
   EXPECT_GT(early, 0u) << "no sum has started during a replay";
-  for (const char* const fence :
-       {"wait graph mark", "record graph mark", "wait start of sums", "record start of sums"}) {
+  for (const char* const fence : {"wait gradients complete", "record gradients complete",
+                                  "wait start of sums", "record start of sums"}) {
     int wrong = 0;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) wrong += wrong_sums(seed, fence, &early);
     EXPECT_GT(wrong, 0) << fence;

@@ -79,8 +79,8 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   void release_cached_memory() override { ++log_->releases; }
 
-  void make_marks(size_t) override {}
-  void set_mark(size_t) override {}
+  void make_graph_events(size_t) override {}
+  void record_graph_event(size_t) override {}
   void submit_sum(size_t, cuda::Work work) override { work(); }
   void wait_for_sums() override {}
 

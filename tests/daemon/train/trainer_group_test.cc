@@ -453,18 +453,18 @@ TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
   EXPECT_TRUE(buckets.finish({}).ok());
 }
 
-TEST_F(TrainerGroupTest, OnlyMarksCompleteBucketsOfCapturedPass) {
+TEST_F(TrainerGroupTest, StartsNoSumsDuringCapturedPass) {
   Session session(shared_config(1), root_);
   ThreadGroup group(1);
   GradientBuckets buckets(group.rank(0), session.state_->optimizer(), 1e-4);
-  std::vector<size_t> marked, all(buckets.size());
+  std::vector<size_t> completed, all(buckets.size());
   std::iota(all.begin(), all.end(), 0);
   const at::Tensor last = session.state_->model().parameters().back();  // the first bucket
-  buckets.begin([&](size_t bucket) { marked.push_back(bucket); });
+  buckets.begin([&](size_t bucket) { completed.push_back(bucket); });
   last.sum().backward();
-  EXPECT_THAT(marked, ElementsAre(0));
+  EXPECT_THAT(completed, ElementsAre(0));
   buckets.end();
-  EXPECT_EQ(marked, all);
+  EXPECT_EQ(completed, all);
   EXPECT_THAT(group.started_sizes(0), IsEmpty());
   for (int replay = 1; replay <= 2; ++replay) {
     for (const size_t bucket : all) buckets.start(bucket);
