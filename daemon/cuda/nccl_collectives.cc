@@ -39,7 +39,8 @@ class NcclCollectives final : public group::DeviceCollectives {
  public:
   NcclCollectives(int device, const group::CollectivesOptions& options) {
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
-    auto nccl = c10d::ProcessGroupNCCL::Options::create();
+    // As work has: else the sums of gradients would wait for thread blocks of the backward pass.
+    auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     nccl->timeout = options.timeout;
     auto keys = c10::make_intrusive<c10d::PrefixStore>(
         options.prefix + "nccl",
