@@ -5,7 +5,8 @@
 // completes everything immediately. The interface uses bytes and functions, not tensors. The rules
 // of DeviceStreams for functions apply.
 //
-// Threads:   one.
+// Threads:   one, but for record_graph_event(), which captured work calls on the thread that runs it: that of
+//            LibTorch for backward passes, for which the caller of capture() waits.
 // Blocking:  wait_…(), call(), capture(), release_cached_memory() and synchronize(), nothing else.
 // Ownership: owns the input buffers and the memory for read values.
 // Errors:    LibTorch's exceptions (c10::Error), including those caused by work that an earlier

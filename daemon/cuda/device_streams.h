@@ -11,7 +11,7 @@
 // the host that changes after submit(), and the host gets values from device memory only by
 // copy_to_host().
 //
-// Threads: one.
+// Threads: one, but for record() by captured work, see DeviceQueue.
 // Errors:  LibTorch's exceptions (c10::Error), including those caused by work that an earlier call
 //          submitted.
 #pragma once

@@ -1,7 +1,8 @@
 // StepEngine: moves batches to the device that trains, runs the work of the steps there and reads
 // values back.
 //
-// Threads:  the trainer thread only.
+// Threads:  the trainer thread only, but for on_gradients_complete(), which work calls on the thread of the
+//           backward pass, for which the trainer thread waits.
 // Blocking: synchronize() until all started work is complete; run() waits at most for the step
 //           before the previous one. The other methods never.
 // Errors:   LibTorch's exceptions pass through, including those caused by work that an earlier call
