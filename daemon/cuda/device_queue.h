@@ -60,7 +60,8 @@ class DeviceQueue {
   virtual void make_graph_events(size_t count) = 0;
   // By captured work, which records all events.
   virtual void record_graph_event(size_t event) = 0;
-  // Calls `work`, which starts a sum, when the last replay has recorded the event.
+  // Calls `work`, which starts a sum, when the last replay has recorded the event. It may change data of the
+  // host that nothing else uses until a call() after wait_for_sums().
   virtual void submit_sum(size_t event, Work work) = 0;
   // The work submitted from now on starts after these calls.
   virtual void wait_for_sums() = 0;
