@@ -78,7 +78,7 @@ class DeviceQueue {
   enum class Next { kUseState, kDropGraphs };
   static constexpr std::array<std::string_view, 2> kNextNames{"use of the state", "drop of graphs"};
   virtual void wait_for_work(Next next) = 0;
-  virtual void synchronize() = 0;  // waits for copies and work
+  virtual void synchronize() = 0;  // waits for copies, work and the start of sums
 
   virtual DeviceUsage usage() = 0;
   virtual uint64_t free_bytes() = 0;

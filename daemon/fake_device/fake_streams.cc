@@ -320,7 +320,7 @@ void FakeStreams::wait(Stream stream, Event event) {
   queue_of(stream).push_back({.run = [] { return true; },
                               .is_ready =
                                   [this, event, version] {
-                                    // What failed leaves the events of its graph.
+                                    // A failed replay does not record the events of its graph.
                                     return has_failed_ || events_[event].completed >= version;
                                   }});
 }

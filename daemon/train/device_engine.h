@@ -1,6 +1,7 @@
 // DeviceEngine: the StepEngine for a device that runs asynchronously to the host. While the device
 // computes a step, the next batch is copied to it. Steps are replayed from captured graphs: in a group
-// the parts between the exchanges of the ranks, which run eagerly.
+// the parts between the exchanges of the ranks, which run eagerly. Sums of gradients start during the replay
+// of the last micro-batch.
 //
 // A ring slot is released when its copy is complete, and values are delivered when their read is
 // complete. The host is at most two batches ahead, so the workers always have slots to fill.

@@ -1,4 +1,4 @@
-// The trainer on a simulated device, in random schedules of the host and the device's two streams:
+// The trainer on a simulated device, in random schedules of the host and the device's three streams:
 // whatever the schedule, the run reports and saves exactly what it does on the CPU, also if the data
 // ends within a step. After a failed allocation or kernel it ends with the right error, and what it
 // reported and saved before is right.
