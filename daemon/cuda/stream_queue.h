@@ -2,7 +2,8 @@
 // which event.
 //
 // Each fence is necessary: tests/daemon/train/device_schedule_test.cc removes one after the other and
-// checks that training goes wrong.
+// checks that training goes wrong. That of wait_for_sums() is for functions that are called later, and for a
+// group that copies at the start of a sum: on CUDA with NCCL, the end of a sum is waited for anyway.
 //
 // Threads: one.
 #pragma once
