@@ -201,7 +201,7 @@ class CudaStreams final : public DeviceStreams {
 
   Event make_event(std::string, EventUse use) override {
     events_.emplace_back(flags_of(use));
-    if (use == EventUse::kGraph) events_.back().create(device_);  // not during a capture
+    if (use == EventUse::kGraph) events_.back().create(device_);  // a capture only records it
     return events_.size() - 1;
   }
   void record(Event event, Stream stream) override { events_[event].record(of(stream)); }
