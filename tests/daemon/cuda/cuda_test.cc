@@ -155,7 +155,7 @@ TEST_F(CudaTest, SamplesNewDropoutMaskInEachReplay) {
 }
 
 // One rank, whose sums are copies: what is captured between them, and with allreduce that each copies
-// complete gradients during a replay. Two ranks need two GPUs.
+// complete gradients behind its event. Two ranks need two GPUs.
 TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedInGroup) {
   auto config = repeatable(20);
   config.train.gradient_accumulation_steps = 2;
