@@ -17,8 +17,7 @@ namespace stoker::ctl {
 std::string format_number(double value, int digits);
 // Number of decimals that format_number() prints.
 int num_decimals(double value, int digits);
-// A number of milliseconds, without the unit, as the page writes it: "25.3", "0.02", and "<0.01" for
-// less.
+// A number of milliseconds, without the unit: "25.3", "0.02", and "<0.01" for less.
 std::string format_milliseconds(double value);
 // Always `digits` significant digits, however small the value: "0.152", "0.0031", "4e-09".
 std::string format_significant(double value, int digits);

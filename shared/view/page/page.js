@@ -16,7 +16,7 @@ function format(x, digits = 4) {
   if (Number.isInteger(x)) return count(x);
   return x.toFixed(Math.min(8, Math.max(0, digits - 1 - Math.floor(Math.log10(size)))));
 }
-// As `stokerctl top`.
+// As `stokerctl top`, which does not group the digits from 1000 on.
 function milliseconds(x) {
   if (!isNumber(x)) return "–";
   if (x > 0 && x < .01) return "<0.01";
