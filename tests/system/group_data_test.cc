@@ -248,7 +248,7 @@ class GroupSampleErrorsTest : public GroupTableTest {
     save_every_ = 1'000'000;
     configure_table(0, "", "feed: {shuffle: none, max_sample_error_rate: 0.1}\n");
   }
-  // Until the run has ended. Training is paused, and goes on when all clients have sent the first ones.
+  // Until the run has ended. Training is paused, and continues when all clients have sent the first ones.
   std::vector<Reply> send_commands(const std::string& run, int client, std::latch& all_sent) {
     std::vector<Reply> replies;
     for (int number = 0;; ++number) {
