@@ -56,7 +56,7 @@ cp "$packages"/stoker_*_amd64.deb "$work/context/"
 sed "s|stoker-libtorch --install \${TORCH}|stoker-libtorch /opt/libtorch/${libtorch##*/}|" "$containerfile" >"$work/Containerfile"
 grep -q 'stoker-libtorch /opt/libtorch/' "$work/Containerfile" || fail "the Containerfile does not install LibTorch"
 
-# In namespaces of its own, whose mounts and processes end with it.
+# In separate namespaces, whose mounts and processes end with the program.
 code=0
 timeout --foreground --signal KILL "$limit" unshare --pid --fork --mount --propagation private --mount-proc --kill-child \
   "$here/image_steps.sh" "$work" "${libtorch%/*}" || code=$?
