@@ -194,7 +194,11 @@ TEST_F(GroupRunTest, CommitsCheckpointOfRankKilledAfterItsReport) {
   std::vector<Process> ranks;
   for (const int rank : {0, 1})
     ranks.push_back(start_rank(
-        rank, 2, run, joined(kSharded, {"--set", "checkpoint.save_every_steps=1"}), agent));
+        rank, 2, run,
+        // Gloo does not always notice a connection that was lost while the process was stopped.
+        joined(kSharded, {"--set", "checkpoint.save_every_steps=1", "--set",
+                          "distributed.timeout_seconds=20"}),
+        agent));
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
   // In the first group of the store.
   const auto has_told = [&](int rank, const std::string& event, const std::string& directory) {
