@@ -22,6 +22,7 @@
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/make_sample_plan.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::feeder {
 
@@ -303,18 +304,21 @@ TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
   EXPECT_TRUE(has_rested && is_idle()) << "of two processes with two threads each";
 }
 
+// Of /proc, where files have no size.
+std::string text_of_process(pid_t pid, const char* name) {
+  std::ostringstream text;
+  text << std::ifstream("/proc/" + std::to_string(pid) + name).rdbuf();
+  return text.str();
+}
+constexpr const char* kNoNewPrivileges = "NoNewPrivs:\t1";
+
 TEST_F(WorkerMainTest, DisablesCoreDumpsAndPrivileges) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_NO_FATAL_FAILURE(expect_next(0));
   for (const int pid : supervisor_->process_ids()) {
-    const auto text_of = [pid](const char* name) {  // files in /proc have no size
-      std::ostringstream text;
-      text << std::ifstream("/proc/" + std::to_string(pid) + name).rdbuf();
-      return text.str();
-    };
-    EXPECT_THAT(text_of("/status"), HasSubstr("NoNewPrivs:\t1"));
-    EXPECT_THAT(text_of("/limits"), ContainsRegex("Max core file size +1 +1 "));
+    EXPECT_THAT(text_of_process(pid, "/status"), HasSubstr(kNoNewPrivileges));
+    EXPECT_THAT(text_of_process(pid, "/limits"), ContainsRegex("Max core file size +1 +1 "));
   }
 }
 
@@ -381,6 +385,11 @@ TEST_F(WorkerMainTest, ExitsWhenParentIsKilled) {
     EXPECT_TRUE(worker.known());
     EXPECT_FALSE(worker.exits_within(0ms));
   }
+  // A worker gives up privileges after it has requested the signal.
+  for (const pid_t pid : pids)
+    ASSERT_TRUE(test::eventually([pid] {
+      return text_of_process(pid, "/status").find(kNoNewPrivileges) != std::string::npos;
+    }));
   EXPECT_EQ(::kill(pids[0], SIGSTOP), 0);
   ::kill(parent, SIGKILL);
   int status = 0;
