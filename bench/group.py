@@ -1,5 +1,6 @@
 """Runs of several stokerd processes on this machine: time per step, overlap of sums with the backward pass, cost of
-the control record, time from the kill of a rank to the next step, and checkpoints that all ranks write.
+the control record, time from the kill of a rank to the next step, time until the others exit, and checkpoints that all ranks
+write.
 
   group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--pairs N] [--text FILE] [--layers N] [--dir DISK]
 
@@ -10,12 +11,20 @@ BIN is the folder of stokerd. Parts:
            bucket after it; the same micro-batches in two processes together, without sums
   record   sums of as many gradients as those of `steps`, with and without the control record, and the record alone;
            needs the target group_test_program
-  kills    from kill -9 of a rank under torchrun to the next step
+  kills    from kill -9 of a rank under torchrun to the next step, 2 and 4 ranks, next to PyTorch's DistributedDataParallel,
+           which loads a checkpoint of torch.save; both save every 50 steps
+  losses   not in the default: from SIGKILL or SIGSTOP of a rank, the chief or another one of four, at any time within a step, until
+           the other three have exited, without a launcher; --kills of each kind. A minute for each of --kills
   saves    not in the default: a checkpoint of the sharded optimizer of two ranks, in a pause of training: how long training is
            stalled, on rank 0, and the time from then until the checkpoint is committed, which includes the deletion of the
            checkpoint before (that of DCP does not); alternating with the same state, tensor by
            tensor, in torch.distributed.checkpoint.async_save of two ranks over Gloo. A GPT of --layers blocks of 7 million
            parameters; the files are in DISK. PyTorch needs safetensors
+  ranks    not in the default: as `steps`, with 8 micro-batches of a step on 1, 2, 4 and 8 ranks, and with 4 on one
+  commands not in the default: 2 ranks while a client sends 10 changes of optimizer.lr per second, and without it, in turns of 5 s
+  goodput  not in the default: 2 ranks under torchrun of which one is killed at random, on average --mtbf seconds after the
+           last kill, --kills times: the part of the time that trains steps which are kept, next to the simulation of
+           goodput.py with the same times of failures
   alone    not in the default: what a world of one rank costs a process. Short runs of the GPT with the variables of a
            launcher, and without, in pairs of which every second one is the other way round: the median of the ratios
            of their steps, with its confidence interval of 95 %, which tells what this machine can resolve; and the same
@@ -28,6 +37,7 @@ import argparse
 import json
 import math
 import os
+import random
 import select
 import signal
 import socket
@@ -38,13 +48,18 @@ import tempfile
 import time
 from pathlib import Path
 
+from goodput import simulate
+
+SAVE_EVERY_STEPS = 50
 SETUP = {"layers": 4, "width": 128, "heads": 4, "context": 128, "micro_batches": 4, "micro_batch_size": 4}
 # About as long in computation as in sums.
 LARGE = {"layers": 8, "width": 512, "heads": 8, "context": 64, "micro_batches": 4, "micro_batch_size": 1}
+EIGHT = {**SETUP, "micro_batches": 8}
 # As wide as GPT-2. One short step between two saves.
 SAVED = {"layers": 12, "width": 768, "heads": 12, "context": 64, "micro_batches": 2, "micro_batch_size": 1}
 DEFAULT_PARTS = ("steps", "overlap", "record", "kills")
-PARTS = (*DEFAULT_PARTS, "saves", "alone")
+PARTS = (*DEFAULT_PARTS, "losses", "ranks", "commands", "goodput", "saves", "alone")
+LOSS_TIMEOUT_SECONDS = 5  # distributed.timeout_seconds of the part losses
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
 
 
@@ -58,7 +73,7 @@ task: {{name: language_modeling}}
 train: {{max_steps: {steps}, micro_batch_size: {setup["micro_batch_size"]}, max_grad_norm: 1.0, device: cpu,
          gradient_accumulation_steps: {setup["micro_batches"]}, num_threads: 1}}
 distributed: {{reduction: {reduction}, bucket_mib: {bucket_mib}, shard: {shard}}}
-checkpoint: {{save_every_steps: {50 if setup is SETUP else "null"}, save_every_seconds: null, keep_last: 2}}
+checkpoint: {{save_every_steps: {SAVE_EVERY_STEPS if setup is SETUP else "null"}, save_every_seconds: null, keep_last: 2}}
 metrics: {{log_every_steps: 1, tensorboard: false}}
 control: {{socket: {socket}}}
 """
@@ -110,9 +125,9 @@ class Bench:
         times = [record["step_time_ms"] for record in records(run)]
         return statistics.median(times[len(times) // 4:])
 
-    def step_ms(self, reduction, world):
+    def step_ms(self, reduction, world, setup=SETUP):
         """The median time of a step."""
-        run, command = self.command(self.args.steps, reduction)
+        run, command = self.command(self.args.steps, reduction, setup)
         return self.median_ms(run, self.start_ranks(command, world))
 
     def undisturbed_step_ms(self, world):
@@ -153,12 +168,15 @@ class Bench:
         return {name: float(us) for name, us in
                 (line.removeprefix("us ").rsplit(" ", 1) for line in output.splitlines() if line.startswith("us "))}
 
-    def ddp_step_ms(self, world):
-        setup = json.dumps({**SETUP, "steps": self.args.steps})
+    @staticmethod
+    def ddp_command(world, setup):
         script = str(Path(__file__).with_name("group_baseline.py"))
-        output = subprocess.run([*TORCHRUN, f"--nproc-per-node={world}", script, setup], check=True,
-                                capture_output=True, text=True).stdout
-        return float(output.split()[-1])
+        return [*TORCHRUN, f"--nproc-per-node={world}", "--max-restarts=1", script, json.dumps(setup)]
+
+    def ddp_step_ms(self, world, setup=SETUP, steps=None, **options):
+        """With bucket_mib 0 nothing is summed."""
+        command = self.ddp_command(world, {**setup, "steps": steps or self.args.steps, **options})
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
     def control(self, run, *command):
         """The reply of stokerctl."""
@@ -238,18 +256,26 @@ class Bench:
             for rank in baseline + ranks:
                 rank.wait()
 
-    def seconds_from_kill_to_step(self):
-        """Under torchrun, 2 ranks: until the record of the first step of the restarted ranks is in train.jsonl."""
+    def start_under_torchrun(self, world, max_restarts):
         run, command = self.command(10**6, "ordered")
-        agent = subprocess.Popen([*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "--no-python", *command],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return run, subprocess.Popen(
+            [*TORCHRUN, f"--nproc-per-node={world}", f"--max-restarts={max_restarts}", "--no-python", *command],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @staticmethod
+    def pid_of_second_rank(run):
+        """Of the last start."""
+        log = Path(run, "ranks", "1", "logs", "stokerd.log").read_text()
+        return int(log.split("daemon started")[-1].split(" pid=")[1].split()[0])
+
+    def seconds_from_kill_to_step(self, world):
+        """Under torchrun: until the record of the first step of the restarted ranks is in train.jsonl."""
+        run, agent = self.start_under_torchrun(world, 1)
         try:
             while len(records(run)) < 60:
                 time.sleep(0.1)
-            log = Path(run, "ranks", "1", "logs", "stokerd.log")
-            pid = int(log.read_text().split(" pid=")[1].split()[0])
             killed = time.time()
-            os.kill(pid, signal.SIGKILL)
+            os.kill(self.pid_of_second_rank(run), signal.SIGKILL)
             chief_log = Path(run, "logs", "stokerd.log")
             while chief_log.read_text().count("training started") < 2:
                 time.sleep(0.01)
@@ -260,6 +286,101 @@ class Bench:
         finally:
             agent.send_signal(signal.SIGTERM)
             agent.wait()
+
+    def seconds_from_kill_to_step_of_ddp(self, world):
+        """Until the first step of the restarted ranks has ended; inf if they hang."""
+        self.runs += 1
+        folder = Path(self.work, f"ddp-{self.runs}")
+        folder.mkdir()
+        setup = {**SETUP, "steps": 10**6, "folder": str(folder), "save_every_steps": SAVE_EVERY_STEPS}
+        agent = subprocess.Popen(self.ddp_command(world, setup), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        steps = folder / "steps"
+        try:
+            while not steps.exists() or steps.read_text().count("step") < 60:
+                time.sleep(0.1)
+            killed = time.time()
+            os.kill(int((folder / "pid-1").read_text()), signal.SIGKILL)
+            while "resumed" not in steps.read_text() or not steps.read_text().split("resumed")[1].count("step"):
+                if time.time() - killed > 60:
+                    return math.inf  # seen with PyTorch 2.11: the restarted ranks hang in init_process_group
+                time.sleep(0.01)
+            return time.time() - killed
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            agent.wait()
+
+    def step_ms_with_and_without_commands(self):
+        """Medians of turns, by whether a client sends commands."""
+        run, command = self.command(10**6, "ordered", socket="auto")
+        ranks = self.start_ranks(command, 2, stdout=subprocess.DEVNULL)
+        medians = {"without commands": [], "with commands": []}
+        try:
+            self.wait_for_records(run, ranks, 20)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(Path(run, "control.sock")))
+                replies = client.makefile()
+                for _ in range(self.args.repetitions):
+                    for name, row in medians.items():
+                        before, ends = len(records(run)), time.monotonic() + 5
+                        while time.monotonic() < ends:
+                            if name == "with commands":
+                                client.sendall(b"set optimizer.lr 3e-4\nset optimizer.lr 2e-4\n")
+                                if any("error" in json.loads(replies.readline()) for _ in range(2)):
+                                    sys.exit(f"{run}: a change was rejected")
+                            time.sleep(0.2)
+                        row.append(statistics.median([record["step_time_ms"] for record in records(run)[before:]]))
+            return medians
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
+    def goodput(self):
+        """Of a run whose second rank is killed at random; the time to the next step after each kill."""
+        generator, restarts = random.Random(1), []
+        run, agent = self.start_under_torchrun(2, 10**6)
+        try:
+            while len(records(run)) < 20:
+                time.sleep(0.01)
+            first, began = records(run)[-1]["step"], time.monotonic()
+            for _ in range(self.args.kills):
+                time.sleep(generator.expovariate(1 / self.args.mtbf))
+                killed = time.monotonic()
+                os.kill(self.pid_of_second_rank(run), signal.SIGKILL)
+                # A resumed run deletes the records after its checkpoint.
+                starts = Path(run, "logs", "stokerd.log").read_text().count("training started")
+                while Path(run, "logs", "stokerd.log").read_text().count("training started") == starts:
+                    time.sleep(0.01)
+                resumed = len(records(run))
+                while len(records(run)) <= resumed:
+                    time.sleep(0.01)
+                restarts.append(time.monotonic() - killed)
+            kept, seconds = records(run)[-1]["step"] - first, time.monotonic() - began
+            step_seconds = statistics.median(record["step_time_ms"] for record in records(run)) / 1e3
+            return kept * step_seconds / seconds, statistics.mean(restarts), step_seconds
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            agent.wait()
+
+    def seconds_to_exit(self, lost, number):
+        """From the signal to rank `lost` until the others have exited."""
+        run, command = self.command(10**6, "ordered")
+        ranks = self.start_ranks([*command, "--set", f"distributed.timeout_seconds={LOSS_TIMEOUT_SECONDS}"], 4,
+                                 stdout=subprocess.DEVNULL)
+        try:
+            self.wait_for_records(run, ranks, 20)
+            time.sleep(random.uniform(0, 0.3))
+            signaled = time.monotonic()
+            ranks[lost].send_signal(number)
+            codes = [rank.wait() for index, rank in enumerate(ranks) if index != lost]
+            seconds = time.monotonic() - signaled
+            if codes != [73] * 3:
+                sys.exit(f"the other ranks have exited with {codes}; see {run}/logs/stokerd.log")
+            return seconds
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
 
 
 def median_with_interval(values):
@@ -282,6 +403,7 @@ def main():
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--mtbf", type=float, default=20, help="seconds between failures, of the part goodput")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--text", default="/usr/include/c++")
     parser.add_argument("--layers", type=int, default=SAVED["layers"])
@@ -307,10 +429,25 @@ def main():
             "2 ranks, in one bucket": lambda: bench.large_step_ms(100_000),
             "2 processes, without sums": bench.large_step_without_sums_ms,
         }
+        overlap_of_ddp = {
+            f"PyTorch DDP, {name}": lambda mib=mib: bench.ddp_step_ms(2, LARGE, args.steps // 4, bucket_mib=mib)
+            for name, mib in (("in buckets", 25), ("in one bucket", 100_000), ("without sums", 0))
+        }
+        ranks = {"4 micro-batches, 1 process": lambda: bench.step_ms("ordered", 0),
+                 "4, PyTorch, 1 rank": lambda: bench.ddp_step_ms(1),
+                 "8 micro-batches, 1 process": lambda: bench.step_ms("ordered", 0, EIGHT)}
+        for world in (2, 4, 8):
+            for reduction in ("ordered", "allreduce"):
+                ranks[f"8, {world} ranks, {reduction}"] = (
+                    lambda world=world, reduction=reduction: bench.step_ms(reduction, world, EIGHT))
+        for world in (1, 2, 4, 8):
+            ranks[f"8, PyTorch, {world} rank{'s' * (world > 1)}"] = lambda world=world: bench.ddp_step_ms(world, EIGHT)
         if "steps" in parts:
             rows |= steps
         if "overlap" in parts:
-            rows |= overlap
+            rows |= overlap | overlap_of_ddp
+        if "ranks" in parts:
+            rows |= ranks
         times = {name: [] for name in rows}
         for _ in range(args.repetitions):
             for name, measure in rows.items():
@@ -319,8 +456,9 @@ def main():
             if row:
                 print(f"{name:26} {statistics.median(row):8.2f} ms/step   {min(row):.2f} to {max(row):.2f}")
         if "overlap" in parts:
-            in_buckets, in_one, without = (statistics.median(times[name]) for name in overlap)
-            print(f"overlap                    {100 * (in_one - in_buckets) / (in_one - without):8.0f} % of the sums")
+            for name, names in (("overlap", overlap), ("overlap of PyTorch DDP", overlap_of_ddp)):
+                in_buckets, in_one, without = (statistics.median(times[each]) for each in names)
+                print(f"{name:26} {100 * (in_one - in_buckets) / (in_one - without):8.0f} % of the sums")
         if "record" in parts:
             costs = [bench.record_us() for _ in range(args.repetitions)]
             for name in costs[0]:
@@ -339,9 +477,34 @@ def main():
             for name, worlds in (("world of 1 / process", (0, 1)), ("process / process", (0, 0))):
                 ratio, low, high = median_with_interval(bench.ratios_of_steps(*worlds))
                 print(f"{name:26} {ratio:8.4f}           {low:.4f} to {high:.4f} (95 %)")
-        kills = [bench.seconds_from_kill_to_step() for _ in range(args.kills if "kills" in parts else 0)]
-        if kills:
-            print(f"kill -9 to next step       {statistics.median(kills):8.2f} s         {min(kills):.2f} to {max(kills):.2f}")
+        if "losses" in parts:
+            losses = {(number, lost): [] for number in (signal.SIGKILL, signal.SIGSTOP) for lost in (0, 1)}
+            for _ in range(args.kills):
+                for (number, lost), row in losses.items():
+                    row.append(bench.seconds_to_exit(lost, number))
+            for (number, lost), row in losses.items():
+                limit = 2 if number == signal.SIGKILL else LOSS_TIMEOUT_SECONDS + 10
+                print(f"{number.name} of {'rank 1' if lost else 'chief ':21} {statistics.median(row):5.2f} s         "
+                      f"{min(row):.2f} to {max(row):.2f} (limit: {limit} s)")
+        if "commands" in parts:
+            for name, row in bench.step_ms_with_and_without_commands().items():
+                print(f"{name:26} {statistics.median(row):8.2f} ms/step   {min(row):.2f} to {max(row):.2f}")
+        if "goodput" in parts:
+            measured, restart, step_seconds = bench.goodput()
+            simulated = simulate(args.mtbf, SAVE_EVERY_STEPS * step_seconds, 0, 0, restart, 100_000, 1)
+            print(f"goodput                    {100 * measured:8.1f} %         simulated {100 * simulated:.1f} %, "
+                  f"{args.kills} kills, restart {restart:.2f} s on average")
+        if "kills" in parts:
+            kills = {"2 ranks": lambda: bench.seconds_from_kill_to_step(2),
+                     "4 ranks": lambda: bench.seconds_from_kill_to_step(4),
+                     "PyTorch DDP, 2 ranks": lambda: bench.seconds_from_kill_to_step_of_ddp(2)}
+            seconds = {name: [] for name in kills}
+            for _ in range(args.kills):
+                for name, measure in kills.items():
+                    seconds[name].append(measure())
+            print("kill -9 to next step")
+            for name, row in seconds.items():
+                print(f"  {name:24} {statistics.median(row):8.2f} s         {min(row):.2f} to {max(row):.2f}")
 
 
 if __name__ == "__main__":
