@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "daemon/group/connection_watcher.h"
 #include "daemon/group/device_sums.h"
 #include "daemon/group/failure_record.h"
 #include "daemon/group/hang_detector.h"
@@ -39,6 +40,9 @@ constexpr milliseconds kStopCheckInterval{100};
 constexpr milliseconds kDevicePollInterval{1};
 // Longer with more ranks, which load the store.
 constexpr milliseconds kMinWatchInterval{1'000};
+constexpr milliseconds kConnectionCheckInterval{1'000};
+// For a sum of Gloo to complete, or to fail, after the connection of a rank that may have taken part in it was closed.
+constexpr milliseconds kClosedGrace{1'000};
 constexpr milliseconds kMinPollInterval{20};
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
@@ -86,7 +90,8 @@ class GlooGroup final : public ProcessGroup {
         prefix_(prefix),
         keys_(*store_, prefix),
         peers_(peers_of(environment)),
-        backend_(std::move(backend)) {}
+        backend_(std::move(backend)),
+        connections_(*backend_, peers_, kConnectionCheckInterval) {}
 
   int rank() const override { return environment_.rank; }
   int world_size() const override { return environment_.world_size; }
@@ -142,8 +147,11 @@ class GlooGroup final : public ProcessGroup {
   static std::string text_key(const std::string& name, int rank) {
     return "named/" + name + "/" + std::to_string(rank);
   }
-  StartWait start_wait() const {
-    return {.deadline = after(start_timeout_), .has_exited = has_exited_};
+  StartWait start_wait() {
+    return {.deadline = after(start_timeout_),
+            .has_exited = has_exited_,
+            .find_closed = [this](int rank) { return connections_.find_closed(rank); },
+            .lose = [this](int rank, const std::string& reason) { return lose(rank, reason); }};
   }
   Status begin_collective();
   Status call_device(const std::function<void()>& collective);
@@ -154,7 +162,7 @@ class GlooGroup final : public ProcessGroup {
   // `index`: of the tensors of the phase.
   Status send(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
   Status receive(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
-  static Status wait_for_each(const Phase& all, const std::stop_token& stop, int& failed_peer);
+  Status wait_for_each(const Phase& all, const std::stop_token& stop, int& failed_peer);
   Status wait_for(Phase& all, const std::stop_token& stop);
   void close();
   void close(Phase& last);
@@ -162,6 +170,8 @@ class GlooGroup final : public ProcessGroup {
   Summand make_summand(const at::Tensor& tensor, const at::Tensor& own, at::Tensor& scratch) const;
   static void sum(const Summand& of);
   Status finish_all_reduces(const std::stop_token& stop);
+  std::optional<RankWatcher::LostRank> find_closed_peer();
+  void abandon_sums();
   Status lose(int peer, const std::string& reason);
   Status lose(Phase& last, int peer, const std::string& reason);
 
@@ -177,6 +187,7 @@ class GlooGroup final : public ProcessGroup {
   const std::vector<int> peers_;
   // Of the thread that uses the group.
   c10::intrusive_ptr<c10d::Backend> backend_;            // null after a failure
+  ConnectionWatcher connections_;                        // for any thread
   Status lost_;                                          // that failure, if another rank was lost
   std::vector<at::Tensor> scratch_;                      // by tensor of all_reduce_ordered()
   std::vector<at::Tensor> scattered_scratch_;            // by sum that is started
@@ -237,7 +248,7 @@ Status GlooGroup::wait_for_each(const Phase& all, const std::stop_token& stop, i
   });
   for (const Transfer& transfer : all.transfers) {
     try {
-      if (!transfer.work->wait(until(all.deadline)))  // aborted
+      if (!connections_.wait(*transfer.work, transfer.peer, until(all.deadline)))  // aborted
         return Status(StatusCode::kCancelled, "stopped in a collective");
     } catch (const std::exception& error) {
       failed_peer = transfer.peer;
@@ -419,6 +430,7 @@ Status GlooGroup::finish_sums(const std::stop_token& stop) {
 // Waits in parts, so that a stop is noticed. wait() also throws when its own timeout has passed.
 Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
   const Deadline deadline = after(timeout_);
+  Deadline closed_since = kNoDeadline;  // a connection
   if (started_.empty()) return {};
   if (!backend_) return begin_collective();
   for (const auto& work : started_) {
@@ -432,17 +444,37 @@ Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
           return lose(kUnknownRank, short_message(error));
       }
       if (stop.stop_requested()) {
-        // Not destroyed: that would wait for the threads of Gloo, which wait for the other ranks.
-        (void)backend_.release();
-        started_.clear();
+        abandon_sums();
         return Status(StatusCode::kCancelled, "stopped in a collective");
       }
-      if (std::chrono::steady_clock::now() >= deadline)
+      const Deadline now = std::chrono::steady_clock::now();
+      if (const auto closed = find_closed_peer()) {
+        closed_since = std::min(closed_since, now);
+        if (now - closed_since >= kClosedGrace) {
+          abandon_sums();
+          return lose(closed->rank, closed->reason);
+        }
+      }
+      if (now >= deadline)
         return lose(kUnknownRank, "no sum of gradients within " + seconds_text(timeout_));
     }
   }
   started_.clear();
   return {};
+}
+
+std::optional<RankWatcher::LostRank> GlooGroup::find_closed_peer() {
+  for (const int peer : peers_)
+    if (auto reason = connections_.find_closed(peer))
+      return RankWatcher::LostRank{.rank = peer, .reason = *std::move(reason)};
+  return std::nullopt;
+}
+
+// The backend is not destroyed: that would wait for its threads, which wait for the other ranks.
+void GlooGroup::abandon_sums() {
+  connections_.end();
+  (void)backend_.release();
+  started_.clear();
 }
 
 // ---- devices -------------------------------------------------------------------------------------
@@ -462,9 +494,9 @@ Status GlooGroup::add_devices(const OpenCollectives& open) {
   if (!connected.ok()) return {};  // the time limits find lost ranks, too
   maybe_watcher_store_ = *std::move(connected);
   maybe_watcher_keys_.emplace(*maybe_watcher_store_, prefix_);
-  maybe_watcher_ =
-      std::make_unique<RankWatcher>(*maybe_watcher_keys_, environment_, has_exited_,
-                                    watch_interval(), [this] { maybe_devices_->abort(); });
+  maybe_watcher_ = std::make_unique<RankWatcher>(
+      *maybe_watcher_keys_, rank(), [this] { return find_closed_peer(); }, watch_interval(),
+      [this] { maybe_devices_->abort(); });
   return {};
 }
 
@@ -559,8 +591,14 @@ Result<std::string> GlooGroup::receive_text(const std::string& name, int of_rank
 }
 
 Status GlooGroup::check_rank(int rank) {
+  const auto closed = connections_.find_closed(rank);
   STOKER_RETURN_IF_ERROR(check_failed(keys_, environment_));
-  return check_killed(keys_, environment_, has_exited_, rank);
+  STOKER_RETURN_IF_ERROR(check_killed(keys_, environment_, has_exited_, rank));
+  if (!closed) return {};
+  // One that leaves because it has lost another rank has a record, and may still write its part of a checkpoint.
+  STOKER_ASSIGN_OR_RETURN(const auto record, read_failure_record(keys_, rank));
+  if (record) return {};
+  return Status(StatusCode::kPeerLost, name_of(rank) + " exited or cannot be reached: " + *closed);
 }
 
 // ---- failures ------------------------------------------------------------------------------------
@@ -571,6 +609,7 @@ void GlooGroup::close(Phase& last) {
   started_.clear();
   last.transfers.clear();
   for (Scattered& each : scattered_) each.exchange.transfers.clear();
+  connections_.end();
   backend_.reset();
   if (maybe_devices_) maybe_devices_->abort();
 }

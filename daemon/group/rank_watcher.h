@@ -1,25 +1,22 @@
 // RankWatcher: finds that another rank is lost while the thread that trains does not, because it waits for
 // its GPU, which waits for that rank.
 //
-// Knows of ranks that have reported a failure, and of ranks on this host that have exited, and reports what it has seen
-// twice. A store that does not respond is no loss; then it knows of this host only. All else is found by the time limits
+// Knows of ranks that have reported a failure, and of ranks whose connection is closed, and reports what it has seen
+// twice. A store that does not respond is no loss; then it knows of connections only. All else is found by the time limits
 // of the others.
 //
-// Threads:  has its own; the methods from any.
+// Threads:  has its own, which calls `find_closed` and `on_lost`; the methods from any.
 // Blocking: stop() and the destructor for a request to the store, a few seconds at most.
 // Owner:    the store must outlive this object, and is used by no other thread: its requests can be slow.
 #pragma once
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 
-#include "daemon/group/launch_environment.h"
-#include "daemon/group/rendezvous.h"
 #include "daemon/group/store.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
@@ -35,9 +32,12 @@ class RankWatcher {
     bool operator==(const LostRank&) const = default;
   };
 
-  // `on_lost`: called by the own thread, once, after lost() has the rank, which the others are told, too.
-  RankWatcher(Store& keys, const LaunchEnvironment& environment, HasExited has_exited,
-              std::chrono::milliseconds interval, std::function<void()> on_lost);
+  // A rank whose connection is closed.
+  using FindClosed = std::function<std::optional<LostRank>()>;
+
+  // `rank`: the own one. `on_lost`: called once, after lost() has the rank, which the others are told, too.
+  RankWatcher(Store& keys, int rank, FindClosed find_closed, std::chrono::milliseconds interval,
+              std::function<void()> on_lost);
 
   // Whether this rank depends on the others; not at first. Otherwise none is lost: a rank may exit when the collectives of
   // all are complete.
@@ -49,19 +49,15 @@ class RankWatcher {
 
  private:
   Status watch(const std::stop_token& stop);
-  std::optional<LostRank> find_lost();
   std::optional<LostRank> find_announced();
-  bool has_exited(int rank);
   bool record(const LostRank& found);
 
   // Constant after construction.
   Store& keys_;
-  const LaunchEnvironment environment_;
-  const HasExited has_exited_;
+  const int rank_;
+  const FindClosed find_closed_;
   const std::chrono::milliseconds interval_;
   const std::function<void()> on_lost_;
-
-  std::map<int, StartRecord> records_;  // of ranks that can be on this host; of the own thread
 
   mutable std::mutex mutex_;
   bool is_expected_ = false;      // guarded by mutex_

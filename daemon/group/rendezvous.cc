@@ -54,8 +54,7 @@ Result<StartRecord> parse_start_record(const std::string& text, const std::strin
   });
 }
 
-}  // namespace
-
+// nullopt: it has not joined, or the store does not respond.
 std::optional<StartRecord> find_start_record(Store& keys, int rank) {
   const std::string key = rank_key(rank);
   const auto text = keys.get(key);
@@ -63,8 +62,6 @@ std::optional<StartRecord> find_start_record(Store& keys, int rank) {
   auto record = parse_start_record(**text, key);
   return record.ok() ? std::optional(*std::move(record)) : std::nullopt;
 }
-
-namespace {
 
 std::string name_of(const LaunchEnvironment& environment, int rank,
                     const std::optional<StartRecord>& record) {

@@ -36,9 +36,6 @@ struct StartRecord {
   bool operator==(const StartRecord&) const = default;
 };
 
-// nullopt: it has not joined, or the store does not respond.
-std::optional<StartRecord> find_start_record(Store& keys, int rank);
-
 // Whether the process of a rank has ended, which leaves no record if it is killed. Only used for ranks
 // on the host of this one: locks of other hosts are not visible on every file system. Empty: unknown.
 using HasExited = std::function<bool(int rank)>;

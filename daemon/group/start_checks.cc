@@ -33,11 +33,14 @@ Result<std::string> wait_for_value(Store& keys, const LaunchEnvironment& environ
   const milliseconds interval = kFailureCheckInterval + milliseconds(environment.world_size);
   while (true) {
     const auto now = std::chrono::steady_clock::now();
+    // Before the key is read, which the rank sets before it leaves.
+    const auto closed = wait.find_closed ? wait.find_closed(rank) : std::nullopt;
     const Status set = keys.wait(key, std::min<Deadline>(wait.deadline, now + interval), stop);
     if (set.ok()) break;
     if (set.code() != StatusCode::kTimedOut) return set;
     STOKER_RETURN_IF_ERROR(check_failed(keys, environment));
     STOKER_RETURN_IF_ERROR(check_killed(keys, environment, wait.has_exited));
+    if (closed) return wait.lose(rank, *closed);
     if (now >= wait.deadline)
       return Status(StatusCode::kPeerLost, describe_rank(keys, environment, rank) +
                                                " did not start in time; see its log, or raise "

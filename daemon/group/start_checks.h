@@ -8,6 +8,7 @@
 //           the message names it. kCancelled.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -25,7 +26,11 @@ namespace stoker::group {
 // How long ranks wait for each other.
 struct StartWait {
   Deadline deadline;
-  HasExited has_exited = {};  // empty: unknown; then only the deadline ends a wait for such a rank
+  HasExited has_exited = {};  // may be empty: unknown
+  // Why the connection to a rank is closed; nullopt: it is open. May be empty: unknown.
+  std::function<std::optional<std::string>(int rank)> find_closed = {};
+  // The error for such a rank, if it has not called the same function before.
+  std::function<Status(int rank, const std::string& reason)> lose = {};
 };
 
 // Settings as the value of a key of the store. kCorrupt: they are none.

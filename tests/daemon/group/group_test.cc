@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -154,8 +155,6 @@ class GroupTest : public ::testing::Test {
     }
   }
 
-  std::string path(const std::string& name) const { return directory_ / name; }
-
   int port_ = 0;  // of the store
 
  private:
@@ -279,7 +278,7 @@ TEST_F(GroupTest, NamesKilledOrStoppedRankInSumOfBackend) {
     ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
     EXPECT_THAT(output_of(*ranks[2]), HasSubstr("all-reduced 600000 36\n"));
     ranks[2]->signal(signal);
-    expect_lost(ranks, 2, "; rank [01] lost another rank in collective [0-9]+: ");
+    expect_lost(ranks, 2, "; rank [01] lost (another rank|rank [012]) in collective [0-9]+: ");
   }
 }
 
@@ -421,6 +420,48 @@ TEST_F(GroupTest, NamesKilledRankOnAllOthers) {
   }
 }
 
+// Gloo does not report that to sends that could not be written, in the first case, and to receives that have begun, in the
+// second. The timeout is longer than the test waits.
+TEST_F(GroupTest, NamesRankKilledDuringTransfersOfStoppedOne) {
+  struct Sums {
+    std::string scenario;
+    std::string lost;
+  };
+  const std::vector<Sums> cases{
+      {.scenario = "loss 1 2000 2 8000", .lost = "rank 1"},
+      {.scenario = "loss 1 16777216 1 10000", .lost = "rank 1"},  // more than sockets buffer
+      {.scenario = "loss 0 2000 2 1", .lost = "(another rank|rank 1)"},
+      {.scenario = "loss 0 16777216 1 1", .lost = "(another rank|rank 1)"}};
+  for (const auto& [scenario, lost] : cases) {
+    SCOPED_TRACE(scenario);
+    const Settings settings{.scenario = scenario, .timeout = milliseconds(10 * kPatience)};
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks.push_back(&start(rank, 2, settings, scenario + " " + std::to_string(rank)));
+    ASSERT_TRUE(wait_for_output(*ranks[0], "started\n")) << output_of(*ranks[0]);
+    ASSERT_TRUE(wait_for_output(*ranks[1], "opened ")) << output_of(*ranks[1]);
+    ranks[0]->signal(SIGSTOP);
+    siginfo_t stopped{};
+    const auto pid = static_cast<id_t>(ranks[0]->pid());
+    ASSERT_EQ(::waitid(P_PID, pid, &stopped, WSTOPPED), 0);
+    ranks[1]->signal(SIGTERM);
+    const auto exit = ranks[1]->wait(kPatience);
+    ASSERT_TRUE(exit);
+    ASSERT_EQ(exit->signal, SIGKILL) << output_of(*ranks[1]);
+    ranks[0]->signal(SIGCONT);
+    expect_lost(ranks, 1, "; rank 0 lost " + lost + " in collective [0-9]+: ");
+  }
+}
+
+// As on another host: no lock tells it.
+TEST_F(GroupTest, NamesRankKilledBeforeGather) {
+  const auto ranks =
+      start_all(2, {.scenario = "absence", .start_timeout = milliseconds(10 * kPatience)});
+  expect_lost(ranks, 1, "; rank 0 lost rank 1 in collective 2: ");
+  EXPECT_THAT(output_of(*ranks[0]),
+              ContainsRegex("check rank 1 \\([^ ]+, pid [0-9]+\\) exited or cannot be reached: "));
+}
+
 // Only rank 0 notices it; rank 2 does when rank 0 closes its connections.
 TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
   const auto ranks = start_all(3, {.scenario = "half-sum"});
@@ -473,12 +514,12 @@ class GroupOfLostRankTest : public GroupTest {
 };
 
 TEST_F(GroupOfLostRankTest, IsNamedIfItIsKilledAtAnyCollective) {
-  start_groups(SIGKILL, 2, milliseconds(60'000));
+  start_groups(SIGKILL, 2, milliseconds(10 * kPatience));
   expect_named();
 }
 
 TEST_F(GroupOfLostRankTest, NamesChiefKilledAtAnyCollective) {
-  start_groups(SIGKILL, 0, milliseconds(60'000));
+  start_groups(SIGKILL, 0, milliseconds(10 * kPatience));
   expect_named();
 }
 
@@ -613,9 +654,7 @@ TEST_F(GroupTest, ReportsReasonOfRankThatFailedAfterItStartedSum) {
 TEST_F(GroupTest, EndsWaitForGpuWhenAnotherRankIsLost) {
   for (const bool is_kill : {true, false}) {
     const std::string name = is_kill ? "killed-" : "failed-";
-    const Settings settings{.scenario = "devices",
-                            .timeout = milliseconds(10 * kPatience),
-                            .run_id = path(name + "run")};
+    const Settings settings{.scenario = "devices", .timeout = milliseconds(10 * kPatience)};
     std::vector<test::Process*> ranks;
     for (int rank = 0; rank < 3; ++rank)
       ranks.push_back(&start(rank, 3, settings, name + std::to_string(rank)));

@@ -5,9 +5,7 @@
 // Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
 // "sum SIZE DIGEST", "broadcast ROOT DIGEST", "scattered DIGEST", "collectives N", "sent COLLECTIVE
 // BYTES", "us WHAT MEDIAN" (rank 0), "devices aborted", "error MESSAGE". Exits with the exit code of its error. SIGTERM requests a stop.
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -32,7 +30,6 @@
 #include "daemon/group/control_record.h"
 #include "daemon/group/gloo_group.h"
 #include "daemon/group/rendezvous.h"
-#include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
 
 namespace stoker::group {
@@ -326,6 +323,40 @@ Status run_half_sum(ProcessGroup& group, const std::stop_token& stop) {
   }
 }
 
+// Rank 0 starts `count` sums, and waits for them. Rank 1 starts its own on a stop, and is killed when it has written the bytes.
+Status run_loss(ProcessGroup& group, bool scatters, size_t size, int count, uint64_t bytes,
+                const std::stop_token& stop) {
+  while (!group.is_chief() && !stop.stop_requested()) ::usleep(10'000);
+  std::vector<at::Tensor> tensors;
+  for (int i = 0; i < count; ++i)
+    tensors.push_back(at::ones({static_cast<int64_t>(size)}, at::kFloat));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t before, written_bytes());
+  for (const at::Tensor& tensor : tensors)
+    STOKER_RETURN_IF_ERROR(
+        scatters ? group.start_reduce_scatter(tensor, equal_ends(group.world_size(), size))
+                 : group.start_all_reduce(tensor));
+  if (group.is_chief()) {
+    print("started");
+    return group.finish_sums(stop);
+  }
+  while (true) {
+    STOKER_ASSIGN_OR_RETURN(const uint64_t after, written_bytes());
+    if (after - before >= bytes) ::raise(SIGKILL);
+    ::usleep(1'000);
+  }
+}
+
+// Rank 1 is killed before its part of a gather.
+Status run_absence(ProcessGroup& group, const std::stop_token& stop) {
+  // Then both are connected.
+  STOKER_RETURN_IF_ERROR(group.text_of_chief("", stop).status());
+  if (!group.is_chief()) ::raise(SIGKILL);
+  Status lost;
+  while ((lost = group.check_rank(1)).ok()) ::usleep(10'000);
+  print("check " + lost.message());
+  return group.gather("", stop).status();
+}
+
 Status run(const std::string& scenario, const GroupOptions& options, const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(auto environment,
                           parse_launch_environment(read_environment_variables(), "runs/test"));
@@ -346,6 +377,11 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "traffic") return run_traffic(*group, stop);
   if (scenario == "record") return run_record(*group, stop);
   if (scenario == "half-sum") return run_half_sum(*group, stop);
+  if (scenario == "absence") return run_absence(*group, stop);
+  if (int scatters = 0, size = 0, count = 0, bytes = 0;
+      std::sscanf(scenario.c_str(), "loss %d %d %d %d", &scatters, &size, &count, &bytes) == 4)
+    return run_loss(*group, scatters != 0, static_cast<size_t>(size), count,
+                    static_cast<uint64_t>(bytes), stop);
   if (int signal = 0, rank = 0, at = 0;
       std::sscanf(scenario.c_str(), "signal %d to %d at %d", &signal, &rank, &at) == 3)
     return run_until_lost(*group, signal, rank, at, stop);
@@ -373,26 +409,13 @@ int main(int argc, char** argv) {
       if (::sigtimedwait(&signals, nullptr, &poll) == SIGTERM) stop.request_stop();
     }
   });
-  // As stokerd, each rank has a lock, if the run is a path.
-  const auto lock_of = [run_id = std::string(argv[4])](int rank) {
-    return UniqueFd(
-        ::open((run_id + "." + std::to_string(rank)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  };
-  const bool has_locks = argv[4][0] == '/';
-  const UniqueFd own = has_locks ? lock_of(std::atoi(std::getenv("RANK"))) : UniqueFd();
-  if (has_locks && ::flock(own.get(), LOCK_EX) != 0) return 70;
-  const auto has_exited = [lock_of](int rank) {
-    return ::flock(lock_of(rank).get(), LOCK_EX | LOCK_NB) == 0;
-  };
-  const group::GroupOptions options{
-      .run_id = argv[4],
-      .interface = argv[5],
-      .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
-      .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
-      .has_exited = has_locks ? group::HasExited(has_exited) : group::HasExited(),
-      .on_listening = [](const std::string&, uint16_t port) {
-        group::print("listening " + std::to_string(port));
-      }};
+  const group::GroupOptions options{.run_id = argv[4],
+                                    .interface = argv[5],
+                                    .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
+                                    .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
+                                    .on_listening = [](const std::string&, uint16_t port) {
+                                      group::print("listening " + std::to_string(port));
+                                    }};
   const Status ended = group::run(argv[1], options, stop.get_token());
   if (!ended.ok()) group::print("error " + ended.to_string());
   return static_cast<int>(exit_code_for(ended));

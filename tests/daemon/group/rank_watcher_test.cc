@@ -1,11 +1,10 @@
 #include "daemon/group/rank_watcher.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -13,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/group/failure_record.h"
-#include "daemon/group/socket_address.h"
+#include "daemon/group/rendezvous.h"
 #include "tests/daemon/group/memory_store.h"
 
 namespace stoker::group {
@@ -21,32 +20,16 @@ namespace {
 
 using testing::HasSubstr;
 
-// Higher than those of processes.
-constexpr int64_t kNoPid = 5'000'000;
-
-// A group of four ranks, two on each host. Rank 2 watches; rank 3 is its neighbor.
+// Rank 2 of a group of four ranks watches.
 class RankWatcherTest : public testing::Test {
  protected:
-  RankWatcherTest() {
-    for (int rank = 0; rank < 4; ++rank)
-      record_start(rank, rank < 2 ? "another host" : host_name(), kNoPid + rank);
-  }
-  void record_start(int rank, const std::string& host, int64_t pid) {
-    (void)store_.set("rank/" + std::to_string(rank),
-                     R"({"host":")" + host + R"(","pid":)" + std::to_string(pid) + "}");
-  }
   void watch(bool is_expected = true) {
-    const LaunchEnvironment environment{.launcher = Launcher::kTorchrun,
-                                        .rank = 2,
-                                        .world_size = 4,
-                                        .local_rank = 0,
-                                        .local_world_size = 2};
     watcher_ = std::make_unique<RankWatcher>(
-        store_, environment,
-        [this](int rank) {
+        store_, 2,
+        [this]() -> std::optional<RankWatcher::LostRank> {
           ++questions_;
-          EXPECT_EQ(rank, 3) << "its lock is that of another host";
-          return has_exited_.load();
+          if (!is_closed_) return std::nullopt;
+          return RankWatcher::LostRank{.rank = 3, .reason = "closed by peer"};
         },
         std::chrono::milliseconds(1), [this] { found_.set_value(watcher_->lost().has_value()); });
     watcher_->expect_ranks(is_expected);
@@ -58,7 +41,7 @@ class RankWatcherTest : public testing::Test {
     EXPECT_EQ(watcher_->lost()->rank, rank);
     EXPECT_THAT(watcher_->lost()->reason, HasSubstr(reason));
   }
-  // Until the watcher has seen its neighbor often enough.
+  // Until the watcher has checked the connections often enough.
   void expect_nothing_lost() {
     const int before = questions_;
     while (questions_ < before + 4 && !watcher_->lost()) std::this_thread::yield();
@@ -67,16 +50,16 @@ class RankWatcherTest : public testing::Test {
 
   MemoryStore store_;
   std::atomic<int> questions_{0};
-  std::atomic<bool> has_exited_{false};
+  std::atomic<bool> is_closed_{false};
   std::promise<bool> found_;
   std::unique_ptr<RankWatcher> watcher_;
 };
 
-TEST_F(RankWatcherTest, FindsNeighborThatHasExitedAndTellsTheOthers) {
+TEST_F(RankWatcherTest, FindsRankWhoseConnectionIsClosedAndTellsTheOthers) {
   watch();
   expect_nothing_lost();
-  has_exited_ = true;
-  expect_lost(3, "has exited");
+  is_closed_ = true;
+  expect_lost(3, "closed by peer");
   const auto announced = announced_failure(store_);
   ASSERT_TRUE(announced.ok());
   EXPECT_EQ(*announced, 3);
@@ -88,24 +71,16 @@ TEST_F(RankWatcherTest, FindsNeighborThatHasExitedAndTellsTheOthers) {
   EXPECT_THAT(failed.message(), HasSubstr("exited without a reason"));
 }
 
-// As on a network file system that has lost the lock.
-TEST_F(RankWatcherTest, ContinuesIfNeighborRunsWithoutLock) {
-  record_start(3, host_name(), ::getpid());
-  has_exited_ = true;
-  watch();
-  expect_nothing_lost();
-}
-
 // When the collectives of all are complete, a rank exits before others have saved.
 TEST_F(RankWatcherTest, FindsNothingWhileNoRankIsExpected) {
-  has_exited_ = true;
+  is_closed_ = true;
   watch(false);
   expect_nothing_lost();
   watcher_->expect_ranks(true);
-  expect_lost(3, "has exited");
+  expect_lost(3, "closed by peer");
 }
 
-TEST_F(RankWatcherTest, FindsRankOfOtherHostThatHasReportedItsFailure) {
+TEST_F(RankWatcherTest, FindsRankThatHasReportedItsFailure) {
   watch();
   expect_nothing_lost();
   announce_failure(store_, {.rank = 1, .world_size = 4}, Status(StatusCode::kOutOfMemory, "full"));
@@ -129,13 +104,13 @@ TEST_F(RankWatcherTest, FindsRankThatLeavesBecauseItLostAnother) {
 }
 
 // A store that is silent for a while is no loss.
-TEST_F(RankWatcherTest, KnowsOnlyNeighborsWithoutStore) {
+TEST_F(RankWatcherTest, KnowsOnlyConnectionsWithoutStore) {
   watch();
   expect_nothing_lost();
   store_.lose();
   expect_nothing_lost();
-  has_exited_ = true;
-  expect_lost(3, "has exited");
+  is_closed_ = true;
+  expect_lost(3, "closed by peer");
 }
 
 TEST_F(RankWatcherTest, FindsNothingAfterStop) {

@@ -1,6 +1,7 @@
 #include "daemon/group/start_checks.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -145,6 +146,20 @@ TEST(StartChecksTest, DoesNotTrustLocksOfOtherHosts) {
                        .has_exited = [](int) { return true; }};
   const Status of_chief = check_same_settings(store, member_of(0, 2), "1", {}, wait, {});
   EXPECT_THAT(of_chief.message(), HasSubstr("did not start in time"));
+}
+
+// Rank 1 has left after it sent its text.
+TEST(StartChecksTest, EndsWaitForRankWhoseConnectionIsClosed) {
+  MemoryStore store;
+  StartWait wait = far_deadline();
+  wait.find_closed = [](int) { return std::optional<std::string>("closed by peer"); };
+  wait.lose = [](int rank, const std::string& reason) {
+    return Status(StatusCode::kPeerLost, "rank " + std::to_string(rank) + " " + reason);
+  };
+  ASSERT_TRUE(gather_at_chief(store, member_of(1, 3), "1", "text", far_deadline(), {}).ok());
+  const auto gathered = gather_at_chief(store, member_of(0, 3), "1", "own", wait, {});
+  EXPECT_EQ(gathered.status().code(), StatusCode::kPeerLost);
+  EXPECT_EQ(gathered.status().message(), "rank 2 closed by peer");
 }
 
 TEST(StartChecksTest, GathersTextsOfAllRanksAtChief) {
