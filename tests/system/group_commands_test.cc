@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/hash.h"
+#include "shared/base/tensor_spec.h"
 #include "shared/checkpoint/safetensors.h"
 #include "tests/support/python_script.h"
 #include "tests/system/group_run_fixture.h"

@@ -417,8 +417,7 @@ TEST_F(ShardedCommitFaultTest, KeepsCheckpointBeforeWhenDiskOfAnyRankFailsForGoo
                     expect_saved(before);
                     expect_saved(save_after_restart());
                     expect_no_leftovers();
-                    fs::remove_all(path_in(directory_, before));
-                  });
+                              });
   EXPECT_EQ(seen, (std::set<std::pair<bool, bool>>{{false, false}, {true, false}, {true, true}}))
       << "only the chief makes a checkpoint visible";
 }
