@@ -485,12 +485,12 @@ class ConcurrentWorkersTest : public AsyncServerTest {
       if (claimed->reply == ClaimReply::kWait) continue;
       ASSERT_TRUE(worker.pull(claimed->step, {}).ok());
       for (const at::Tensor& each : parameters)
-        if (!is_of_one_update(each)) ++num_torn_;
+        if (!is_of_one_update(each)) ++num_partial_;
       push(worker, *claimed);
     }
   }
 
-  std::atomic<int> num_torn_ = 0;  // parts that were read
+  std::atomic<int> num_partial_ = 0;  // parts that were read
 };
 
 TEST_F(ConcurrentWorkersTest, ReadNoVariablesInMiddleOfUpdate) {
@@ -510,7 +510,7 @@ TEST_F(ConcurrentWorkersTest, ReadNoVariablesInMiddleOfUpdate) {
       train_to_end(*worker, parameters);
     });
   threads.clear();
-  EXPECT_EQ(num_torn_, 0);
+  EXPECT_EQ(num_partial_, 0);
   const auto log = read_update_log(update_log_path(updates_dir_, 0));
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   EXPECT_EQ(log->updates.size(), max_steps_);

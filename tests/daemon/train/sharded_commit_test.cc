@@ -403,7 +403,7 @@ TEST_F(ShardedCommitFaultTest, CommitsAtNextAttemptAfterErrorOfAnyOperationOfAny
 }
 
 // Also while the chief removes what it has written.
-TEST_F(ShardedCommitFaultTest, KeepsCheckpointBeforeWhenDiskOfAnyRankFailsForGood) {
+TEST_F(ShardedCommitFaultTest, KeepsCheckpointBeforeWhenDiskOfAnyRankFailsPermanently) {
   save_after_restart();
   std::set<std::pair<bool, bool>> seen;  // of the chief, and visible
   with_each_fault({{.extent = Fault::Extent::kHalf, .from_here_on = true},
@@ -417,7 +417,7 @@ TEST_F(ShardedCommitFaultTest, KeepsCheckpointBeforeWhenDiskOfAnyRankFailsForGoo
                     expect_saved(before);
                     expect_saved(save_after_restart());
                     expect_no_leftovers();
-                              });
+                  });
   EXPECT_EQ(seen, (std::set<std::pair<bool, bool>>{{false, false}, {true, false}, {true, true}}))
       << "only the chief makes a checkpoint visible";
 }
