@@ -77,6 +77,20 @@ std::string format_run_state(const run::RunState& state) {
   return "stokerd has not run in this directory yet";
 }
 
+std::vector<int> find_running_ranks(const run::RunLayout& layout) {
+  std::vector<int> ranks;
+  const auto names = list_directory(std::filesystem::path(layout.rank_dir(0)).parent_path());
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
+    int rank = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
+    if (error != std::errc() || end != name.data() + name.size()) continue;
+    const auto locked = is_locked(run::RunLayout(layout.rank_dir(rank)).lock_file());
+    if (locked.ok() && *locked) ranks.push_back(rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 namespace {
 
 using checkpoint::CheckpointEntry;

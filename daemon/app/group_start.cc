@@ -132,6 +132,12 @@ std::vector<std::string> world_size_effects(const config::Config& config,
   return reasons;
 }
 
+std::vector<std::string> world_size_effects(const config::Config& config,
+                                            const config::DeviceConfig& device) {
+  if (device.type == config::DeviceConfig::Type::kCpu || config.run.deterministic) return {};
+  return {"run.deterministic is false, and the ranks train on GPUs"};
+}
+
 std::vector<std::string> world_size_effects(const model::Model& model) {
   for (const auto& buffer : model.named_buffers()) {
     if (!buffer.key().ends_with("running_mean") && !buffer.key().ends_with("running_var")) continue;
@@ -188,10 +194,10 @@ Result<config::DeviceConfig> choose_device(const config::Config& config,
   }
   STOKER_ASSIGN_OR_RETURN(const auto collectives, train::find_collectives(own.index));
   STOKER_RETURN_IF_ERROR(group.add_devices(collectives));
-  if (!config.run.deterministic)
-    log_warn("results depend on the number of ranks",
-             {{"reason", "run.deterministic is false, and the ranks train on GPUs"}});
-  return config::DeviceConfig{.type = Type::kCuda, .index = own.index};
+  const config::DeviceConfig gpu{.type = Type::kCuda, .index = own.index};
+  for (const std::string& reason : world_size_effects(config, gpu))
+    log_warn("results depend on the number of ranks", {{"reason", reason}});
+  return gpu;
 }
 
 config::Config without_duties_of_chief(config::Config config) {

@@ -29,6 +29,9 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
 // Why the results depend on the number of ranks, one reason per line; empty: they do not.
 std::vector<std::string> world_size_effects(const config::Config& config,
                                             const group::LaunchEnvironment& launch);
+// The same for the device that the ranks train on.
+std::vector<std::string> world_size_effects(const config::Config& config,
+                                            const config::DeviceConfig& device);
 // The same for the model: layers whose statistics each rank computes from its own samples.
 std::vector<std::string> world_size_effects(const model::Model& model);
 

@@ -23,6 +23,7 @@ namespace stoker::ctl {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -539,6 +540,36 @@ TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {
   }
   const auto lock = lock_file(layout().lock_file(), "test");
   EXPECT_THAT(ctl({"status"}).err, HasSubstr("it is running, but not listening on this socket"));
+}
+
+TEST_F(DaemonCommandsTest, NamesRanksThatRunWithoutChief) {
+  write_file(layout().lock_file(), "");
+  std::vector<FileLock> locks;
+  for (const int rank : {2, 10}) {
+    std::filesystem::create_directories(layout().rank_dir(rank));
+    auto lock = lock_file(run::RunLayout(layout().rank_dir(rank)).lock_file(), "test");
+    ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+    locks.push_back(*std::move(lock));
+  }
+  write_file(run::RunLayout(layout().rank_dir(1)).lock_file(), "");  // has exited
+  write_file(layout().rank_dir(0) + "x/LOCK", "");                   // of no rank
+  for (const char* command : {"status", "checkpoint"}) {
+    const CommandResult lost = ctl({command});
+    EXPECT_EQ(lost.code, 69);
+    EXPECT_EQ(std::ranges::count(lost.err, '\n'), 1);
+    EXPECT_THAT(lost.err, HasSubstr("the chief (rank 0) was killed or its machine crashed; still "
+                                    "running: rank 2, 10; with parameter servers nothing is saved "
+                                    "until the chief (worker 0) is started again"));
+  }
+  write_exit_status(run::RunOutcome::kFailed, 40);
+  EXPECT_THAT(
+      ctl({"status"}).err,
+      ContainsRegex("the chief \\(rank 0\\) failed at step 40: .*; still running: rank 2, 10"));
+  write_exit_status(run::RunOutcome::kFinished, 40);  // the others end, too
+  EXPECT_THAT(ctl({"status"}).err, Not(HasSubstr("still running")));
+  locks.clear();
+  write_exit_status(run::RunOutcome::kFailed, 40);
+  EXPECT_THAT(ctl({"status"}).err, HasSubstr("the run has ended, failed at step 40"));
 }
 
 TEST_F(DaemonCommandsTest, ExitsWith69OnMissingSocket) {

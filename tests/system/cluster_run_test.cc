@@ -516,6 +516,12 @@ TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutChief) {
   const uint64_t recorded = newest_record_step(run_dir());
   const size_t updates = num_updates(run_dir());
   ASSERT_TRUE(wait_until(kPatience, [&] { return num_updates(run_dir()) >= updates + 20; }));
+  Process status = ctl(run_dir(), {"status"}, "status");
+  EXPECT_EQ(code_of(status), 69);
+  EXPECT_THAT(log_of("status"),
+              HasSubstr("the chief (rank 0) was killed or its machine crashed; "
+                        "still running: rank 1, 2, 3; with parameter servers "
+                        "nothing is saved until the chief (worker 0) is started"));
   EXPECT_EQ(newest_step(run_dir()), saved);
   EXPECT_EQ(newest_record_step(run_dir()), recorded);
   tasks[2] = start(run_dir(), "worker", 0);

@@ -1,13 +1,16 @@
 #include "daemon/app/group_start.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "daemon/train/device.h"
 #include "shared/config/load_config.h"
+#include "shared/model/model.h"
 
 namespace stoker::app {
 namespace {
@@ -105,6 +108,29 @@ TEST(GroupStartTest, ReportsWhyResultsDependOnNumberOfRanks) {
 TEST(GroupStartTest, ReportsThatAllReduceDependsOnNumberOfRanks) {
   EXPECT_THAT(world_size_effects(group_config({"distributed.reduction=allreduce"}), rank_of(0, 2)),
               ElementsAre(HasSubstr("allreduce")));
+}
+
+TEST(GroupStartTest, ReportsThatGpusComputeDeterministicallyOnlyOnRequest) {
+  const config::DeviceConfig gpu{.type = config::DeviceConfig::Type::kCuda, .index = 0};
+  const config::DeviceConfig cpu{.type = config::DeviceConfig::Type::kCpu, .index = std::nullopt};
+  EXPECT_THAT(world_size_effects(group_config(), gpu),
+              ElementsAre("run.deterministic is false, and the ranks train on GPUs"));
+  EXPECT_THAT(world_size_effects(group_config({"run.deterministic=true"}), gpu), IsEmpty());
+  EXPECT_THAT(world_size_effects(group_config(), cpu), IsEmpty());
+}
+
+std::vector<std::string> effects_of_model(const std::string& layers) {
+  const auto config = group_config({"model={name: sequential, layers: " + layers + "}"});
+  const auto model = model::make_model(
+      config.model, {{"input", DType::kF32, {4}}, {"target", DType::kF32, {1}}}, 0);
+  EXPECT_TRUE(model.ok()) << model.status().to_string();
+  return model.ok() ? world_size_effects(**model) : std::vector<std::string>{};
+}
+
+TEST(GroupStartTest, ReportsThatStatisticsOfBatchNormAreThoseOfOneRank) {
+  EXPECT_THAT(effects_of_model("[linear: {out_features: 8}, layer_norm, linear]"), IsEmpty());
+  EXPECT_THAT(effects_of_model("[linear: {out_features: 8}, batch_norm, linear, batch_norm]"),
+              ElementsAre(HasSubstr("batch norm's statistics, such as ")));
 }
 
 TEST(GroupStartTest, SeedsGeneratorPerTicketInGroup) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
@@ -40,7 +41,9 @@ class ParameterServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);
-    task_.cluster = {.ps = {"a:1", "b:1"}, .worker = {"c:1", "d:1"}};
+    task_.cluster = {.ps = {"a:1", "b:1"}, .worker = {}};
+    for (size_t i = 0; i < num_workers_; ++i)
+      task_.cluster.worker.push_back("worker" + std::to_string(i) + ":1");
     auto listening = group::listen_on("127.0.0.1", 0);
     ASSERT_TRUE(listening.ok()) << listening.status().to_string();
     meeting_.store_address = meeting_.address = "127.0.0.1";
@@ -70,7 +73,7 @@ class ParameterServerTest : public ::testing::Test {
     ServerOptions options{
         .task = task_,
         .updates = {.replicas = replicas_,
-                    .num_workers = 2,
+                    .num_workers = num_workers_,
                     .gradients_per_step = 1,
                     .max_steps = max_steps_},
         .is_recorded = [](uint64_t) { return true; },
@@ -83,11 +86,12 @@ class ParameterServerTest : public ::testing::Test {
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
     return options;
   }
-  static VariableStore make_variables(bool needs_norm = false) {
+  VariableStore make_variables(bool needs_norm = false) const {
     config::TrainConfig train;
     train.max_grad_norm.reset();
     auto optimizer = train::Optimizer::create(
-        config::OptimizerConfig(), train, {{"weight", at::full({3}, 0.0).set_requires_grad(true)}});
+        config::OptimizerConfig(), train,
+        {{"weight", at::full({num_elements_}, 0.0).set_requires_grad(true)}});
     EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
     return VariableStore(
         *std::move(optimizer), 1, [](uint64_t) { return 0.1; }, [](uint64_t) { return true; },
@@ -100,8 +104,10 @@ class ParameterServerTest : public ::testing::Test {
     std::vector<ServerPart> parts;
     const VariableStore like = make_variables();
     for (size_t i = 0; i < kNumServers; ++i) {
-      ServerPart part{.variables = {i}, .parameters = {at::full({3}, 1.0)}, .state = {}};
+      ServerPart part{
+          .variables = {i}, .parameters = {at::full({num_elements_}, 1.0)}, .state = {}};
       for (const at::Tensor& tensor : like.state()) part.state.push_back(tensor.clone());
+      parameters_[i] = part.parameters.front();
       parts.push_back(std::move(part));
     }
     parts.front().untrained = {at::full({2}, 7.0 - worker)};
@@ -113,7 +119,7 @@ class ParameterServerTest : public ::testing::Test {
     return *connections_.back();
   }
   // Until it has a ticket, which it trains on.
-  static void train(WorkerConnection& worker) { push(worker, pull(worker)); }
+  void train(WorkerConnection& worker) const { push(worker, pull(worker)); }
   static WorkerConnection::Claimed pull(WorkerConnection& worker) {
     WorkerConnection::Claimed claimed;
     while (claimed.reply == ClaimReply::kWait) {
@@ -127,11 +133,12 @@ class ParameterServerTest : public ::testing::Test {
     EXPECT_TRUE(pulled.ok()) << pulled.to_string();
     return claimed;
   }
-  static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
-                   double norm = -1) {
+  void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
+            double norm = -1) const {
+    const at::Tensor gradient = at::full({num_elements_}, 0.5);
     const auto pushed =
         worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
-                    {at::full({3}, 0.5), at::full({3}, 0.5)}, {});
+                    {gradient, gradient}, {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
     EXPECT_EQ(*pushed, PushResult::kAccepted);
   }
@@ -188,12 +195,16 @@ class ParameterServerTest : public ::testing::Test {
 
   FileSystem* files_ = &default_file_system();  // of the servers
   config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
+  size_t num_workers_ = 2;
+  int64_t num_elements_ = 3;                    // of the variable of each server
   std::array<bool, kNumServers> needs_norm_{};  // of all gradients
   uint64_t max_steps_ = 100;
   const test::TemporaryDirectory folder_;
   const std::string updates_dir_ = folder_.path() + "/updates";
   ClusterTask task_;
-  at::Tensor untrained_;  // of the last connection
+  // Of the last connection.
+  at::Tensor untrained_;
+  std::array<at::Tensor, kNumServers> parameters_;  // of which server
   Meeting meeting_;
   std::unique_ptr<group::TcpStore> store_;
   std::array<std::unique_ptr<ParameterServer>, kNumServers> servers_;
@@ -447,6 +458,62 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
                                      LoggedUpdate{.ticket = 4, .worker = 0, .read_steps = {4, 4}},
                                      LoggedUpdate{.ticket = 7, .worker = 1, .read_steps = {6, 6}}));
   }
+}
+
+// Of variables that take longer to read and to update than a request.
+class ConcurrentWorkersTest : public AsyncServerTest {
+ protected:
+  using Parameters = std::array<at::Tensor, kNumServers>;
+
+  ConcurrentWorkersTest() {
+    num_workers_ = 4;
+    num_elements_ = 1 << 18;
+    max_steps_ = 80;
+  }
+  // Each update changes all elements by the same amount. Whether they are equal, up to how vectors and single
+  // elements are rounded.
+  static bool is_of_one_update(const at::Tensor& values) {
+    const double first = values[0].item<double>();
+    return (values - first).abs().max().item<double>() < 1e-4;
+  }
+  // Until the last step.
+  void train_to_end(WorkerConnection& worker, const Parameters& parameters) {
+    while (!HasFatalFailure()) {
+      const auto claimed = worker.claim({});
+      ASSERT_TRUE(claimed.ok()) << claimed.status().to_string();
+      if (claimed->reply == ClaimReply::kEnded) return;
+      if (claimed->reply == ClaimReply::kWait) continue;
+      ASSERT_TRUE(worker.pull(claimed->step, {}).ok());
+      for (const at::Tensor& each : parameters)
+        if (!is_of_one_update(each)) ++num_partial_;
+      push(worker, *claimed);
+    }
+  }
+
+  std::atomic<int> num_partial_ = 0;  // parts that were read
+};
+
+TEST_F(ConcurrentWorkersTest, ReadNoVariablesInMiddleOfUpdate) {
+  std::vector<std::pair<WorkerConnection*, Parameters>> workers;
+  for (int i = 0; i < static_cast<int>(num_workers_); ++i) {
+    WorkerConnection& worker = connect(i);
+    workers.emplace_back(&worker, parameters_);
+  }
+  ASSERT_TRUE(workers.front().first->initialize(0, {}, {}).ok());
+  std::barrier all_have_read(static_cast<std::ptrdiff_t>(num_workers_));
+  std::vector<std::jthread> threads;
+  for (const auto& [worker, parameters] : workers)
+    threads.emplace_back([&, worker, parameters] {
+      const auto first = pull(*worker);
+      all_have_read.arrive_and_wait();
+      push(*worker, first);
+      train_to_end(*worker, parameters);
+    });
+  threads.clear();
+  EXPECT_EQ(num_partial_, 0);
+  const auto log = read_update_log(update_log_path(updates_dir_, 0));
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  EXPECT_EQ(log->updates.size(), max_steps_);
 }
 
 TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {

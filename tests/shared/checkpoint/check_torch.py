@@ -4,6 +4,7 @@ check_torch.py read FILE    loads the file with weights_only=True; prints one li
                             sha256-of-its-bytes
 check_torch.py load_dcp DIR loads the folder with torch.distributed.checkpoint into a model and its optimizer; prints
                             the same lines, of the names of their state_dict
+check_torch.py load_any_dcp DIR loads all tensors that the folder names, in the same way; prints the same lines
 check_torch.py write DIR    writes files of many kinds to DIR, each with a file of the same lines next to it
 """
 
@@ -106,7 +107,19 @@ def load_dcp(folder):
     print("\n".join(lines_of({"model": model.state_dict(), "optim": {"state": moments}})))
 
 
+def load_any_dcp(folder):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+
+    saved = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata
+    state = {name: torch.zeros(each.size, dtype=each.properties.dtype) for name, each in saved.items()}
+    dcp.load(state, storage_reader=HuggingFaceStorageReader(folder))
+    print("\n".join(lines_of(state)))
+
+
 def main(verb, path):
+    if verb == "load_any_dcp":
+        load_any_dcp(path)
     if verb == "load_dcp":
         load_dcp(path)
     if verb == "read":
