@@ -16,8 +16,10 @@
 
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
+#include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 #include "tests/daemon/service/notify_listener.h"
+#include "tests/support/listening_sockets.h"
 #include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
@@ -460,6 +462,22 @@ TEST_F(GroupRunTest, TrainsSameBytesWithParametersThatAreNotTrained) {
     expect_success(start_group(2, sharded, joined(kSharded, settings)));
     expect_same_state(sharded, alone);
   }
+}
+
+// Of all processes: those that read data are children of the ranks.
+TEST_F(GroupRunTest, ListensOnLoopbackInterfaceOnly) {
+  configure_endless();
+  socket_ = "auto";
+  auto ranks = start_group(2, run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run_dir()) > 0; }));
+  for (const auto& rank : ranks) {
+    const std::vector<ListeningSocket> sockets = listening_sockets(rank->pid());
+    EXPECT_FALSE(sockets.empty());
+    for (const ListeningSocket& socket : sockets)
+      EXPECT_EQ(socket.address, "127.0.0.1") << "port " << socket.port;
+  }
+  ranks[1]->signal(SIGTERM);
+  expect_success(ranks);
 }
 
 TEST_F(GroupRunTest, NotifiesSystemdOfChiefOnly) {
