@@ -71,10 +71,12 @@ class GroupRunTest : public RunTest {
         log_path(rank));
   }
   std::vector<std::unique_ptr<Process>> start_group(
-      int world_size, const std::string& run, const std::vector<std::string>& more = {}) const {
+      int world_size, const std::string& run, const std::vector<std::string>& more = {},
+      const std::vector<std::string>& variables = {}) const {
     std::vector<std::unique_ptr<Process>> ranks;
     for (int rank = 0; rank < world_size; ++rank)
-      ranks.push_back(std::make_unique<Process>(start_rank(rank, world_size, run, more)));
+      ranks.push_back(
+          std::make_unique<Process>(start_rank(rank, world_size, run, more, variables)));
     return ranks;
   }
   void expect_success(const std::vector<std::unique_ptr<Process>>& ranks) const {
@@ -174,6 +176,7 @@ class GroupRunTest : public RunTest {
 
   static constexpr const char* kAlone = "alone";
   const std::vector<std::string> kSharded{"--set", "distributed.shard=optimizer"};
+  const std::vector<std::string> kKubernetes{"KUBERNETES_SERVICE_HOST=192.0.2.1"};  // variables
   int exports_ = 0;
   const ReservedPort port_;
   int micro_batches_ = 4;  // per step

@@ -330,10 +330,7 @@ TEST_F(GroupRunTest, NoticesRankThatIsKilledBeforeTraining) {
 TEST_F(GroupRunTest, IsPreemptedBySigtermAndResumes) {
   configure_endless();
   const std::string run = run_dir();
-  std::vector<std::unique_ptr<Process>> ranks;
-  for (const int rank : {0, 1})
-    ranks.push_back(std::make_unique<Process>(
-        start_rank(rank, 2, run, {}, {"KUBERNETES_SERVICE_HOST=192.0.2.1"})));
+  auto ranks = start_group(2, run, {}, kKubernetes);
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 3; }));
   // A launcher can repeat it. The step ends when rank 0 continues.
   ranks[0]->signal(SIGSTOP);
@@ -363,6 +360,23 @@ TEST_F(GroupRunTest, IsPreemptedBySigtermAndResumes) {
   EXPECT_EQ(code_of(follower), 0) << text_of(path("follower.out"));
   train_alone(run_dir(kAlone));
   expect_same_run(run, run_dir(kAlone));
+}
+
+// The Job is complete then.
+TEST_F(GroupRunTest, ExitsWithZeroUnderKubernetesWhenStoppedOrFinished) {
+  configure(8);
+  const std::string finished = run_dir("finished");
+  expect_success(start_group(2, finished, {}, kKubernetes));
+  EXPECT_THAT(text_of(finished + "/exit_status.json"), HasSubstr(R"("state":"finished")"));
+  configure_endless();
+  socket_ = "auto";
+  const std::string stopped = run_dir("stopped");
+  auto ranks = start_group(2, stopped, {}, kKubernetes);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(stopped) > 0; }));
+  Process stop = ctl(stopped, {"stop"}, "stop");
+  EXPECT_EQ(code_of(stop), 0) << log_of("stop");
+  expect_success(ranks);
+  EXPECT_THAT(text_of(stopped + "/exit_status.json"), HasSubstr(R"("state":"stopped")"));
 }
 
 // The evaluator, for which a preempted run has not ended, requests its end meanwhile.
