@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/json.hpp>
@@ -54,11 +56,55 @@ TEST_F(GroupRunTest, TrainsSameBytesWithEightProcesses) {
   expect_same_run(run_dir("run-8"), run_dir(kAlone));
 }
 
-TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) { train_in_turns({2, 4, 1}); }
+// Each start is stopped after a few steps.
+TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) {
+  configure_endless();
+  const std::string run = run_dir("changing");
+  for (const int world_size : {2, 4, 1}) {
+    const uint64_t before = newest_record_step(run);
+    auto ranks = start_group(world_size, run);
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
+    // A stop of one rank is one of all, after the same step.
+    ranks.back()->signal(SIGTERM);
+    expect_success(ranks);
+    EXPECT_EQ(newest_step(run), newest_record_step(run));
+  }
+  end_at(newest_step(run) + 4);
+  expect_success(start_group(2, run));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
+}
 
-TEST_F(GroupRunTest, ContinuesWithOneAndFourAfterEightProcesses) {
+// With dropout. At a random step a random rank is killed, and by the launcher then the others; the next start has another
+// number of ranks.
+TEST_F(GroupRunTest, TrainsSameBytesWhenKilledAtRandomWithOtherNumberOfProcessesEachTime) {
+  std::mt19937 random(18);
   micro_batches_ = 8;
-  train_in_turns({8, 1, 4});
+  save_every_ = 2;
+  configure_endless();
+  const std::string run = run_dir();
+  std::vector<uint64_t> shown{1};
+  for (const int world_size : {8, 2, 1, 4}) {
+    SCOPED_TRACE(world_size);
+    const uint64_t resumed = newest_step(run);
+    const uint64_t steps = 2 + random() % 6;
+    auto ranks = start_group(world_size, run);
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      return newest_step(run) > resumed && newest_record_step(run) >= resumed + steps;
+    }));
+    std::swap(ranks.front(), ranks[random() % ranks.size()]);
+    for (const auto& rank : ranks) rank->signal(SIGKILL);
+    for (const auto& rank : ranks) ASSERT_TRUE(rank->wait(kPatience));
+    shown.push_back(newest_step(run) + 1);  // is trained again
+    shown.push_back(newest_record_step(run));
+  }
+  end_at(newest_step(run) + 8);
+  shown.push_back(newest_step(run) + 8);
+  expect_success(start_group(2, run));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
+  for (const uint64_t step : shown)
+    EXPECT_EQ(batch_of(run, step), batch_of(run_dir(kAlone), step)) << step;
 }
 
 TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
