@@ -717,30 +717,73 @@ TEST_F(GroupRunTest, TrainsAloneInWorldOfOneRank) {
 }
 
 // Under torchrun of PyTorch, whose agent serves the store and starts all ranks again.
-TEST_F(GroupRunTest, ResumesUnderTorchrunAfterKilledRankWithSameBytes) {
-  const char* const python = std::getenv("STOKER_PYTHON");
-  if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
-  configure(60);
+class GroupTorchrunTest : public GroupRunTest {
+ protected:
+  void SetUp() override {
+    GroupRunTest::SetUp();
+    const char* const python = std::getenv("STOKER_PYTHON");
+    if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
+    python_ = python;
+  }
+  Process start_agent(const std::string& run, int max_restarts) const {
+    return Process(
+        joined({python_, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
+                "--nproc-per-node=2", "--max-restarts=" + std::to_string(max_restarts),
+                "--no-python", program("stokerd")},
+               arguments(run)),
+        path("torchrun.out"));
+  }
+  bool has_torchrun() const {
+    return text_of(path("torchrun.out")).find("No module named") == std::string::npos;
+  }
+  static std::string log_in(const std::string& directory) {
+    return text_if_exists(directory + "/logs/stokerd.log");
+  }
+
+  std::string python_;
+};
+
+// Rank 1 first, then the chief.
+TEST_F(GroupTorchrunTest, ResumesAfterTwoKilledRanksWithSameBytes) {
+  configure(200);
   const std::string run = run_dir();
-  Process agent(
-      joined({python, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
-              "--nproc-per-node=2", "--max-restarts=2", "--no-python", program("stokerd")},
-             arguments(run)),
-      path("torchrun.out"));
-  const auto log = [&] { return text_if_exists(run + "/ranks/1/logs/stokerd.log"); };
-  ASSERT_TRUE(
-      wait_until(kPatience, [&] { return newest_step(run) >= 8 || agent.wait(0ms).has_value(); }));
-  if (text_of(path("torchrun.out")).find("No module named") != std::string::npos)
-    GTEST_SKIP() << python << " has no PyTorch";
-  constexpr std::string_view kPid = " pid=";
-  const size_t at = log().find(kPid);
-  ASSERT_NE(at, std::string::npos) << log();
-  const pid_t killed = std::atoi(log().c_str() + at + kPid.size());
-  ASSERT_EQ(::kill(killed, SIGKILL), 0);
+  Process agent = start_agent(run, 2);
+  size_t starts = 0;
+  for (const std::string& directory : {run + "/ranks/1", run}) {
+    ++starts;
+    const uint64_t resumed = newest_step(run);
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      return agent.wait(0ms) || (count_of(log_in(directory), "training started") == starts &&
+                                 newest_step(run) > resumed);
+    }));
+    if (!has_torchrun()) GTEST_SKIP() << python_ << " has no PyTorch";
+    const std::string log = log_in(directory);
+    constexpr std::string_view kPid = " pid=";
+    const size_t at = log.find(kPid, log.rfind("daemon started"));
+    ASSERT_NE(at, std::string::npos) << log;
+    ASSERT_EQ(::kill(std::atoi(log.c_str() + at + kPid.size()), SIGKILL), 0);
+  }
   EXPECT_EQ(code_of(agent), 0);
-  EXPECT_THAT(log(), HasSubstr("restart_count=1"));
+  EXPECT_THAT(log_in(run), HasSubstr("restart_count=2"));
   train_alone(run_dir(kAlone));
   expect_same_run(run, run_dir(kAlone));
+}
+
+// The chief, which exits because of it, has the lower rank.
+TEST_F(GroupTorchrunTest, ShowsReasonOfRankThatFailedAsRootCause) {
+  configure(24);
+  const std::string own = run_dir() + "/ranks/1";
+  fs::create_directories(own);
+  const auto lock = lock_file(own + "/LOCK", "the test");
+  ASSERT_TRUE(lock.ok()) << lock.status().message();
+  Process agent = start_agent(run_dir(), 0);
+  EXPECT_EQ(code_of(agent), 1);
+  if (!has_torchrun()) GTEST_SKIP() << python_ << " has no PyTorch";
+  const std::string output = text_of(path("torchrun.out"));
+  const size_t cause = output.find("Root Cause (first observed failure):");
+  ASSERT_NE(cause, std::string::npos) << output;
+  EXPECT_THAT(output.substr(cause),
+              ContainsRegex("rank +: 1 .*exitcode +: 75 .*another process is rank 1 of this run"));
 }
 
 }  // namespace
