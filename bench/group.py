@@ -1,5 +1,6 @@
 """Runs of several stokerd processes on this machine: time per step, overlap of sums with the backward pass, cost of
-the control record, time from the kill of a rank to the next step, and checkpoints that all ranks write.
+the control record, time from the kill of a rank to the next step, time until the others exit, and checkpoints that all ranks
+write.
 
   group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--pairs N] [--text FILE] [--layers N] [--dir DISK]
 
@@ -11,6 +12,8 @@ BIN is the folder of stokerd. Parts:
   record   sums of as many gradients as those of `steps`, with and without the control record, and the record alone;
            needs the target group_test_program
   kills    from kill -9 of a rank under torchrun to the next step
+  losses   not in the default: from SIGKILL or SIGSTOP of a rank, the chief or another one of four, at any time within a step, until
+           the other three have exited, without a launcher; --kills of each kind. A minute for each of --kills
   saves    not in the default: a checkpoint of the sharded optimizer of two ranks, in a pause of training: how long training is
            stalled, on rank 0, and the time from then until the checkpoint is committed, which includes the deletion of the
            checkpoint before (that of DCP does not); alternating with the same state, tensor by
@@ -28,6 +31,7 @@ import argparse
 import json
 import math
 import os
+import random
 import select
 import signal
 import socket
@@ -44,7 +48,8 @@ LARGE = {"layers": 8, "width": 512, "heads": 8, "context": 64, "micro_batches": 
 # As wide as GPT-2. One short step between two saves.
 SAVED = {"layers": 12, "width": 768, "heads": 12, "context": 64, "micro_batches": 2, "micro_batch_size": 1}
 DEFAULT_PARTS = ("steps", "overlap", "record", "kills")
-PARTS = (*DEFAULT_PARTS, "saves", "alone")
+PARTS = (*DEFAULT_PARTS, "losses", "saves", "alone")
+LOSS_TIMEOUT_SECONDS = 5  # distributed.timeout_seconds of the part losses
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
 
 
@@ -261,6 +266,26 @@ class Bench:
             agent.send_signal(signal.SIGTERM)
             agent.wait()
 
+    def seconds_to_exit(self, lost, number):
+        """From the signal to rank `lost` until the others have exited."""
+        run, command = self.command(10**6, "ordered")
+        ranks = self.start_ranks([*command, "--set", f"distributed.timeout_seconds={LOSS_TIMEOUT_SECONDS}"], 4,
+                                 stdout=subprocess.DEVNULL)
+        try:
+            self.wait_for_records(run, ranks, 20)
+            time.sleep(random.uniform(0, 0.3))
+            signaled = time.monotonic()
+            ranks[lost].send_signal(number)
+            codes = [rank.wait() for index, rank in enumerate(ranks) if index != lost]
+            seconds = time.monotonic() - signaled
+            if codes != [73] * 3:
+                sys.exit(f"the other ranks have exited with {codes}; see {run}/logs/stokerd.log")
+            return seconds
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
 
 def median_with_interval(values):
     """The median, and the order statistics that contain that of the distribution with 95 %."""
@@ -339,6 +364,15 @@ def main():
             for name, worlds in (("world of 1 / process", (0, 1)), ("process / process", (0, 0))):
                 ratio, low, high = median_with_interval(bench.ratios_of_steps(*worlds))
                 print(f"{name:26} {ratio:8.4f}           {low:.4f} to {high:.4f} (95 %)")
+        if "losses" in parts:
+            losses = {(number, lost): [] for number in (signal.SIGKILL, signal.SIGSTOP) for lost in (0, 1)}
+            for _ in range(args.kills):
+                for (number, lost), row in losses.items():
+                    row.append(bench.seconds_to_exit(lost, number))
+            for (number, lost), row in losses.items():
+                limit = 2 if number == signal.SIGKILL else LOSS_TIMEOUT_SECONDS + 10
+                print(f"{number.name} of {'rank 1' if lost else 'chief ':21} {statistics.median(row):5.2f} s         "
+                      f"{min(row):.2f} to {max(row):.2f} (limit: {limit} s)")
         kills = [bench.seconds_from_kill_to_step() for _ in range(args.kills if "kills" in parts else 0)]
         if kills:
             print(f"kill -9 to next step       {statistics.median(kills):8.2f} s         {min(kills):.2f} to {max(kills):.2f}")
