@@ -630,6 +630,20 @@ void DaemonApp::write_error_file(const Status& failure) const {
     log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
 }
 
+// torchrun takes the first rank that it sees exit for the cause, and then sends SIGTERM to the others. Of several that exit
+// between two of its checks it takes the lowest one.
+void DaemonApp::wait_for_exit_of_cause(const Status& failure) const {
+  const bool is_under_torchrun = !launch_.environment.error_file.empty();
+  if (!is_under_torchrun || failure.code() != StatusCode::kPeerLost || stop_requested_) return;
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const timespec patience{.tv_sec = 1, .tv_nsec = 0};
+  (void)::sigtimedwait(&signals, nullptr, &patience);
+}
+
 ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
   run::ExitStatus end{run::RunOutcome::kFinished, step, reason_, 0};
@@ -675,6 +689,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   flush_log();
   stop_event_commands();
   flush_log();
+  wait_for_exit_of_cause(status);
   return code;
 }
 

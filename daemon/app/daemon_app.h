@@ -92,6 +92,7 @@ class DaemonApp {
   // that stays locked.
   void finalize_restart_count(bool ended_well, ExitCode code);
   void write_error_file(const Status& failure) const;
+  void wait_for_exit_of_cause(const Status& failure) const;
 
   // Constant after construction, except for finished_because, which is set before run_.
   GroupLaunch launch_;

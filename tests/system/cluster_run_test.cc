@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/listening_sockets.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/system/run_fixture.h"
@@ -409,6 +410,21 @@ TEST_F(ClusterRunTest, SavesByTime) {
   max_steps_ = newest_step(run_dir());
   train_alone(run_dir("alone"));
   expect_same_run(run_dir(), run_dir("alone"));
+}
+
+// Servers, workers, and the processes that read data for these.
+TEST_F(ClusterRunTest, ListensOnInterfaceOfServerOnly) {
+  configure_endless();
+  auto tasks = start_all(run_dir());
+  ASSERT_TRUE(has_trained(run_dir(), 1));
+  for (const auto& task : tasks) {
+    const std::vector<ListeningSocket> sockets = listening_sockets(task->pid());
+    EXPECT_FALSE(sockets.empty()) << task->log();
+    for (const ListeningSocket& socket : sockets)
+      EXPECT_EQ(socket.address, "127.0.0.1") << task->log() << ", port " << socket.port;
+  }
+  tasks[2]->signal(SIGTERM);
+  expect_codes(tasks, 0);
 }
 
 TEST_F(ClusterRunTest, SavesLastStepWhenAllTasksAreStopped) {

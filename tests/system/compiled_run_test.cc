@@ -22,6 +22,7 @@ namespace stoker::test {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -104,6 +105,23 @@ class CompiledRunTest : public RunTest {
     if (!loaded) GTEST_SKIP() << "there is no Python with PyTorch (set STOKER_PYTHON)";
     EXPECT_EQ(loaded->code, 0) << loaded->err;
   }
+  // A rank in each working directory, as on hosts whose file systems differ.
+  std::vector<std::unique_ptr<Process>> start_ranks(const std::vector<std::string>& directories,
+                                                    const std::vector<std::string>& more) const {
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (const std::string& directory : directories) {
+      const std::string rank = std::to_string(ranks.size());
+      const std::string size = std::to_string(directories.size());
+      ranks.push_back(std::make_unique<Process>(
+          joined({"/usr/bin/env", "-C", directory, "MASTER_ADDR=127.0.0.1",
+                  "MASTER_PORT=" + std::to_string(port_.number()), "RANK=" + rank,
+                  "WORLD_SIZE=" + size, "LOCAL_RANK=" + rank, "LOCAL_WORLD_SIZE=" + size,
+                  program("stokerd"), "--config", config_, "--run-dir", run_dir()},
+                 more),
+          path("rank-" + rank + ".out")));
+    }
+    return ranks;
+  }
   // The error with which a run of the configuration with these changes ends; one line.
   std::string error_with(const std::vector<std::string>& changes) const {
     std::vector<std::string> arguments;
@@ -116,7 +134,13 @@ class CompiledRunTest : public RunTest {
     return log_of("stokerd");
   }
 
+  const std::vector<std::string> kInGroup{"--set", "distributed.reduction=ordered",
+                                          "--set", "train.gradient_accumulation_steps=4",
+                                          "--set", "control.socket=null"};
   std::string config_;
+
+ private:
+  const ReservedPort port_;
 };
 
 // Twenty kills in scripts/fault_tests.sh; with dropout, batch norm and a buffer that is replaced.
@@ -211,21 +235,8 @@ TEST_F(CompiledRunTest, AccumulatesFreezesGroupsAndAverages) {
 
 // The running statistics of batch norm are those of rank 0.
 TEST_F(CompiledRunTest, TrainsSameParametersInTwoProcesses) {
-  const std::vector<std::string> more{"--set", "distributed.reduction=ordered",
-                                      "--set", "train.gradient_accumulation_steps=4",
-                                      "--set", "control.socket=null"};
-  ASSERT_EQ(train(config_, run_dir("alone"), more).code, 0) << log_of("stokerd");
-  const ReservedPort port;
-  std::vector<std::unique_ptr<Process>> ranks;
-  for (const std::string rank : {"0", "1"})
-    ranks.push_back(std::make_unique<Process>(
-        joined({"/usr/bin/env", "MASTER_ADDR=127.0.0.1",
-                "MASTER_PORT=" + std::to_string(port.number()), "RANK=" + rank, "WORLD_SIZE=2",
-                "LOCAL_RANK=" + rank, "LOCAL_WORLD_SIZE=2", program("stokerd"), "--config", config_,
-                "--run-dir", run_dir()},
-               more),
-        path("rank-" + rank + ".out")));
-  for (const auto& rank : ranks) {
+  ASSERT_EQ(train(config_, run_dir("alone"), kInGroup).code, 0) << log_of("stokerd");
+  for (const auto& rank : start_ranks({folder_, folder_}, kInGroup)) {
     const auto exit = rank->wait(110s);
     ASSERT_TRUE(exit && exit->code == 0) << text_of(path("rank-0.out"));
   }
@@ -236,6 +247,21 @@ TEST_F(CompiledRunTest, TrainsSameParametersInTwoProcesses) {
   const std::string model = "/checkpoints/latest/model.safetensors";
   for (const std::string name : {"hidden.weight", "norm.weight", "encode.weight", "out.bias"})
     EXPECT_EQ(tensor_of(run_dir() + model, name), tensor_of(run_dir("alone") + model, name));
+}
+
+TEST_F(CompiledRunTest, NamesRankWithOtherPackage) {
+  fs::copy(path("mlp"), path("other"));
+  std::ofstream(path("other/manifest.json"), std::ios::app) << '\n';
+  const auto ranks = start_ranks({path("mlp"), path("other")},
+                                 joined(kInGroup, {"--set", "model.path=./manifest.json"}));
+  for (const int rank : {0, 1}) {
+    const std::string log = path("rank-" + std::to_string(rank) + ".out");
+    EXPECT_EQ(code_of(*ranks[static_cast<size_t>(rank)]), 78) << text_of(log);
+    EXPECT_THAT(text_of(log),
+                ContainsRegex("rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
+                              "\\): model file digest is [0-9a-f]+, but [0-9a-f]+ on rank 0"));
+  }
+  EXPECT_EQ(newest_record_step(run_dir()), 0u);
 }
 
 TEST_F(CompiledRunTest, RejectsWhatDoesNotFitWithOneLine) {

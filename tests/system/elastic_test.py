@@ -8,6 +8,7 @@ interface, on which nodes do not meet.
 """
 import argparse
 import importlib.util
+import json
 import os
 import random
 import signal
@@ -72,8 +73,8 @@ class Test:
             [sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--rdzv-backend=c10d",
              f"--rdzv-endpoint={self.address}:{self.port}", "--rdzv-id=elastic", "--max-restarts=1000",
              # Agents compare the endpoint with the name of the host, which can be another address.
-             f"--rdzv-conf=is_host={1 - node},last_call_timeout=3",
-             "--monitor-interval=0.5", f"--local-addr={self.address}", "--no-python", *self.command("run")],
+             f"--rdzv-conf=is_host={1 - node},last_call_timeout=1",
+             "--monitor-interval=0.2", f"--local-addr={self.address}", "--no-python", *self.command("run")],
             stdout=log, stderr=log, env=environment)
 
     def fail(self, why):
@@ -128,6 +129,23 @@ class Test:
             pids += [int(line.split()[0]) for line in children.splitlines() if line.split()[1] == "stokerd"]
         return pids
 
+    def preempt(self):
+        """All ranks save and exit themselves: after 30 s the agents would kill them."""
+        for agent in self.agents.values():
+            agent.terminate()
+        for agent in self.agents.values():
+            agent.wait()
+        status = json.loads((self.work / "run/exit_status.json").read_text())
+        if (status["state"], status["step"]) != ("preempted", self.newest_step()):
+            self.fail(f"not preempted after a checkpoint: {status}")
+        for log in ("run/logs/stokerd.log", "run/ranks/1/logs/stokerd.log"):
+            last = (self.work / log).read_text().splitlines()[-1]
+            if "daemon exited" not in last or "state=preempted" not in last:
+                self.fail(f"a rank has not exited itself; {log} ends with: {last}")
+        for log in self.work.glob("agent-*.log"):
+            if "forcefully exiting" in log.read_text():
+                self.fail(f"an agent has killed a rank: {log.name}")
+
     def run(self):
         self.start_agent(0)
         self.start_agent(1)
@@ -144,10 +162,7 @@ class Test:
         self.start_agent(1)
         self.wait("training on two nodes", lambda: self.world_sizes()[-1] == 2)
         self.wait_for_progress()
-        for agent in self.agents.values():
-            agent.terminate()
-        for agent in self.agents.values():
-            agent.wait()
+        self.preempt()
         starts, steps = len(self.world_sizes()), self.newest_step()
         subprocess.run([*self.command("alone"), "--set", f"train.max_steps={steps}"], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)

@@ -129,12 +129,6 @@ distributed: {reduction: ordered}
               std::to_string(rows_ % 5) + "," + std::to_string(rows_ % 3) + "\n";
     std::ofstream(path("table.csv"), std::ios::app) << text;
   }
-  std::string show_batch(const std::string& run, uint64_t step) {
-    std::filesystem::remove(path("show-batch.out"));  // Process appends to the file
-    Process client = ctl(run, {"show-batch", std::to_string(step)}, "show-batch");
-    EXPECT_EQ(code_of(client), 0) << log_of("show-batch");
-    return log_of("show-batch");
-  }
   static feed::DatasetVersions versions_of(const std::string& run) {
     const auto read = feed::read_dataset_versions(run + "/dataset_versions.jsonl");
     return read.ok() ? *read : feed::DatasetVersions();
@@ -152,7 +146,7 @@ TEST_F(GroupTableTest, ShowsSameBatchWithAnyNumberOfProcesses) {
   std::vector<std::string> batches;
   uint64_t replaced = 0;
   for (uint64_t step = 1; step <= 24; ++step) {
-    batches.push_back(show_batch(run_dir(kAlone), step));
+    batches.push_back(batch_of(run_dir(kAlone), step));
     replaced += batches.back().find("(replaces unreadable sample ") != std::string::npos;
   }
   EXPECT_GE(replaced, 4u);
@@ -160,7 +154,7 @@ TEST_F(GroupTableTest, ShowsSameBatchWithAnyNumberOfProcesses) {
     const std::string run = run_dir("run-" + std::to_string(world_size));
     expect_success(start_group(world_size, run));
     for (uint64_t step = 1; step <= 24; ++step)
-      EXPECT_EQ(show_batch(run, step), batches[step - 1]) << world_size << " ranks";
+      EXPECT_EQ(batch_of(run, step), batches[step - 1]) << world_size << " ranks";
   }
   // Fewer ranks, from an earlier step: the others have recorded steps that are trained again.
   const std::string run = run_dir("run-8");
@@ -168,7 +162,7 @@ TEST_F(GroupTableTest, ShowsSameBatchWithAnyNumberOfProcesses) {
       2, run,
       {"--resume", run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(8)}));
   expect_same_run(run, run_dir(kAlone));
-  for (uint64_t step = 1; step <= 24; ++step) EXPECT_EQ(show_batch(run, step), batches[step - 1]);
+  for (uint64_t step = 1; step <= 24; ++step) EXPECT_EQ(batch_of(run, step), batches[step - 1]);
 }
 
 TEST_F(GroupTableTest, StartsGrownDatasetAtSameStepOnAllRanks) {

@@ -22,8 +22,17 @@ class GroupMismatchTest : public GroupRunTest {
   void write_on_each(const std::string& name, const std::string& first, const std::string& second) {
     for (const int rank : {0, 1}) {
       std::filesystem::create_directories(directory_of(rank));
-      std::ofstream(directory_of(rank) + "/" + name) << (rank == 0 ? first : second);
+      std::ofstream(directory_of(rank) + "/" + name, std::ios::binary)
+          << (rank == 0 ? first : second);
     }
+  }
+  void configure_model(const std::string& model) {
+    std::string config = small_config("distributed: {reduction: ordered}\n");
+    const size_t begin = config.find("{name: mlp");
+    ASSERT_NE(begin, std::string::npos);
+    config.replace(begin, config.find('\n', begin) - begin, model);
+    write_config(config, "group.yaml");
+    max_steps_ = "24";
   }
   // `variables` of rank 1.
   void expect_mismatch(const std::string& name, const std::string& values,
@@ -46,6 +55,27 @@ class GroupMismatchTest : public GroupRunTest {
 TEST_F(GroupMismatchTest, NamesRankWhoseBuildComputesDifferently) {
   configure(24);
   expect_mismatch("CPU capability", "DEFAULT, but [A-Z0-9]+", {}, {"ATEN_CPU_CAPABILITY=default"});
+}
+
+// Also if its parameters are the same.
+TEST_F(GroupMismatchTest, NamesRankWithOtherPlugin) {
+  const std::string plugin = text_of(STOKER_PLUGINS "/gated_mlp.so");
+  configure_model("{name: plugin, path: model.so}");
+  write_on_each("model.so", plugin, plugin + '\n');
+  expect_mismatch("model file digest", "[0-9a-f]+, but [0-9a-f]+");
+  write_on_each("model.so", plugin, text_of(STOKER_PLUGINS "/odd_plugin.so"));
+  expect_mismatch("model digest", "[0-9a-f]+, but [0-9a-f]+");
+}
+
+TEST_F(GroupMismatchTest, NamesRankWithOtherTorchScriptModule) {
+  for (const char* const name : {"first", "second"}) {
+    Process writer({STOKER_WRITE_SCRIPT, path(name), "32", "4"}, path("writer.out"));
+    ASSERT_EQ(code_of(writer), 0) << log_of("writer");
+  }
+  // The name is in the file.
+  write_on_each("model.pt", text_of(path("first")), text_of(path("second")));
+  configure_model("{name: torchscript, path: model.pt}");
+  expect_mismatch("model file digest", "[0-9a-f]+, but [0-9a-f]+");
 }
 
 TEST_F(GroupMismatchTest, NamesRankThatReadsOtherData) {

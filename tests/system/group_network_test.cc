@@ -18,6 +18,7 @@
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
 #include "shared/base/file.h"
+#include "tests/support/listening_sockets.h"
 #include "tests/system/lossy_link.h"
 #include "tests/system/run_fixture.h"
 
@@ -38,6 +39,7 @@ constexpr const char* kMain = "main0";
 constexpr const char* kSecond = "second0";
 
 constexpr const char* kMainNetwork = "10.77.0.";
+constexpr const char* kSecondNetwork = "10.78.0.";
 std::string main_address(int host) { return kMainNetwork + std::to_string(host + 1); }
 
 class GroupNetworkTest : public RunTest {
@@ -55,7 +57,7 @@ class GroupNetworkTest : public RunTest {
       GTEST_SKIP() << "no network namespaces here: " << text_of(path("probe.out"));
     for (auto& host : hosts_) host = make_host();
     connect(kMain, kMainNetwork);
-    connect(kSecond, "10.78.0.");
+    connect(kSecond, kSecondNetwork);
   }
 
   // Runs a program on a host, or on this one.
@@ -130,6 +132,17 @@ class GroupNetworkTest : public RunTest {
   void expect_codes(int code) {
     for (int rank = 0; rank < 2; ++rank) {
       ASSERT_EQ(code_of(*ranks_[static_cast<size_t>(rank)]), code) << text_of(log_path(rank));
+    }
+  }
+  // Of all processes, each on the host of that index. The store is on the address by which the processes find it.
+  void expect_listening_only_on(const std::string& network, const std::vector<int>& hosts) const {
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      const std::vector<ListeningSocket> sockets = listening_sockets(ranks_[i]->pid());
+      EXPECT_FALSE(sockets.empty()) << text_of(log_path(static_cast<int>(i)));
+      const std::string host = std::to_string(hosts[i] + 1);
+      for (const ListeningSocket& socket : sockets)
+        EXPECT_EQ(socket.address, (socket.port == kPort ? kMainNetwork : network) + host)
+            << "process " << i << ", port " << socket.port;
     }
   }
   // The run that no network has disturbed.
@@ -227,6 +240,7 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverLinkWithDelayAndLoss) {
 TEST_F(GroupNetworkTest, UsesInterfaceOfSettings) {
   start(run_dir(), 1'000'000, {"--set", std::string("distributed.interface=") + kSecond});
   ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
+  expect_listening_only_on(kSecondNetwork, {0, 1});
   cut(kMain);  // steps need no store
   ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 20));
   cut(kSecond);
@@ -250,6 +264,7 @@ TEST_F(GroupNetworkTest, RejectsInterfaceThatOtherHostsCannotReach) {
 TEST_F(GroupNetworkTest, NamesRankBehindCutLinkAndResumesWithSameBytes) {
   start(run_dir(), 1'000'000);
   ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 5));
+  expect_listening_only_on(kMainNetwork, {0, 1});
   cut(kMain);
   const auto began = std::chrono::steady_clock::now();
   ASSERT_NO_FATAL_FAILURE(expect_codes(73));
@@ -304,7 +319,7 @@ class ClusterNetworkTest : public GroupNetworkTest {
     const bool is_server = task < kFirstWorker;
     return std::make_unique<Process>(
         on_host(hosts_of_tasks_[static_cast<size_t>(task)],
-                joined(arguments(run_dir(), 1'000'000, kSettings),
+                joined(arguments(run_dir(), 1'000'000, settings_),
                        {"--ps_hosts", addresses(0), "--worker_hosts", addresses(kFirstWorker),
                         "--job_name", is_server ? "ps" : "worker", "--task_index",
                         std::to_string(is_server ? task : task - kFirstWorker)})),
@@ -335,13 +350,12 @@ class ClusterNetworkTest : public GroupNetworkTest {
   void stop_and_expect_same_as_alone() {
     ranks_[kFirstWorker]->signal(SIGTERM);
     ASSERT_NO_FATAL_FAILURE(expect_codes_of_tasks(0));
-    expect_same_as_alone(run_dir(), newest_step(run_dir()), kSettings);
+    expect_same_as_alone(run_dir(), newest_step(run_dir()), settings_);
   }
 
   static constexpr int kNumTasks = 4, kFirstWorker = 2;  // which is the chief
-  const std::vector<std::string> kSettings{"--set", "feed.on_sample_error=fail",
-                                           "--set", "train.max_grad_norm=null",
-                                           "--set", "distributed.timeout_seconds=10"};
+  std::vector<std::string> settings_{"--set", "feed.on_sample_error=fail", "--set",
+                                     "train.max_grad_norm=null"};
 
  private:
   std::array<int, 4> hosts_of_tasks_{};
@@ -351,7 +365,16 @@ TEST_F(ClusterNetworkTest, TrainsSameBytesAsOneProcess) {
   cut(kSecond);
   ASSERT_NO_FATAL_FAILURE(start_on({0, 1, 0, 1}));
   ASSERT_NO_FATAL_FAILURE(wait_for_steps(run_dir(), 12));
+  expect_listening_only_on(kMainNetwork, {0, 1, 0, 1});
   stop_and_expect_same_as_alone();
+}
+
+TEST_F(ClusterNetworkTest, ListensOnInterfaceOfSettingsOnly) {
+  settings_ = joined(settings_, {"--set", std::string("distributed.interface=") + kSecond});
+  ASSERT_NO_FATAL_FAILURE(start_on({0, 1, 0, 1}));
+  expect_listening_only_on(kSecondNetwork, {0, 1, 0, 1});
+  ranks_[kFirstWorker]->signal(SIGTERM);
+  expect_codes_of_tasks(0);
 }
 
 TEST_F(ClusterNetworkTest, TrainsOnWithoutWorkerBehindCutLinkUntilItReturns) {

@@ -71,10 +71,12 @@ class GroupRunTest : public RunTest {
         log_path(rank));
   }
   std::vector<std::unique_ptr<Process>> start_group(
-      int world_size, const std::string& run, const std::vector<std::string>& more = {}) const {
+      int world_size, const std::string& run, const std::vector<std::string>& more = {},
+      const std::vector<std::string>& variables = {}) const {
     std::vector<std::unique_ptr<Process>> ranks;
     for (int rank = 0; rank < world_size; ++rank)
-      ranks.push_back(std::make_unique<Process>(start_rank(rank, world_size, run, more)));
+      ranks.push_back(
+          std::make_unique<Process>(start_rank(rank, world_size, run, more, variables)));
     return ranks;
   }
   void expect_success(const std::vector<std::unique_ptr<Process>>& ranks) const {
@@ -128,23 +130,12 @@ class GroupRunTest : public RunTest {
     EXPECT_TRUE(export_of(run, "optimizer") == export_of(other, "optimizer")) << run;
     EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
   }
-  // Starts the run with each number of ranks and stops it after a few steps; ends it with two.
-  void train_in_turns(const std::vector<int>& world_sizes) {
-    configure_endless();
-    const std::string run = run_dir("changing");
-    for (const int world_size : world_sizes) {
-      const uint64_t before = newest_record_step(run);
-      auto ranks = start_group(world_size, run);
-      ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
-      // A stop of one rank is one of all, after the same step.
-      ranks.back()->signal(SIGTERM);
-      expect_success(ranks);
-      EXPECT_EQ(newest_step(run), newest_record_step(run));
-    }
-    end_at(newest_step(run) + 4);
-    expect_success(start_group(2, run));
-    train_alone(run_dir(kAlone));
-    expect_same_run(run, run_dir(kAlone));
+  // By `stokerctl show-batch`.
+  std::string batch_of(const std::string& run, uint64_t step) const {
+    fs::remove(path("show-batch.out"));  // Process appends to the file
+    Process client = ctl(run, {"show-batch", std::to_string(step)}, "show-batch");
+    EXPECT_EQ(code_of(client), 0) << log_of("show-batch");
+    return log_of("show-batch");
   }
   static std::vector<std::string> unfinished(const std::string& run) {
     std::vector<std::string> names;
@@ -174,6 +165,7 @@ class GroupRunTest : public RunTest {
 
   static constexpr const char* kAlone = "alone";
   const std::vector<std::string> kSharded{"--set", "distributed.shard=optimizer"};
+  const std::vector<std::string> kKubernetes{"KUBERNETES_SERVICE_HOST=192.0.2.1"};  // variables
   int exports_ = 0;
   const ReservedPort port_;
   int micro_batches_ = 4;  // per step

@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/json.hpp>
@@ -16,8 +18,10 @@
 
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
+#include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 #include "tests/daemon/service/notify_listener.h"
+#include "tests/support/listening_sockets.h"
 #include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
@@ -52,11 +56,55 @@ TEST_F(GroupRunTest, TrainsSameBytesWithEightProcesses) {
   expect_same_run(run_dir("run-8"), run_dir(kAlone));
 }
 
-TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) { train_in_turns({2, 4, 1}); }
+// Each start is stopped after a few steps.
+TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) {
+  configure_endless();
+  const std::string run = run_dir("changing");
+  for (const int world_size : {2, 4, 1}) {
+    const uint64_t before = newest_record_step(run);
+    auto ranks = start_group(world_size, run);
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
+    // A stop of one rank is one of all, after the same step.
+    ranks.back()->signal(SIGTERM);
+    expect_success(ranks);
+    EXPECT_EQ(newest_step(run), newest_record_step(run));
+  }
+  end_at(newest_step(run) + 4);
+  expect_success(start_group(2, run));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
+}
 
-TEST_F(GroupRunTest, ContinuesWithOneAndFourAfterEightProcesses) {
+// With dropout. At a random step a random rank is killed, and by the launcher then the others; the next start has another
+// number of ranks.
+TEST_F(GroupRunTest, TrainsSameBytesWhenKilledAtRandomWithOtherNumberOfProcessesEachTime) {
+  std::mt19937 random(18);
   micro_batches_ = 8;
-  train_in_turns({8, 1, 4});
+  save_every_ = 2;
+  configure_endless();
+  const std::string run = run_dir();
+  std::vector<uint64_t> shown{1};
+  for (const int world_size : {8, 2, 1, 4}) {
+    SCOPED_TRACE(world_size);
+    const uint64_t resumed = newest_step(run);
+    const uint64_t steps = 2 + random() % 6;
+    auto ranks = start_group(world_size, run);
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      return newest_step(run) > resumed && newest_record_step(run) >= resumed + steps;
+    }));
+    std::swap(ranks.front(), ranks[random() % ranks.size()]);
+    for (const auto& rank : ranks) rank->signal(SIGKILL);
+    for (const auto& rank : ranks) ASSERT_TRUE(rank->wait(kPatience));
+    shown.push_back(newest_step(run) + 1);  // is trained again
+    shown.push_back(newest_record_step(run));
+  }
+  end_at(newest_step(run) + 8);
+  shown.push_back(newest_step(run) + 8);
+  expect_success(start_group(2, run));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
+  for (const uint64_t step : shown)
+    EXPECT_EQ(batch_of(run, step), batch_of(run_dir(kAlone), step)) << step;
 }
 
 TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
@@ -328,10 +376,7 @@ TEST_F(GroupRunTest, NoticesRankThatIsKilledBeforeTraining) {
 TEST_F(GroupRunTest, IsPreemptedBySigtermAndResumes) {
   configure_endless();
   const std::string run = run_dir();
-  std::vector<std::unique_ptr<Process>> ranks;
-  for (const int rank : {0, 1})
-    ranks.push_back(std::make_unique<Process>(
-        start_rank(rank, 2, run, {}, {"KUBERNETES_SERVICE_HOST=192.0.2.1"})));
+  auto ranks = start_group(2, run, {}, kKubernetes);
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 3; }));
   // A launcher can repeat it. The step ends when rank 0 continues.
   ranks[0]->signal(SIGSTOP);
@@ -361,6 +406,23 @@ TEST_F(GroupRunTest, IsPreemptedBySigtermAndResumes) {
   EXPECT_EQ(code_of(follower), 0) << text_of(path("follower.out"));
   train_alone(run_dir(kAlone));
   expect_same_run(run, run_dir(kAlone));
+}
+
+// The Job is complete then.
+TEST_F(GroupRunTest, ExitsWithZeroUnderKubernetesWhenStoppedOrFinished) {
+  configure(8);
+  const std::string finished = run_dir("finished");
+  expect_success(start_group(2, finished, {}, kKubernetes));
+  EXPECT_THAT(text_of(finished + "/exit_status.json"), HasSubstr(R"("state":"finished")"));
+  configure_endless();
+  socket_ = "auto";
+  const std::string stopped = run_dir("stopped");
+  auto ranks = start_group(2, stopped, {}, kKubernetes);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(stopped) > 0; }));
+  Process stop = ctl(stopped, {"stop"}, "stop");
+  EXPECT_EQ(code_of(stop), 0) << log_of("stop");
+  expect_success(ranks);
+  EXPECT_THAT(text_of(stopped + "/exit_status.json"), HasSubstr(R"("state":"stopped")"));
 }
 
 // The evaluator, for which a preempted run has not ended, requests its end meanwhile.
@@ -460,6 +522,22 @@ TEST_F(GroupRunTest, TrainsSameBytesWithParametersThatAreNotTrained) {
     expect_success(start_group(2, sharded, joined(kSharded, settings)));
     expect_same_state(sharded, alone);
   }
+}
+
+// Of all processes: those that read data are children of the ranks.
+TEST_F(GroupRunTest, ListensOnLoopbackInterfaceOnly) {
+  configure_endless();
+  socket_ = "auto";
+  auto ranks = start_group(2, run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run_dir()) > 0; }));
+  for (const auto& rank : ranks) {
+    const std::vector<ListeningSocket> sockets = listening_sockets(rank->pid());
+    EXPECT_FALSE(sockets.empty());
+    for (const ListeningSocket& socket : sockets)
+      EXPECT_EQ(socket.address, "127.0.0.1") << "port " << socket.port;
+  }
+  ranks[1]->signal(SIGTERM);
+  expect_success(ranks);
 }
 
 TEST_F(GroupRunTest, NotifiesSystemdOfChiefOnly) {
@@ -639,30 +717,73 @@ TEST_F(GroupRunTest, TrainsAloneInWorldOfOneRank) {
 }
 
 // Under torchrun of PyTorch, whose agent serves the store and starts all ranks again.
-TEST_F(GroupRunTest, ResumesUnderTorchrunAfterKilledRankWithSameBytes) {
-  const char* const python = std::getenv("STOKER_PYTHON");
-  if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
-  configure(60);
+class GroupTorchrunTest : public GroupRunTest {
+ protected:
+  void SetUp() override {
+    GroupRunTest::SetUp();
+    const char* const python = std::getenv("STOKER_PYTHON");
+    if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
+    python_ = python;
+  }
+  Process start_agent(const std::string& run, int max_restarts) const {
+    return Process(
+        joined({python_, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
+                "--nproc-per-node=2", "--max-restarts=" + std::to_string(max_restarts),
+                "--no-python", program("stokerd")},
+               arguments(run)),
+        path("torchrun.out"));
+  }
+  bool has_torchrun() const {
+    return text_of(path("torchrun.out")).find("No module named") == std::string::npos;
+  }
+  static std::string log_in(const std::string& directory) {
+    return text_if_exists(directory + "/logs/stokerd.log");
+  }
+
+  std::string python_;
+};
+
+// Rank 1 first, then the chief.
+TEST_F(GroupTorchrunTest, ResumesAfterTwoKilledRanksWithSameBytes) {
+  configure(200);
   const std::string run = run_dir();
-  Process agent(
-      joined({python, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
-              "--nproc-per-node=2", "--max-restarts=2", "--no-python", program("stokerd")},
-             arguments(run)),
-      path("torchrun.out"));
-  const auto log = [&] { return text_if_exists(run + "/ranks/1/logs/stokerd.log"); };
-  ASSERT_TRUE(
-      wait_until(kPatience, [&] { return newest_step(run) >= 8 || agent.wait(0ms).has_value(); }));
-  if (text_of(path("torchrun.out")).find("No module named") != std::string::npos)
-    GTEST_SKIP() << python << " has no PyTorch";
-  constexpr std::string_view kPid = " pid=";
-  const size_t at = log().find(kPid);
-  ASSERT_NE(at, std::string::npos) << log();
-  const pid_t killed = std::atoi(log().c_str() + at + kPid.size());
-  ASSERT_EQ(::kill(killed, SIGKILL), 0);
+  Process agent = start_agent(run, 2);
+  size_t starts = 0;
+  for (const std::string& directory : {run + "/ranks/1", run}) {
+    ++starts;
+    const uint64_t resumed = newest_step(run);
+    ASSERT_TRUE(wait_until(kPatience, [&] {
+      return agent.wait(0ms) || (count_of(log_in(directory), "training started") == starts &&
+                                 newest_step(run) > resumed);
+    }));
+    if (!has_torchrun()) GTEST_SKIP() << python_ << " has no PyTorch";
+    const std::string log = log_in(directory);
+    constexpr std::string_view kPid = " pid=";
+    const size_t at = log.find(kPid, log.rfind("daemon started"));
+    ASSERT_NE(at, std::string::npos) << log;
+    ASSERT_EQ(::kill(std::atoi(log.c_str() + at + kPid.size()), SIGKILL), 0);
+  }
   EXPECT_EQ(code_of(agent), 0);
-  EXPECT_THAT(log(), HasSubstr("restart_count=1"));
+  EXPECT_THAT(log_in(run), HasSubstr("restart_count=2"));
   train_alone(run_dir(kAlone));
   expect_same_run(run, run_dir(kAlone));
+}
+
+// The chief, which exits because of it, has the lower rank.
+TEST_F(GroupTorchrunTest, ShowsReasonOfRankThatFailedAsRootCause) {
+  configure(24);
+  const std::string own = run_dir() + "/ranks/1";
+  fs::create_directories(own);
+  const auto lock = lock_file(own + "/LOCK", "the test");
+  ASSERT_TRUE(lock.ok()) << lock.status().message();
+  Process agent = start_agent(run_dir(), 0);
+  EXPECT_EQ(code_of(agent), 1);
+  if (!has_torchrun()) GTEST_SKIP() << python_ << " has no PyTorch";
+  const std::string output = text_of(path("torchrun.out"));
+  const size_t cause = output.find("Root Cause (first observed failure):");
+  ASSERT_NE(cause, std::string::npos) << output;
+  EXPECT_THAT(output.substr(cause),
+              ContainsRegex("rank +: 1 .*exitcode +: 75 .*another process is rank 1 of this run"));
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ CONF
   within "the node" is_idle
   cat >"$work/job.sh" <<JOB
 #!/bin/bash
-#SBATCH --ntasks=2 --overcommit --requeue --signal=TERM@60 --open-mode=append --output=$work/job.log
+#SBATCH --ntasks=2 --overcommit --requeue --signal=TERM@170 --open-mode=append --output=$work/job.log
 steps=1000000
 ranks=2
 if ((\${SLURM_RESTART_COUNT:-0} == 3)); then
@@ -165,12 +165,12 @@ JOB
   before=$(records)
   scontrol requeue "$job"
   within "training after the requeue" has_trained $((before + 5))
-  # Its time limit comes near: --signal. Slurm looks for that every 30 s.
+  # Its time limit comes near: --signal, which is due immediately or 10 s later. Slurm looks for that every 30 s.
   was_preempted_after() { has_state preempted && [[ $(exit_field step) -gt ${1:?} ]]; }
-  # In one to two minutes, whatever the job has used so far.
+  # In two to three minutes, whatever the job has used so far.
   elapsed=$(squeue --noheader --format=%M --job "$job")
   [[ $elapsed =~ ^([0-9]+):[0-9]+$ ]] || fail "the job has run for '$elapsed'"
-  scontrol update "JobId=$job" "TimeLimit=$((10#${BASH_REMATCH[1]} + 2))"
+  scontrol update "JobId=$job" "TimeLimit=$((10#${BASH_REMATCH[1]} + 3))"
   within "the preemption by --signal" was_preempted_after 0
   within "the end of the job" has_ended
   ! grep -q "TIME LIMIT" "$work/job.log" || fail "the time limit ended the job"

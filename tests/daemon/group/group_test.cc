@@ -7,12 +7,10 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,6 +25,7 @@
 #include "daemon/group/tcp_store.h"
 #include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
+#include "tests/support/listening_sockets.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/system/process.h"
 
@@ -121,6 +120,20 @@ class GroupTest : public ::testing::Test {
     for (int rank = 0; rank < world_size; ++rank)
       ranks.push_back(&start(rank, world_size, settings));
     return ranks;
+  }
+
+  // Rank 2 of one group of three is killed, that of another one stopped, so that one wait is that of both.
+  std::vector<std::vector<test::Process*>> start_and_kill_or_stop(const std::string& scenario) {
+    std::vector<std::vector<test::Process*>> groups;
+    for (const int signal : {SIGKILL, SIGSTOP}) {
+      std::vector<test::Process*>& ranks = groups.emplace_back();
+      for (int rank = 0; rank < 3; ++rank)
+        ranks.push_back(&start(rank, 3, {.scenario = scenario, .timeout = milliseconds(2'000)},
+                               std::to_string(signal) + "-" + std::to_string(rank)));
+      EXPECT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
+      ranks[2]->signal(signal);
+    }
+    return groups;
   }
 
   static std::string output_of(const test::Process& process) {
@@ -269,15 +282,8 @@ TEST_F(GroupTest, ReportsDifferentSettingsOnAllRanks) {
 }
 
 TEST_F(GroupTest, NamesKilledOrStoppedRankInSumOfBackend) {
-  for (const int signal : {SIGKILL, SIGSTOP}) {
-    const std::string run = std::to_string(signal) + "-";
-    std::vector<test::Process*> ranks;
-    for (int rank = 0; rank < 3; ++rank)
-      ranks.push_back(&start(rank, 3, {.scenario = "allreduce", .timeout = milliseconds(2'000)},
-                             run + std::to_string(rank)));
-    ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
+  for (const std::vector<test::Process*>& ranks : start_and_kill_or_stop("allreduce")) {
     EXPECT_THAT(output_of(*ranks[2]), HasSubstr("all-reduced 600000 36\n"));
-    ranks[2]->signal(signal);
     expect_lost(ranks, 2, "; rank [01] lost (another rank|rank [012]) in collective [0-9]+: ");
   }
 }
@@ -292,17 +298,8 @@ TEST_F(GroupTest, StopsInSumOfBackendOnRequest) {
 }
 
 TEST_F(GroupTest, NamesKilledOrStoppedRankInReduceScatter) {
-  for (const int signal : {SIGKILL, SIGSTOP}) {
-    const std::string run = std::to_string(signal) + "-";
-    std::vector<test::Process*> ranks;
-    for (int rank = 0; rank < 3; ++rank)
-      ranks.push_back(&start(rank, 3,
-                             {.scenario = "reduce-scatter", .timeout = milliseconds(2'000)},
-                             run + std::to_string(rank)));
-    ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
-    ranks[2]->signal(signal);
+  for (const std::vector<test::Process*>& ranks : start_and_kill_or_stop("reduce-scatter"))
     expect_lost(ranks, 2, "; rank [01] lost rank [012] in collective [0-9]+: ");
-  }
 }
 
 TEST_F(GroupTest, StopsInReduceScatterOnRequest) {
@@ -363,7 +360,7 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
   const auto store = TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "test"});
   ASSERT_TRUE(store.ok()) << store.status().message();
   // Also of each reply of the store.
-  test::Process& rank = start(1, 2, {.timeout = milliseconds(5'000)});
+  test::Process& rank = start(1, 2, {.timeout = milliseconds(3'000)});
   const auto joined = join_group(
       **store, {.launcher = Launcher::kTorchrun, .rank = 0, .world_size = 2}, "runs/test",
       {.host = "node-0", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
@@ -524,13 +521,13 @@ TEST_F(GroupOfLostRankTest, NamesChiefKilledAtAnyCollective) {
 }
 
 TEST_F(GroupOfLostRankTest, IsNamedIfItIsStoppedAtAnyCollective) {
-  start_groups(SIGSTOP, 2, milliseconds(30'000));
+  start_groups(SIGSTOP, 2, milliseconds(10'000));
   expect_named();
 }
 
 // The store is stopped too.
 TEST_F(GroupOfLostRankTest, NamesChiefStoppedAtAnyCollective) {
-  start_groups(SIGSTOP, 0, milliseconds(30'000));
+  start_groups(SIGSTOP, 0, milliseconds(10'000));
   expect_named();
 }
 
@@ -569,47 +566,15 @@ TEST_F(GroupTest, NamesKilledChiefAndRestartsWithStoreOfAgent) {
   EXPECT_EQ(exit_code_of(other), 0) << output_of(other);
 }
 
-// PIDs of the ranks that have joined, in all attempts.
-std::vector<pid_t> joined_ranks(const std::string& output) {
-  std::vector<pid_t> pids;
-  for (size_t at = 0; (at = output.find("opened ", at)) != std::string::npos; ++at) {
-    if (output.find('\n', at) != std::string::npos)
-      pids.push_back(std::stoi(output.substr(at + 7)));
-  }
-  return pids;
-}
-
-// torchrun stops the other rank, perhaps before it has noticed.
-TEST_F(GroupTest, RestartsUnderTorchrunWhenRankIsKilled) {
-  const char* const python = std::getenv("STOKER_PYTHON");
-  if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
-  test::Process& agent =
-      start({python, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
-             "--nproc-per-node=2", "--max-restarts=1", "--no-python", GROUP_TEST_PROGRAM, "forever",
-             "60000", "60000", "runs/test", "auto"},
-            "torchrun");
-  const auto count = [&] { return joined_ranks(output_of(agent)).size(); };
-  ASSERT_TRUE(test::wait_until(
-      kPatience, [&] { return count() == 2 || agent.wait(milliseconds(0)).has_value(); }));
-  if (output_of(agent).find("No module named") != std::string::npos)
-    GTEST_SKIP() << python << " has no PyTorch";
-  ASSERT_EQ(count(), 2) << output_of(agent);
-  const pid_t killed = joined_ranks(output_of(agent)).front();
-  ASSERT_EQ(::kill(killed, SIGKILL), 0);
-  ASSERT_TRUE(test::wait_until(kPatience, [&] { return count() == 4; })) << output_of(agent);
-  agent.signal(SIGTERM);
-  EXPECT_TRUE(agent.wait(kPatience)) << output_of(agent);
-}
-
 TEST_F(GroupTest, NamesStoppedRankAfterTimeout) {
-  const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(10'000)});
+  const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(3'000)});
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
   ranks[1]->signal(SIGSTOP);
   expect_lost(ranks, 1);
 }
 
 TEST_F(GroupTest, NamesStoppedChiefAfterTimeout) {
-  const auto ranks = start_all(2, {.scenario = "forever", .timeout = milliseconds(10'000)});
+  const auto ranks = start_all(2, {.scenario = "forever", .timeout = milliseconds(3'000)});
   ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
   ranks[0]->signal(SIGSTOP);
   EXPECT_EQ(exit_code_of(*ranks[1]), 73);
@@ -652,21 +617,25 @@ TEST_F(GroupTest, ReportsReasonOfRankThatFailedAfterItStartedSum) {
 
 // With a timeout that is longer than the test waits.
 TEST_F(GroupTest, EndsWaitForGpuWhenAnotherRankIsLost) {
-  for (const bool is_kill : {true, false}) {
-    const std::string name = is_kill ? "killed-" : "failed-";
+  std::vector<std::vector<test::Process*>> groups;
+  for (const int signal : {SIGKILL, SIGTERM}) {  // SIGTERM: it fails
+    const std::string name = std::to_string(signal) + "-";
     const Settings settings{.scenario = "devices", .timeout = milliseconds(10 * kPatience)};
-    std::vector<test::Process*> ranks;
+    std::vector<test::Process*>& ranks = groups.emplace_back();
     for (int rank = 0; rank < 3; ++rank)
       ranks.push_back(&start(rank, 3, settings, name + std::to_string(rank)));
     for (test::Process* const rank : ranks) ASSERT_TRUE(wait_for_output(*rank, "waits\n"));
-    ranks[1]->signal(is_kill ? SIGKILL : SIGTERM);
+    ranks[1]->signal(signal);
+  }
+  for (const std::vector<test::Process*>& ranks : groups) {
+    const bool is_killed = &ranks == &groups.front();
     for (const size_t survivor : {0, 2}) {
       EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
       EXPECT_THAT(
           output_of(*ranks[survivor]),
           ContainsRegex("devices aborted\nmay not save\nerror peer lost: rank 1 \\([^ ]+, pid " +
                         std::to_string(ranks[1]->pid()) + "\\) " +
-                        (is_kill ? "exited, hangs or cannot" : "failed: out of memory")));
+                        (is_killed ? "exited, hangs or cannot" : "failed: out of memory")));
     }
   }
 }
@@ -744,32 +713,6 @@ TEST_F(GroupTest, IgnoresGarbageOnPortOfStore) {
   EXPECT_EQ(exit_code_of(chief), 0) << output_of(chief);
 }
 
-// Ports on which a process listens, in /proc/PID/net/tcp, by the inodes of its sockets.
-std::vector<int> listening_ports(pid_t pid) {
-  const std::string process = "/proc/" + std::to_string(pid);
-  std::set<std::string> inodes;
-  for (const auto& entry : std::filesystem::directory_iterator(process + "/fd")) {
-    std::error_code gone;
-    const std::string target = std::filesystem::read_symlink(entry.path(), gone);
-    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
-  }
-  std::vector<int> ports;
-  std::ifstream table(process + "/net/tcp");
-  std::string line;
-  std::getline(table, line);
-  while (std::getline(table, line)) {
-    std::istringstream fields(line);
-    std::string number, local, remote, state, skipped, inode;
-    fields >> number >> local >> remote >> state;
-    for (int i = 0; i < 5; ++i) fields >> skipped;
-    fields >> inode;
-    constexpr const char* kListening = "0A";
-    if (state == kListening && inodes.contains(inode))
-      ports.push_back(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
-  }
-  return ports;
-}
-
 size_t collectives_of(const std::string& output) {
   const size_t at = output.rfind("collectives ", output.rfind('\n'));
   return at == std::string::npos ? 0 : std::stoul(output.substr(at + 12));
@@ -780,10 +723,10 @@ TEST_F(GroupTest, IgnoresGarbageOnPortsOfRanks) {
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
   std::vector<UniqueFd> connections;
   for (const test::Process* const rank : ranks) {
-    const std::vector<int> ports = listening_ports(rank->pid());
-    ASSERT_FALSE(ports.empty());
-    for (const int port : ports) {
-      const sockaddr_in address = loopback_address(port);
+    const std::vector<test::ListeningSocket> sockets = test::listening_sockets(rank->pid());
+    ASSERT_FALSE(sockets.empty());
+    for (const test::ListeningSocket& socket : sockets) {
+      const sockaddr_in address = loopback_address(socket.port);
       for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"),
                                        std::string(5000, '\xff'), std::string(3, '\0')}) {
         UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
