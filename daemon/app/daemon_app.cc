@@ -180,10 +180,15 @@ Status DaemonApp::open_rank_directory() {
                                          " of this run; start each rank once");
   if (!lock.ok()) return lock.status();
   rank_lock_ = *std::move(lock);
+  return start_log(own);
+}
+
+Status DaemonApp::start_log(const run::RunLayout& own) {
   STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
                                    .format = config_.log.format,
                                    .file = own.trainer_log(),
                                    .journal = true}));
+  if (is_chief()) event_commands_.emplace(config_.run.on_event_command, own.root());
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", own.root()},
@@ -194,16 +199,7 @@ Status DaemonApp::open_rank_directory() {
 
 Status DaemonApp::open_run_directory() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
-                                   .format = config_.log.format,
-                                   .file = layout_.trainer_log(),
-                                   .journal = true}));
-  event_commands_.emplace(config_.run.on_event_command, layout_.root());
-  log_info("daemon started", {{"version", stoker_version()},
-                              {"torch_version", torch_version()},
-                              {"run_dir", layout_.root()},
-                              {"config", command_.config},
-                              {"pid", ::getpid()}});
+  STOKER_RETURN_IF_ERROR(start_log(layout_));
   for (const std::string& warning : directory_->warnings())
     log_warn("run directory not durable", {{"reason", warning}});
   // A restart by the launcher has the same command line.
