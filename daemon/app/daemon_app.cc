@@ -3,26 +3,18 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <iostream>
-#include <thread>
 #include <utility>
 
 #include <boost/asio/post.hpp>
-#include <boost/json.hpp>
 
 #include "daemon/app/group_start.h"
+#include "daemon/app/reload_config.h"
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/run_files.h"
 #include "daemon/app/version.h"
-#include "daemon/group/failure_record.h"
-#include "daemon/service/stack_traces.h"
 #include "shared/base/deadline.h"
 #include "shared/base/log.h"
-#include "shared/base/run_program.h"
 #include "shared/checkpoint/store.h"
-#include "shared/config/live_settings.h"
-#include "shared/config/load_config.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
 
@@ -33,17 +25,12 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not stop
 constexpr auto kJoinGrace = 30s;
-constexpr auto kHangGrace = 5s;
-constexpr auto kExitGrace = 5s;       // for the main thread to exit
-constexpr auto kStacksTimeout = 60s;  // with LibTorch's CUDA part there are gigabytes of symbols
-constexpr auto kStacksWriteTimeout = 5s;
 // Renewed at each tick, so it only has to outlast a slow tick.
 constexpr auto kExtension = 60s;
 
 constexpr ThreadActivity kWatchTraining{.operation = "watch training", .is_waiting = true};
 
 constexpr const char* kSigterm = "SIGTERM";
-constexpr const char* kLogLevelKey = "log.level";
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : kSigterm; }
 
@@ -73,59 +60,6 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalC
 bool is_in_long_phase(control::TrainerState state) {
   return state == control::TrainerState::kStarting || state == control::TrainerState::kStopping ||
          state == control::TrainerState::kSaving;
-}
-
-// The changes of a reload as JSON: {"changes":[{"key":"log.level","previous":…,"current":…,
-// "effective":"now"}]}
-std::string to_json(const std::vector<config::SettingChange>& changes, bool is_level_changed) {
-  boost::json::array list;
-  for (const config::SettingChange& change : changes)
-    list.push_back(boost::json::object{
-        {"key", change.key},
-        {"previous", boost::json::parse(config::to_json_value(change.previous))},
-        {"current", boost::json::parse(config::to_json_value(change.current))},
-        {"effective", change.key == kLogLevelKey && is_level_changed ? "now" : "next start"}});
-  return boost::json::serialize(boost::json::object{{"changes", std::move(list)}});
-}
-
-// Handles SIGHUP and `reload`: reads the configuration again, applies log.level, and logs every other key that
-// differs. A level that was set during the run holds until that of the file changes. An invalid
-// configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
-// with. In a group the chief changes the settings of the run. In a released pause no trainer could
-// change them. Returns what differs, as JSON.
-Result<std::string> reload_config(const config::Config& now, const CommandLine& command,
-                                  bool is_chief, Run& run, bool is_dry_run = false) {
-  const auto fresh = config::load_config(command.config, command.overrides);
-  if (!fresh.ok()) {
-    if (!is_dry_run)
-      log_error("configuration reload rejected", {{"error", fresh.status().message()}});
-    return fresh.status();
-  }
-  std::vector<config::SettingChange> changes = config::diff_configs(now, *fresh);
-  std::erase_if(changes, [](const auto& change) { return change.key == "run.dir"; });
-  const auto status = run.status();
-  const auto live = std::ranges::find(status->live_settings, kLogLevelKey,
-                                      &std::pair<std::string, std::string>::first);
-  const bool is_live = live != status->live_settings.end();
-  const bool is_level_fixed = is_live && run.is_released();
-  if (is_dry_run) return to_json(changes, !is_level_fixed);
-  const LogLevel level = fresh->log.level;
-  if (is_live && (level == now.log.level || is_level_fixed)) {
-    log_info("configuration reloaded", {{"log.level", live->second}});
-  } else {
-    set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
-    log_info("configuration reloaded", {{"log.level", config::to_string(level)}});
-    set_log_level(level);
-    if (is_live && is_chief)
-      run.post(control::UnsetSetting{.key = kLogLevelKey},
-               [level](const Result<std::string>& unset) {
-                 if (unset.ok()) set_log_level(level);
-               });
-  }
-  for (const config::SettingChange& change : changes)
-    if (change.key != kLogLevelKey || is_level_fixed)
-      log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
-  return to_json(changes, !is_level_fixed);
 }
 
 // The configuration of this rank.
@@ -246,10 +180,15 @@ Status DaemonApp::open_rank_directory() {
                                          " of this run; start each rank once");
   if (!lock.ok()) return lock.status();
   rank_lock_ = *std::move(lock);
+  return start_log(own);
+}
+
+Status DaemonApp::start_log(const run::RunLayout& own) {
   STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
                                    .format = config_.log.format,
                                    .file = own.trainer_log(),
                                    .journal = true}));
+  if (is_chief()) event_commands_.emplace(config_.run.on_event_command, own.root());
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", own.root()},
@@ -258,26 +197,9 @@ Status DaemonApp::open_rank_directory() {
   return {};
 }
 
-// Before the group is open: tells the other ranks, which wait for this one. An unsupported configuration
-// is an error on each of them.
-ExitCode DaemonApp::leave_group(const Status& reason) {
-  if (is_in_group() && !launch_.maybe_cluster && supported_.ok())
-    (void)open_process_group(config_, launch_.environment, layout_, reason, nullptr, {});
-  return finish(reason, 0);
-}
-
 Status DaemonApp::open_run_directory() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
-                                   .format = config_.log.format,
-                                   .file = layout_.trainer_log(),
-                                   .journal = true}));
-  event_commands_.emplace(config_.run.on_event_command, layout_.root());
-  log_info("daemon started", {{"version", stoker_version()},
-                              {"torch_version", torch_version()},
-                              {"run_dir", layout_.root()},
-                              {"config", command_.config},
-                              {"pid", ::getpid()}});
+  STOKER_RETURN_IF_ERROR(start_log(layout_));
   for (const std::string& warning : directory_->warnings())
     log_warn("run directory not durable", {{"reason", warning}});
   // A restart by the launcher has the same command line.
@@ -383,38 +305,6 @@ void DaemonApp::start_watchdog() {
   });
 }
 
-// On the watchdog's thread: any other one can hang, and so can the run directory.
-void DaemonApp::end_hung_run(const service::Watchdog::Expired& expired) {
-  const run::RunLayout own =
-      is_chief() ? layout_ : layout_of_rank(layout_, launch_.environment.rank);
-  const std::string path = own.stack_traces_file(to_iso8601(clock_.wall()));
-  save_stacks(path);
-  run::ExitStatus end{
-      run::RunOutcome::kFailed, expired.step,
-      "watchdog: no progress for " +
-          std::to_string(std::chrono::floor<std::chrono::seconds>(expired.idle).count()) +
-          " s in phase " + std::string(control::to_string(expired.phase)) + "; stacks in " + path,
-      static_cast<int>(ExitCode::kInternal)};
-  boost::asio::post(io_, [this, end] { exit_now(end, kHangGrace); });
-  std::this_thread::sleep_for(kHangGrace + kExitGrace);  // then the main thread hangs, too
-  flush_log();
-  ::_exit(end.exit_code);
-}
-
-void DaemonApp::save_stacks(const std::string& path) {
-  const auto program = find_installed_program("stoker-stacks");
-  auto traces = program.ok() ? service::collect_stack_traces(*program, kStacksTimeout)
-                             : Result<service::StackTraces>(program.status());
-  if (!traces.ok())
-    return log_warn("stack traces incomplete", {{"reason", traces.status().to_string()}});
-  for (const std::string& missing : traces->missing)
-    log_warn("stack traces incomplete", {{"reason", missing}});
-  const Status saved = service::save_stack_traces(path, traces->text, kStacksWriteTimeout);
-  if (saved.ok()) return log_info("stack traces saved", {{"path", path}});
-  log_warn("file write failed", {{"path", path}, {"error", saved.to_string()}});
-  std::cerr << traces->text << std::flush;
-}
-
 void DaemonApp::training_ended() {
   notifier_.stopping();
   if (control_) control_->stop();
@@ -491,17 +381,6 @@ void DaemonApp::handle_early_stop_request() {
   run_->post(control::Stop{}, {});
 }
 
-// A run that was stopped early is not continued by another start, like a finished one.
-ExitCode DaemonApp::exit_already_finished(const std::string& reason) {
-  reason_ = "stopped early: " + reason;
-  log_info("run already finished",
-           {{"reason", reason_},
-            {"hint", "change eval.early_stopping, or remove " + layout_.early_stop_file()}});
-  const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
-  const auto saved = store.list();
-  return finish({}, saved.ok() && !saved->empty() ? saved->back().step : 0);
-}
-
 // ---- Timer
 
 void DaemonApp::tick() {
@@ -528,62 +407,6 @@ void DaemonApp::tick() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick();
   });
-}
-
-// Without a return: a thread does not end. `grace`: for the programs of events.
-void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace) {
-  set_progress_line("");
-  if (directory_) (void)directory_->save_exit_status(end);
-  flush_log();
-  if (event_commands_ && grace > 0ms) {
-    event_commands_->stop(grace);
-    flush_log();
-  }
-  ::_exit(end.exit_code);
-}
-
-void DaemonApp::check_group_hang(const control::TrainerStatus& status) {
-  if (!is_in_group()) return;
-  const auto idle = hang_detector_.check(clock_.monotonic(), run_->group_exchanges());
-  if (!idle) return;
-  std::string activity = "unknown";
-  for (const auto& thread : run_->threads().threads)
-    if (thread.name == "trainer") activity = thread.operation;
-  const int64_t seconds = std::chrono::floor<std::chrono::seconds>(*idle).count();
-  log_error("group hang detected",
-            {{"step", status.step}, {"seconds", seconds}, {"activity", activity}});
-  std::string reason = "rank " + std::to_string(launch_.environment.rank) +
-                       " has exchanged nothing with the others for " + std::to_string(seconds) +
-                       " s; its trainer is at: " + activity;
-  // The trainer may wait for a GPU, which waits for a rank that is lost.
-  if (const std::string lost = run_->lost_ranks(); !lost.empty()) reason += "; " + lost;
-  exit_now({run::RunOutcome::kFailed, run_->step(), reason + run_->record_flight(reason),
-            static_cast<int>(ExitCode::kCollectiveTimedOut)},
-           kHangGrace);
-}
-
-void DaemonApp::check_stop_deadline(const control::TrainerStatus& status) {
-  if (!preemption_.is_possible) return;
-  const auto needed =
-      group::PreemptionPolicy::needed(status.step_time_ms, status.checkpoint.commit_ms);
-  if (status.checkpoint.commit_ms > 0 && needed > preemption_.deadline &&
-      !std::exchange(is_short_deadline_logged_, true))
-    log_warn("stop deadline too short",
-             {{"deadline_seconds", preemption_.deadline.count()},
-              {"needed_seconds", std::chrono::duration<double>(needed).count()},
-              {"hint",
-               "save more often, or let the launcher wait longer and raise "
-               "distributed.stop_deadline_seconds"}});
-  if (!is_preempted_ ||
-      clock_.monotonic() - stop_requested_at_ <=
-          std::chrono::duration_cast<std::chrono::nanoseconds>(preemption_.deadline))
-    return;
-  const uint64_t saved = status.checkpoint.last_saved_step;
-  log_error("stop deadline exceeded",
-            {{"step", saved}, {"hint", "the run resumes from this checkpoint"}});
-  const std::string reason = reason_ + "; the last checkpoint was not complete in time";
-  exit_now({run::RunOutcome::kPreempted, saved, reason + run_->record_flight(reason),
-            preemption_.exit_code});
 }
 
 void DaemonApp::publish_wait(const control::TrainerStatus& status) {

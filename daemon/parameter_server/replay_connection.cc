@@ -110,10 +110,10 @@ Status ReplayConnection::apply_next(size_t index) {
 
 // The parameters from which the current gradient was computed.
 Status ReplayConnection::pull(uint64_t, const std::stop_token&) {
-  const LoggedUpdate logged = order_.gradient(current_.value());
+  const auto read_steps = order_.read_steps(current_.value());
   for (size_t i = 0; i < servers_.size(); ++i) {
     Server& server = servers_[i];
-    const auto earlier = server.read_later.find(logged.read_steps[i]);
+    const auto earlier = server.read_later.find(read_steps[i]);
     unpack(earlier != server.read_later.end() ? earlier->second
                                               : packed_copy(server.store.parameters()),
            server.part.parameters);

@@ -28,8 +28,8 @@ Status check_same_run(const std::vector<ReadUpdateLog>& logs) {
 }
 
 // The lowest step by which all of the gradient's ticket and variables can be complete.
-uint64_t earliest_complete_step(const LoggedUpdate& update) {
-  return std::max(update.ticket + 1, *std::ranges::max_element(update.read_steps));
+uint64_t earliest_complete_step(const LoggedUpdates& updates, size_t index) {
+  return std::max(updates.ticket(index) + 1, std::ranges::max(updates.read_steps(index)));
 }
 
 // Of the updates before `step`. Each ticket is applied once, so the highest one says whether these are all.
@@ -44,14 +44,12 @@ Status check_start(size_t server, const ReadUpdateLog& log, uint64_t step) {
   if (step > end)
     return Status(StatusCode::kMismatch, name_of(server) + ": ends at step " + std::to_string(end) +
                                              ", and the state is of step " + std::to_string(step));
-  const auto count = static_cast<std::ptrdiff_t>(step - log.first_step);
-  const bool is_complete = std::all_of(
-      log.updates.begin(), log.updates.begin() + count,
-      [step](const LoggedUpdate& update) { return earliest_complete_step(update) <= step; });
-  if (is_complete) return {};
-  return Status(
-      StatusCode::kMismatch,
-      name_of(server) + ": the run has no complete state at step " + std::to_string(step));
+  for (size_t i = 0; i < step - log.first_step; ++i)
+    if (earliest_complete_step(log.updates, i) > step)
+      return Status(
+          StatusCode::kMismatch,
+          name_of(server) + ": the run has no complete state at step " + std::to_string(step));
+  return {};
 }
 
 // Whether updates after `step` are of gradients that were computed from variables before, which are in the logs.
@@ -60,7 +58,7 @@ bool reads_before(const std::vector<ReadUpdateLog>& logs, uint64_t step) {
   for (const ReadUpdateLog& log : logs) {
     first = std::max(first, log.first_step);
     for (size_t i = step - log.first_step; i < log.updates.size(); ++i)
-      read = std::min(read, std::ranges::min(log.updates[i].read_steps));
+      read = std::min(read, std::ranges::min(log.updates.read_steps(i)));
   }
   return read < step && read >= first;
 }
@@ -95,16 +93,12 @@ Result<ReplayOrder> ReplayOrder::create(const std::vector<ReadUpdateLog>& logs, 
 }
 
 void ReplayOrder::reserve(size_t num_gradients) {
-  tickets_.reserve(num_gradients);
-  workers_.reserve(num_gradients);
-  read_steps_.reserve(num_gradients * num_servers());
+  gradients_.reserve(num_gradients, num_servers());
   is_applied_by_.reserve(num_gradients * num_servers());
 }
 
 void ReplayOrder::shrink_to_fit() {
-  tickets_.shrink_to_fit();
-  workers_.shrink_to_fit();
-  read_steps_.shrink_to_fit();
+  gradients_.shrink_to_fit();
   is_applied_by_.shrink_to_fit();
 }
 
@@ -113,27 +107,25 @@ Status ReplayOrder::add(size_t server, const ReadUpdateLog& log, uint64_t step,
   std::vector<size_t>& added = servers_[server].gradients;
   added.reserve(log.updates.size() - (step - log.first_step));
   for (size_t i = step - log.first_step; i < log.updates.size(); ++i) {
-    const LoggedUpdate& update = log.updates[i];
+    const uint64_t ticket = log.updates.ticket(i);
+    const auto read = log.updates.read_steps(i);
     const uint64_t before = log.first_step + i;
-    bool is_valid = update.ticket >= step && update.read_steps[server] <= before &&
-                    std::ranges::min(update.read_steps) >= step;
+    bool is_valid = ticket >= step && read[server] <= before && std::ranges::min(read) >= step;
     std::optional<size_t> found;
-    const auto [first, last] = known.equal_range(update.ticket);
+    const auto [first, last] = known.equal_range(ticket);
     for (auto each = first; each != last; ++each) {
       is_valid = is_valid && !is_applied_by(each->second, server);
-      if (is_same(each->second, update)) found = each->second;
+      if (is_same(each->second, log.updates, i)) found = each->second;
     }
     if (!is_valid)
       return Status(StatusCode::kCorrupt, name_of(server) + ": the record of step " +
                                               std::to_string(before + 1) +
                                               " contradicts those before");
     if (!found) {
-      found = tickets_.size();
-      tickets_.push_back(update.ticket);
-      workers_.push_back(update.worker);
-      read_steps_.insert(read_steps_.end(), update.read_steps.begin(), update.read_steps.end());
+      found = gradients_.size();
+      gradients_.push_back(ticket, log.updates.worker(i), read);
       is_applied_by_.resize(is_applied_by_.size() + num_servers());
-      known.emplace(update.ticket, *found);
+      known.emplace(ticket, *found);
     }
     is_applied_by_[*found * num_servers() + server] = true;
     added.push_back(*found);
@@ -143,29 +135,23 @@ Status ReplayOrder::add(size_t server, const ReadUpdateLog& log, uint64_t step,
 
 // Of variables behind the end of a log there are none: the gradients that read them are not computed.
 void ReplayOrder::add_readers() {
-  is_computed_.resize(tickets_.size());
+  is_computed_.resize(gradients_.size());
   for (Server& server : servers_) server.readers.resize(server.gradients.size() + 1);
-  for (size_t index = 0; index < tickets_.size(); ++index)
+  for (size_t index = 0; index < gradients_.size(); ++index)
     for (size_t i = 0; i < servers_.size(); ++i)
       if (const uint64_t after = read_steps(index)[i] - start_; after < servers_[i].readers.size())
         ++servers_[i].readers[after];
 }
 
-LoggedUpdate ReplayOrder::gradient(size_t index) const {
-  const auto steps = read_steps(index);
-  return {.ticket = tickets_[index],
-          .worker = workers_[index],
-          .read_steps = {steps.begin(), steps.end()}};
-}
-
-bool ReplayOrder::is_same(size_t index, const LoggedUpdate& update) const {
-  return tickets_[index] == update.ticket && workers_[index] == update.worker &&
-         std::ranges::equal(read_steps(index), update.read_steps);
+bool ReplayOrder::is_same(size_t index, const LoggedUpdates& updates, size_t update) const {
+  return gradients_.ticket(index) == updates.ticket(update) &&
+         gradients_.worker(index) == updates.worker(update) &&
+         std::ranges::equal(read_steps(index), updates.read_steps(update));
 }
 
 void ReplayOrder::find_complete_steps(const std::vector<ReadUpdateLog>& logs, uint64_t step) {
-  const auto update_to = [&](const ReadUpdateLog& log, uint64_t updated) -> const LoggedUpdate& {
-    return log.updates[updated - log.first_step - 1];
+  const auto update_to = [](const ReadUpdateLog& log, uint64_t updated) -> size_t {
+    return updated - log.first_step - 1;
   };
   uint64_t end = std::numeric_limits<uint64_t>::max(), longest = step;
   for (const ReadUpdateLog& log : logs) {
@@ -179,7 +165,7 @@ void ReplayOrder::find_complete_steps(const std::vector<ReadUpdateLog>& logs, ui
   uint64_t earliest = step;
   for (uint64_t updated = step + 1; updated <= end; ++updated) {
     for (const ReadUpdateLog& log : logs)
-      earliest = std::max(earliest, earliest_complete_step(update_to(log, updated)));
+      earliest = std::max(earliest, earliest_complete_step(log.updates, update_to(log, updated)));
     if (earliest != updated) continue;
     is_complete_step_[updated - step] = true;
     last_complete_step_ = updated;
@@ -190,7 +176,7 @@ void ReplayOrder::find_complete_steps(const std::vector<ReadUpdateLog>& logs, ui
     for (; after > complete; --after)
       for (const ReadUpdateLog& log : logs)
         if (after <= log.first_step + log.updates.size())
-          read = std::min(read, std::ranges::min(update_to(log, after).read_steps));
+          read = std::min(read, std::ranges::min(log.updates.read_steps(update_to(log, after))));
     is_beginning_[complete - step] = is_complete_step(complete) && read >= complete;
   }
 }

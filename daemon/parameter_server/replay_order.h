@@ -48,8 +48,9 @@ class ReplayOrder {
   // The index of the gradient to compute next, when no server can apply one; nullopt: the end. Behind the
   // last complete step, a gradient whose variables are not in the logs is the end, too.
   std::optional<size_t> next_gradient() const;
-  LoggedUpdate gradient(size_t index) const;
-  uint64_t ticket(size_t index) const { return tickets_[index]; }
+  uint64_t ticket(size_t index) const { return gradients_.ticket(index); }
+  // By server: the steps of the variables that it is computed from.
+  std::span<const uint64_t> read_steps(size_t index) const { return gradients_.read_steps(index); }
   // Of the servers that apply it.
   bool is_applied_by(size_t index, size_t server) const;
   void finish(size_t index);  // it is computed
@@ -74,19 +75,14 @@ class ReplayOrder {
   Status add(size_t server, const ReadUpdateLog& log, uint64_t step, IndexesOfTickets& known);
   void add_readers();
   void shrink_to_fit();
-  std::span<const uint64_t> read_steps(size_t index) const {
-    return std::span(read_steps_).subspan(index * num_servers(), num_servers());
-  }
-  bool is_same(size_t index, const LoggedUpdate& update) const;
+  bool is_same(size_t index, const LoggedUpdates& updates, size_t update) const;
   bool is_complete_step(uint64_t step) const;
   bool may_pass(size_t server) const;
   bool is_ready(size_t index) const;
 
-  // Of the gradients, by index. The logs of a long run have many, so these are stored as columns.
-  std::vector<uint64_t> tickets_;
-  std::vector<uint32_t> workers_;
-  std::vector<uint64_t> read_steps_;  // num_servers() of each
-  std::vector<bool> is_applied_by_;   // num_servers() of each
+  // By index.
+  LoggedUpdates gradients_;
+  std::vector<bool> is_applied_by_;  // num_servers() of each
   std::vector<bool> is_computed_;
   std::vector<Server> servers_;
   // By step after the start: whether it is complete, and whether a replay can begin there.

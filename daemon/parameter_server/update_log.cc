@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -165,15 +164,11 @@ uint64_t offset_of(const LogHeader& header, uint64_t step) {
   return sizeof(LogHeader) + (step - header.first_step) * record_bytes(header.num_servers);
 }
 
-// The update to `step`; nullopt: the record is corrupt.
-std::optional<LoggedUpdate> parse_record(std::span<const std::byte> bytes, uint32_t num_servers,
-                                         uint64_t step) {
-  const uint32_t expected = checksum(step, bytes.first(bytes.size() - sizeof(uint32_t)));
-  LoggedUpdate update{.ticket = take<uint64_t>(bytes), .worker = 0, .read_steps = {}};
-  for (uint32_t i = 0; i < num_servers; ++i) update.read_steps.push_back(take<uint64_t>(bytes));
-  update.worker = take<uint32_t>(bytes);
-  if (take<uint32_t>(bytes) != expected) return std::nullopt;
-  return update;
+// Whether `record` is of the update to `step`.
+bool is_valid_record(std::span<const std::byte> record, uint64_t step) {
+  const auto fields = record.first(record.size() - sizeof(uint32_t));
+  auto end = record.subspan(fields.size());
+  return take<uint32_t>(end) == checksum(step, fields);
 }
 
 // Whether the log has the updates up to `step`: at least the record before is valid.
@@ -185,7 +180,7 @@ bool can_continue(int fd, const std::string& path, const LogHeader& header, uint
   if (step == header.first_step) return true;
   std::vector<std::byte> last(record_bytes(header.num_servers));
   return read_exactly(fd, offset_of(header, step - 1), last, path).ok() &&
-         parse_record(last, header.num_servers, step).has_value();
+         is_valid_record(last, step);
 }
 
 Status cut(int fd, const std::string& path, const LogHeader& header, uint64_t step) {
@@ -246,6 +241,33 @@ Status cut_log(FileSystem& files, const std::string& path, uint64_t step, bool l
 }
 
 }  // namespace
+
+void LoggedUpdates::reserve(size_t num_updates, size_t num_servers) {
+  tickets_.reserve(num_updates);
+  workers_.reserve(num_updates);
+  read_steps_.reserve(num_updates * num_servers);
+}
+
+void LoggedUpdates::shrink_to_fit() {
+  tickets_.shrink_to_fit();
+  workers_.shrink_to_fit();
+  read_steps_.shrink_to_fit();
+}
+
+void LoggedUpdates::push_back(uint64_t ticket, uint32_t worker,
+                              std::span<const uint64_t> read_steps) {
+  assert(size() == 0 || read_steps.size() == num_servers_);
+  num_servers_ = read_steps.size();
+  tickets_.push_back(ticket);
+  workers_.push_back(worker);
+  read_steps_.insert(read_steps_.end(), read_steps.begin(), read_steps.end());
+}
+
+LoggedUpdate LoggedUpdates::operator[](size_t index) const {
+  const auto steps = read_steps(index);
+  return {
+      .ticket = ticket(index), .worker = worker(index), .read_steps = {steps.begin(), steps.end()}};
+}
 
 std::string update_log_path(const std::string& directory, uint32_t server) {
   return join_path(directory, "ps-" + std::to_string(server) + ".log");
@@ -337,17 +359,20 @@ Result<ReadUpdateLog> read_update_log(const std::string& path) {
       .identity = identity_of(header), .first_step = header.first_step, .updates = {}};
   auto rest = bytes.subspan(sizeof(header));
   const size_t size = record_bytes(header.num_servers);
-  log.updates.reserve(rest.size() / size);
+  log.updates.reserve(rest.size() / size, header.num_servers);
+  std::vector<uint64_t> read_steps(header.num_servers);
   for (uint64_t step = header.first_step + 1; rest.size() >= size; ++step) {
-    auto update = parse_record(rest.first(size), header.num_servers, step);
-    if (!update) {
+    if (!is_valid_record(rest.first(size), step)) {
       const std::string offset = std::to_string(offset_of(header, step - 1));
       return Status(StatusCode::kCorrupt, path + ": the record of step " + std::to_string(step) +
                                               ", at offset " + offset +
                                               ", is corrupt; `truncate -s " + offset +
                                               "` keeps those before it");
     }
-    log.updates.push_back(*std::move(update));
+    auto record = rest.first(size);
+    const auto ticket = take<uint64_t>(record);
+    for (uint64_t& read : read_steps) read = take<uint64_t>(record);
+    log.updates.push_back(ticket, take<uint32_t>(record), read_steps);
     rest = rest.subspan(size);
   }
   return log;

@@ -13,7 +13,9 @@
 //           later can be lost or incomplete after a power failure; it is cut when the run resumes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,31 @@ struct LoggedUpdate {
   std::vector<uint64_t> read_steps;
 
   bool operator==(const LoggedUpdate&) const = default;
+};
+
+// Updates with as many read steps each. The logs of a long run have many, so these are stored as columns.
+class LoggedUpdates {
+ public:
+  void reserve(size_t num_updates, size_t num_servers);
+  void shrink_to_fit();
+  void push_back(uint64_t ticket, uint32_t worker, std::span<const uint64_t> read_steps);
+  void push_back(const LoggedUpdate& update) {
+    push_back(update.ticket, update.worker, update.read_steps);
+  }
+
+  size_t size() const { return tickets_.size(); }
+  LoggedUpdate operator[](size_t index) const;
+  uint64_t ticket(size_t index) const { return tickets_[index]; }
+  uint32_t worker(size_t index) const { return workers_[index]; }
+  std::span<const uint64_t> read_steps(size_t index) const {
+    return std::span(read_steps_).subspan(index * num_servers_, num_servers_);
+  }
+
+ private:
+  std::vector<uint64_t> tickets_;
+  std::vector<uint32_t> workers_;
+  std::vector<uint64_t> read_steps_;  // num_servers_ of each
+  size_t num_servers_ = 0;
 };
 
 // Of what run, and of which server, a log is.
@@ -88,7 +115,7 @@ Status cut_update_logs(FileSystem& files, const std::string& directory, uint64_t
 struct ReadUpdateLog {
   UpdateLogIdentity identity;
   uint64_t first_step = 0;
-  std::vector<LoggedUpdate> updates;  // to first_step + 1, first_step + 2, …
+  LoggedUpdates updates;  // to first_step + 1, first_step + 2, …
 };
 // An incomplete last record is ignored. kCorrupt: the message has the step and the offset.
 Result<ReadUpdateLog> read_update_log(const std::string& path);

@@ -3,36 +3,38 @@
 #include <utility>
 
 namespace stoker::server {
+namespace {
+
+Status shutting_down() { return Status(StatusCode::kClosed, "the daemon is shutting down"); }
+
+}  // namespace
 
 FileRequests::FileRequests(Execute execute, size_t capacity)
     : execute_(std::move(execute)), capacity_(capacity) {
-  if (execute_)
-    thread_.start("control files", [this](const std::stop_token& stop) { return run(stop); });
+  if (!execute_) return;
+  executor_.emplace("control files", capacity,
+                    [this](const Waiting& next, const std::stop_token& stop) {
+                      next.done(this->execute(next.request, stop));
+                    });
 }
 
 FileRequests::~FileRequests() {
-  thread_.request_stop();
-  std::deque<Waiting> waiting;
-  {
-    const std::lock_guard lock(mutex_);
-    waiting.swap(waiting_);
-  }
-  for (Waiting& one : waiting) one.done(Status(StatusCode::kClosed, "the daemon is shutting down"));
+  if (!executor_) return;
+  for (const Waiting& one : executor_->close()) one.done(shutting_down());
 }
 
 void FileRequests::post(control::FileRequest request, Done done) {
-  if (!execute_)
+  if (!executor_)
     return done(Status(StatusCode::kPermission, "this stokerd has no access to files of the run"));
-  {
-    const std::lock_guard lock(mutex_);
-    if (waiting_.size() < capacity_) {
-      waiting_.push_back({std::move(request), std::move(done)});
-      posted_.notify_one();
+  switch (executor_->post({.request = std::move(request), .done = done})) {
+    case PostResult::kPosted:
       return;
-    }
+    case PostResult::kFull:
+      return done(Status(StatusCode::kBusy, std::to_string(capacity_) +
+                                                " requests about files are waiting; retry later"));
+    case PostResult::kClosed:
+      return done(shutting_down());
   }
-  done(Status(StatusCode::kBusy,
-              std::to_string(capacity_) + " requests about files are waiting; retry later"));
 }
 
 // An exception must not leave this request, and those behind it, without a reply.
@@ -44,19 +46,6 @@ Result<std::string> FileRequests::execute(const control::FileRequest& request,
     return {};
   }));
   return reply;
-}
-
-Status FileRequests::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (posted_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
-    const Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    next.done(execute(next.request, stop));
-    lock.lock();
-    if (stop.stop_requested()) break;
-  }
-  return {};
 }
 
 }  // namespace stoker::server

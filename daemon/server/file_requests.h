@@ -6,14 +6,13 @@
 //           kClosed.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
+#include <cstddef>
 #include <functional>
-#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 
-#include "shared/base/coordinator.h"
+#include "shared/base/serial_executor.h"
 #include "shared/base/status.h"
 #include "shared/control/command.h"
 
@@ -42,16 +41,10 @@ class FileRequests {
   };
   Result<std::string> execute(const control::FileRequest& request,
                               const std::stop_token& stop) const;
-  Status run(const std::stop_token& stop);
 
   const Execute execute_;
   const size_t capacity_;
-
-  std::mutex mutex_;
-  std::condition_variable_any posted_;
-  std::deque<Waiting> waiting_;  // guarded by mutex_
-
-  Coordinator thread_;  // uses the members above
+  std::optional<SerialExecutor<Waiting>> executor_;  // uses execute_; nullopt: there is none
 };
 
 }  // namespace stoker::server

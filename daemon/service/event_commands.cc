@@ -28,7 +28,9 @@ EventCommands::EventCommands(const std::vector<config::EventCommand>& commands, 
     rule.command = command.command;
   }
   if (rules_.empty()) return;
-  thread_.start("event commands", [this](const std::stop_token& stop) { return run(stop); });
+  programs_.emplace(
+      "event commands", kCapacity,
+      [this](const Event& event, const std::stop_token& stop) { run_program_for(event, stop); });
   listening_ = EventListening([this](LogLevel level, std::string_view name, Fields fields) {
     on_event(level, name, fields);
   });
@@ -52,39 +54,15 @@ void EventCommands::on_event(LogLevel level, std::string_view name, Fields field
     json.pop_back();
     json += ",\"run_dir\":" + boost::json::serialize(boost::json::string(run_dir_)) + "}";
   }
+  const PostResult posted =
+      programs_->post({.name = std::string(name), .json = std::move(json) + "\n", .rule = rule});
+  if (posted != PostResult::kFull) return;
   const std::lock_guard lock(mutex_);
-  if (is_stopping_) return;
-  if (waiting_.size() < kCapacity) {
-    waiting_.push_back({.name = std::string(name), .json = std::move(json) + "\n", .rule = rule});
-  } else if (dropped_++ == 0) {
-    first_dropped_ = name;
-  }
-  changed_.notify_all();
+  if (dropped_++ == 0) first_dropped_ = name;
 }
 
-Status EventCommands::run(const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [this] {
-    const std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  });
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [&] { return stop.stop_requested() || is_stopping_ || !waiting_.empty(); });
-    if (waiting_.empty() || stop.stop_requested()) break;
-    const Event event = std::move(waiting_.front());
-    waiting_.pop_front();
-    const std::string dropped = std::exchange(first_dropped_, {});
-    lock.unlock();
-    if (!dropped.empty()) log_dropped(dropped, 1, "the programs take longer than the events");
-    run_program_for(event, stop);
-    lock.lock();
-  }
-  has_ended_ = true;
-  changed_.notify_all();
-  return {};
-}
-
-void EventCommands::run_program_for(const Event& event, const std::stop_token& stop) const {
+void EventCommands::run_program_for(const Event& event, const std::stop_token& stop) {
+  log_first_dropped();
   flush_log();
   const auto began = std::chrono::steady_clock::now();
   const Status ran = run_program(event.rule->command, event.json, timeout_, stop);
@@ -95,23 +73,27 @@ void EventCommands::run_program_for(const Event& event, const std::stop_token& s
                                     {"duration_seconds", duration.count()}});
 }
 
+void EventCommands::log_first_dropped() {
+  std::string dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped.swap(first_dropped_);
+  }
+  if (!dropped.empty()) log_dropped(dropped, 1, "the programs take longer than the events");
+}
+
 void EventCommands::log_dropped(std::string_view event, uint64_t count, const char* reason) const {
   log_warn("event command skipped", {{"for_event", event}, {"count", count}, {"reason", reason}});
 }
 
 void EventCommands::stop(milliseconds grace) {
-  if (rules_.empty()) return;
+  if (!programs_ || std::exchange(is_stopped_, true)) return;
   listening_.stop();
-  {
-    std::unique_lock lock(mutex_);
-    if (std::exchange(is_stopping_, true)) return;
-    changed_.notify_all();
-    changed_.wait_for(lock, grace, [this] { return has_ended_; });
-  }
-  thread_.request_stop();
-  (void)thread_.join(kTerminationGrace);
+  (void)programs_->drain(grace);
+  const auto waiting = programs_->close();
+  (void)programs_->join(kTerminationGrace);
+  if (!waiting.empty()) log_dropped(waiting.front().name, waiting.size(), "stokerd exits");
   const std::lock_guard lock(mutex_);
-  if (!waiting_.empty()) log_dropped(waiting_.front().name, waiting_.size(), "stokerd exits");
   if (dropped_ > 0) log_dropped("*", dropped_, "the programs took longer than the events");
 }
 

@@ -1,25 +1,25 @@
 // EventCommands: runs the programs of run.on_event_command, one at a time, for the events of the log. The
 // line of an event is written before its program runs.
 //
-// Threads:  owns one. Events arrive on the threads that log them. One object per process.
+// Threads:  owns one. Events arrive on the threads that log them; stop() from the owner's. One object per process.
 // Blocking: stop(). Logging never waits: of the events that wait for a program to end, kCapacity are
 //           kept, and later ones are dropped and counted.
 // Errors:   logged. Events about these programs run no program.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "shared/base/coordinator.h"
 #include "shared/base/glob.h"
 #include "shared/base/log.h"
+#include "shared/base/serial_executor.h"
 #include "shared/config/run_config.h"
 
 namespace stoker::service {
@@ -53,8 +53,8 @@ class EventCommands {
 
   void on_event(LogLevel level, std::string_view name, Fields fields);
   const Rule* find_rule(std::string_view event) const;
-  Status run(const std::stop_token& stop);
-  void run_program_for(const Event& event, const std::stop_token& stop) const;
+  void run_program_for(const Event& event, const std::stop_token& stop);
+  void log_first_dropped();
   void log_dropped(std::string_view event, uint64_t count, const char* reason) const;
 
   // Constant after construction.
@@ -63,16 +63,14 @@ class EventCommands {
   const std::chrono::milliseconds timeout_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   // Guarded by mutex_.
-  std::deque<Event> waiting_;
   std::string first_dropped_;  // event; empty: none, or logged
   uint64_t dropped_ = 0;
-  bool is_stopping_ = false;
-  bool has_ended_ = false;
 
-  EventListening listening_;
-  Coordinator thread_;  // uses the members above
+  // Only for the owner's thread.
+  bool is_stopped_ = false;
+  std::optional<SerialExecutor<Event>> programs_;  // uses the members above; nullopt: no commands
+  EventListening listening_;                       // posts to programs_
 };
 
 }  // namespace stoker::service

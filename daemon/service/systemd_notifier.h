@@ -1,5 +1,5 @@
-// SystemdNotifier: reports the service state to systemd with the sd_notify protocol, without
-// libsystemd.
+// SystemdNotifier: reports the service state to systemd with the sd_notify protocol. Unlike sd_notify() of
+// libsystemd, it does not wait without a limit.
 //
 // If NOTIFY_SOCKET is not set, every method does nothing.
 //

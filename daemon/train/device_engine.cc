@@ -9,6 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include "daemon/train/batch_view.h"
 #include "daemon/train/training_error.h"
@@ -163,12 +164,11 @@ bool DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& wo
     const uint64_t reserved = queue_->usage().reserved_bytes;
     schedule_.captured(part, queue_->capture([this, work] {
       is_capturing_ = true;
+      const auto end = c10::make_scope_exit([this] { is_capturing_ = false; });
       work();
-      is_capturing_ = false;
     }));
     graph_bytes_ += queue_->usage().reserved_bytes - reserved;
   } catch (const c10::Error& error) {
-    is_capturing_ = false;
     // Also without memory: a capture needs more than an eager step.
     disable_capture(error.what_without_backtrace());
     queue_->release_cached_memory();

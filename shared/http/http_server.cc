@@ -3,11 +3,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <exception>
-#include <mutex>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -29,8 +28,8 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include "shared/base/coordinator.h"
 #include "shared/base/log.h"
+#include "shared/base/serial_executor.h"
 
 namespace stoker::http {
 namespace {
@@ -80,40 +79,6 @@ void add_headers(Message& response, std::string_view content_type,
 
 }  // namespace
 
-// FileThread: runs functions in order in a separate thread.
-class FileThread {
- public:
-  FileThread() {
-    thread_.start("http files", [this](std::stop_token stop) { return run(stop); });
-  }
-  ~FileThread() { stop(); }
-  void run_later(std::function<void()> job) {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    changed_.notify_one();
-  }
-  void stop() { thread_.request_stop(); }
-
- private:
-  Status run(std::stop_token stop) {
-    std::unique_lock lock(mutex_);
-    while (changed_.wait(lock, stop, [this] { return !jobs_.empty(); })) {
-      if (stop.stop_requested()) break;
-      const auto job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      job();
-      lock.lock();
-    }
-    return {};
-  }
-
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::deque<std::function<void()>> jobs_;  // guarded by mutex_
-  Coordinator thread_;                      // last: it uses the others
-};
-
 // ---- One connection
 
 class HttpServer::Impl {
@@ -142,6 +107,7 @@ class HttpServer::Impl {
   Reply reply(const Request& request) const;
   void read_answer(std::shared_ptr<Connection> connection, ReadAnswer read, bool is_head,
                    bool keep_alive);
+  void read_later(std::function<void()> read) { (void)files_.post(std::move(read)); }
   bool begin_events(const std::shared_ptr<Connection>& connection, const std::string& topic);
   void wait_for_events();
   void read_events();
@@ -163,7 +129,10 @@ class HttpServer::Impl {
   std::optional<std::chrono::nanoseconds> maybe_last_warning_;
   // Handlers that run after this object is destroyed check this flag.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  FileThread files_;  // last: it ends before what its functions use
+  // As many wait as there are connections and topics. Last: it ends before what its functions use.
+  SerialExecutor<std::function<void()>> files_{
+      "http files", std::numeric_limits<size_t>::max(),
+      [](const std::function<void()>& read, const std::stop_token&) { read(); }};
 };
 
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
@@ -395,7 +364,7 @@ void HttpServer::Impl::stop() {
   acceptor_.close(ignored);
   pause_.cancel();
   event_timer_.cancel();
-  files_.stop();
+  (void)files_.close();
   for (const auto& connection : std::exchange(connections_, {})) connection->close();
 }
 
@@ -468,8 +437,8 @@ void HttpServer::Impl::read_answer(std::shared_ptr<Connection> connection, ReadA
                                    bool is_head, bool keep_alive) {
   if (answer_bytes_ > limits_.answer_bytes)
     return connection->write(too_many_bytes(), is_head, keep_alive);
-  files_.run_later([this, alive = alive_, connection = std::move(connection),
-                    read = std::move(read), is_head, keep_alive]() mutable {
+  read_later([this, alive = alive_, connection = std::move(connection), read = std::move(read),
+              is_head, keep_alive]() mutable {
     HttpAnswer answer;
     try {
       answer = read();
@@ -518,7 +487,7 @@ void HttpServer::Impl::read_events() {
   }
   reading_events_ = topics.size();
   for (const std::string& topic : topics) {
-    files_.run_later([this, alive = alive_, topic, read = site_.events(topic)] {
+    read_later([this, alive = alive_, topic, read = site_.events(topic)] {
       std::string text;
       try {
         text = read();

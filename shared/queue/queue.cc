@@ -8,11 +8,11 @@
 #include <array>
 #include <atomic>
 #include <cassert>
-#include <cstring>
 #include <ctime>
 #include <new>
 
 #include "shared/queue/element_store.h"
+#include "shared/queue/queue_options.h"
 
 namespace stoker::queue {
 namespace {
@@ -77,10 +77,6 @@ bool is_enqueue(Operation operation) {
   return false;
 }
 
-Status invalid(std::string message) {
-  return Status(StatusCode::kInvalidArgument, std::move(message));
-}
-
 // Short enough to need no memory.
 Status out_of_memory() { return Status(StatusCode::kOutOfMemory, "out of memory"); }
 
@@ -100,69 +96,7 @@ Status as_cause(Status cause) {
   return Status(StatusCode::kInternal, cause.to_string());
 }
 
-Status validate_components(const QueueOptions& options) {
-  if (options.components.empty()) return invalid("it needs a component");
-  const auto has_name = [](const Component& c) { return !c.name.empty(); };
-  const auto has_shape = [](const Component& c) { return c.shape.has_value(); };
-  for (size_t i = 0; i < options.components.size(); ++i) {
-    const Component& component = options.components[i];
-    const std::string label = "component " + std::to_string(i);
-    if (has_name(component) != has_name(options.components[0]))
-      return invalid("name all components or none");
-    if (has_shape(component) != has_shape(options.components[0]))
-      return invalid("declare the shapes of all components or of none");
-    for (size_t j = 0; j < i && has_name(component); ++j)
-      if (options.components[j].name == component.name)
-        return invalid("two components have the name '" + component.name + "'");
-    if (!component.shape) {
-      if (options.type == QueueType::kPaddingFIFO) return invalid(label + " needs a shape");
-      continue;
-    }
-    if (component.shape->rank() >= kMaxRank)
-      return invalid(label + " has " + std::to_string(component.shape->rank()) +
-                     " dimensions; at most " + std::to_string(kMaxRank - 1) + " are possible");
-    for (const int64_t extent : component.shape->extents())
-      if (extent < 0 && (extent != kUnknownExtent || options.type != QueueType::kPaddingFIFO))
-        return invalid(label + " has shape " + to_string(*component.shape) +
-                       "; only a PaddingFIFOQueue can have unknown extents");
-  }
-  return {};
-}
-
-Status validate_options(const QueueOptions& options) {
-  STOKER_RETURN_IF_ERROR(validate_components(options));
-  if (options.capacity == 0) return invalid("capacity 0 holds no element");
-  if (options.type != QueueType::kRandomShuffle) {
-    if (options.min_after_dequeue != 0 || options.seed)
-      return invalid("only a RandomShuffleQueue has min_after_dequeue and seed");
-    return {};
-  }
-  if (options.min_after_dequeue < 0) return invalid("min_after_dequeue is negative");
-  if (options.capacity > 0 && options.min_after_dequeue >= options.capacity)
-    return invalid("min_after_dequeue (" + std::to_string(options.min_after_dequeue) +
-                   ") must be less than capacity (" + std::to_string(options.capacity) + ")");
-  return {};
-}
-
-std::string label_of(const QueueOptions& options) {
-  return std::string(to_string(options.type)) + " '" + options.name + "'";
-}
-
 }  // namespace
-
-std::string_view to_string(QueueType type) {
-  switch (type) {
-    case QueueType::kFIFO:
-      return "FIFOQueue";
-    case QueueType::kRandomShuffle:
-      return "RandomShuffleQueue";
-    case QueueType::kPaddingFIFO:
-      return "PaddingFIFOQueue";
-    case QueueType::kPriority:
-      return "PriorityQueue";
-  }
-  return "?";
-}
 
 std::string_view to_string(Operation operation) {
   switch (operation) {
@@ -284,58 +218,6 @@ Queue::~Queue() {
   assert(dequeues_.empty() && "an operation is in progress");
 }
 
-Status Queue::validate(const Tuple& tuple, bool is_batch) const {
-  const auto& components = options_.components;
-  if (tuple.size() != components.size())
-    return invalid(label_of(options_) + " has " + std::to_string(components.size()) +
-                   " components; the tuple has " + std::to_string(tuple.size()));
-  for (size_t i = 0; i < tuple.size(); ++i) {
-    const Tensor& tensor = tuple[i];
-    const auto mismatch = [&](std::string_view got, std::string_view expected) {
-      return invalid(label_of(options_) + ": component " + std::to_string(i) + " of the tuple is " +
-                     std::string(got) + ", expected " + std::string(expected));
-    };
-    if (tensor.dtype() != components[i].dtype)
-      return mismatch(to_string(tensor.dtype()), to_string(components[i].dtype));
-    if (is_batch) {
-      if (tensor.rank() == 0) return mismatch("a scalar", "a batch of elements");
-      if (tensor.shape()[0] != tuple[0].shape()[0])
-        return mismatch("a batch of " + std::to_string(tensor.shape()[0]),
-                        std::to_string(tuple[0].shape()[0]) + " as component 0");
-    }
-    if (!specified_shapes_) continue;
-    const Shape& declared = *components[i].shape;
-    if (is_batch) {
-      const Shape element = tensor.shape().without_first();
-      if (!declared.compatible_with(element))
-        return mismatch("a batch of shape " + to_string(element), to_string(declared));
-    } else if (!declared.compatible_with(tensor.shape())) {
-      return mismatch("of shape " + to_string(tensor.shape()), to_string(declared));
-    }
-  }
-  return {};
-}
-
-bool Queue::is_priority_valid(const Tuple& tuple, size_t rank) const {
-  return options_.type != QueueType::kPriority || tuple[0].rank() == rank;
-}
-
-Status Queue::invalid_priority() const {
-  return invalid(label_of(options_) + ": the priority of an element must be a scalar");
-}
-
-Status Queue::validate_batch_size(int64_t n) const {
-  if (n < 0)
-    return invalid(label_of(options_) + ": cannot dequeue " + std::to_string(n) + " elements");
-  if (!specified_shapes_)
-    return invalid(label_of(options_) +
-                   ": dequeue_many and dequeue_up_to need components with declared shapes");
-  for (const Component& component : options_.components)
-    if (component.shape->fully_defined())
-      STOKER_RETURN_IF_ERROR(tensor_bytes(component.dtype, component.shape->prepended(n)).status());
-  return {};
-}
-
 Status Queue::enqueue(Tuple&& element, const std::stop_token& stop, Deadline deadline) {
   STOKER_RETURN_IF_ERROR(validate(element, false));
   Attempt attempt(Operation::kEnqueue, 1, &element);
@@ -400,39 +282,6 @@ Result<Tuple> Queue::dequeue_batch(Operation operation, int64_t n, const std::st
   put_back(attempt);
   advance_all(wakeups);
   return status;
-}
-
-Status Queue::make_batch(const std::vector<Tuple>& elements, Tuple& batch) const {
-  const auto n = static_cast<int64_t>(elements.size());
-  for (size_t i = 0; i < options_.components.size(); ++i) {
-    const Component& component = options_.components[i];
-    Shape shape = *component.shape;
-    const bool padded = !shape.fully_defined();
-    for (size_t d = 0; d < shape.rank(); ++d) {
-      if (shape[d] != kUnknownExtent) continue;
-      shape[d] = 0;
-      for (const Tuple& element : elements) shape[d] = std::max(shape[d], element[i].shape()[d]);
-    }
-    if (padded) STOKER_RETURN_IF_ERROR(validate_padding(i, shape, n));
-    STOKER_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(component.dtype, shape.prepended(n)));
-    std::byte* destination = tensor.mutable_data();
-    if (padded) std::memset(destination, 0, tensor.bytes());
-    for (const Tuple& element : elements) {
-      copy_padded(element[i], destination, shape);
-      destination += tensor.bytes() / elements.size();
-    }
-    batch.push_back(std::move(tensor));
-  }
-  return {};
-}
-
-Status Queue::validate_padding(size_t component, const Shape& padded, int64_t n) const {
-  const auto bytes = tensor_bytes(options_.components[component].dtype, padded.prepended(n));
-  if (bytes.ok() && *bytes <= options_.max_batch_bytes) return {};
-  return invalid("component " + std::to_string(component) + " of " + std::to_string(n) +
-                 " elements, padded to the largest extents " + to_string(padded) +
-                 ", exceeds the limit of " + std::to_string(options_.max_batch_bytes) +
-                 " bytes (max_batch_bytes)");
 }
 
 Status Queue::close(bool cancel_pending_enqueues, const std::stop_token& stop, Deadline deadline,
@@ -534,24 +383,6 @@ std::vector<Waiter> Queue::waiters() const {
                            .completed = attempt->requested - attempt->remaining,
                            .since = attempt->since});
   return waiters;
-}
-
-Result<Tuple> Queue::arrange(std::vector<std::pair<std::string, Tensor>> named) const {
-  Tuple tuple;
-  for (const Component& component : options_.components) {
-    const auto found =
-        std::ranges::find(named, component.name, &std::pair<std::string, Tensor>::first);
-    if (component.name.empty() || found == named.end()) break;
-    tuple.push_back(std::move(found->second));
-  }
-  if (tuple.size() != options_.components.size() || named.size() != tuple.size()) {
-    std::string names;
-    for (const Component& component : options_.components)
-      names += (names.empty() ? "" : ", ") + component.name;
-    return invalid(label_of(options_) + ": the names of the tensors differ from those of the " +
-                   "components: " + names);
-  }
-  return tuple;
 }
 
 bool Queue::needs_both_locks(Operation operation) const {

@@ -20,14 +20,15 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<ReadUpdateLog> logs_of(std::vector<std::vector<LoggedUpdate>> updates,
+std::vector<ReadUpdateLog> logs_of(const std::vector<std::vector<LoggedUpdate>>& updates,
                                    uint64_t first_step = 0) {
-  std::vector<ReadUpdateLog> logs;
-  for (size_t i = 0; i < updates.size(); ++i)
-    logs.push_back({.identity = {.server = static_cast<uint32_t>(i),
-                                 .num_servers = static_cast<uint32_t>(updates.size())},
-                    .first_step = first_step,
-                    .updates = std::move(updates[i])});
+  std::vector<ReadUpdateLog> logs(updates.size());
+  for (size_t i = 0; i < updates.size(); ++i) {
+    logs[i].identity = {.server = static_cast<uint32_t>(i),
+                        .num_servers = static_cast<uint32_t>(updates.size())};
+    logs[i].first_step = first_step;
+    for (const LoggedUpdate& update : updates[i]) logs[i].updates.push_back(update);
+  }
   return logs;
 }
 
@@ -75,10 +76,9 @@ class Replayed {
 
  private:
   void compute(size_t index) {
-    const LoggedUpdate logged = order_.gradient(index);
-    std::string value = std::to_string(logged.ticket) + "(";
+    std::string value = std::to_string(order_.ticket(index)) + "(";
     for (size_t i = 0; i < states_.size(); ++i) {
-      const uint64_t step = logged.read_steps[i];
+      const uint64_t step = order_.read_steps(index)[i];
       EXPECT_TRUE(step == order_.step(i) || kept_.contains({i, step})) << "not kept";
       value += std::to_string(std::hash<std::string>()(states_[i][step - start_])) + ";";
     }

@@ -35,7 +35,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -64,6 +63,7 @@
 #include "shared/feed/make_sample_plan.h"
 #include "tests/daemon/train/thread_group.h"
 #include "tests/support/full_test.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::train {
 namespace {
@@ -176,21 +176,18 @@ config::Config config_of(const Variant& variant) {
   return config;
 }
 
-std::string root_folder() {
-  const bool has_shm = std::filesystem::is_directory("/dev/shm") && ::access("/dev/shm", W_OK) == 0;
-  std::string name =
-      (has_shm ? std::string("/dev/shm") : std::filesystem::temp_directory_path().string()) +
-      "/stoker-device-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) std::abort();
-  return name;
+// The folders of the runs are in it.
+std::string& parent_folder() {
+  static std::string folder = test::quick_folder();
+  return folder;
 }
 
 const data::Dataset& dataset() {
   static const std::unique_ptr<data::Dataset> data = [] {
-    const std::string folder = root_folder();
+    const test::TemporaryDirectory folder(parent_folder());
     const config::Config config = config_of(variants().front());
-    auto opened = *data::pipeline::open_dataset("train", config.data.at("train"), folder, {});
-    std::filesystem::remove_all(folder);
+    auto opened =
+        *data::pipeline::open_dataset("train", config.data.at("train"), folder.path(), {});
     return std::unique_ptr<data::Dataset>(std::move(opened));
   }();
   return *data;
@@ -223,8 +220,8 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
         config_(config_of(variant)),
         maybe_device_(std::move(maybe_device)),
         random_(seed),
-        root_(root_folder()),
-        store_(root_ + "/checkpoints", default_file_system()),
+        root_(parent_folder()),
+        store_(root_ / "checkpoints", default_file_system()),
         channels_(system_clock()),
         plan_(*feed::make_plan_options(config_, dataset(), {})) {
     writer::WriterOptions options;
@@ -259,7 +256,6 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
     trainer_.reset();
     gate_.release(1000);
     writing_ = {};
-    std::filesystem::remove_all(root_);
   }
 
   Result<TrainerOutcome> train() {
@@ -386,7 +382,7 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
   const config::Config config_;
   const std::optional<FakeDeviceOptions> maybe_device_;
   std::mt19937_64 random_;
-  const std::string root_;
+  const test::TemporaryDirectory root_;
   checkpoint::CheckpointStore store_;
   TrainerChannels channels_;
   ThreadGroup group_{1};
@@ -569,8 +565,10 @@ TEST_F(DeviceScheduleTest, ReplaysSeed) {
 std::optional<uint64_t> find_schedule(const std::string& removed_fence, uint64_t max_schedules) {
   int ends[2];
   if (::pipe(ends) != 0) return std::nullopt;
+  const test::TemporaryDirectory folder(parent_folder());  // of its runs
   const pid_t child = ::fork();
   if (child == 0) {
+    parent_folder() = folder.path();
     ::alarm(180);
     for (uint64_t seed = 1; seed <= max_schedules; ++seed) {
       (void)!::write(ends[1], &seed, sizeof seed);

@@ -1,0 +1,434 @@
+// The parts of Run that prepare a segment: its checkpoint, data, plan, state and settings.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "daemon/app/compute_class_weights.h"
+#include "daemon/app/dataset_refresher.h"
+#include "daemon/app/group_start.h"
+#include "daemon/app/pretrained_weights.h"
+#include "daemon/app/reduce_learning_rate.h"
+#include "daemon/app/restore_sample_errors.h"
+#include "daemon/app/resume_checkpoint.h"
+#include "daemon/app/resume_compatibility.h"
+#include "daemon/app/run.h"
+#include "daemon/app/run_segment.h"
+#include "daemon/app/stream_data.h"
+#include "daemon/app/stream_history_file.h"
+#include "daemon/app/tensorboard_summary.h"
+#include "daemon/app/version.h"
+#include "daemon/parameter_server/update_log.h"
+#include "daemon/train/device.h"
+#include "daemon/train/live_state.h"
+#include "daemon/train/numerics.h"
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/label_range_check.h"
+#include "shared/feed/worker_pool.h"
+#include "shared/feed/worker_sandbox.h"
+#include "shared/model/model_file.h"
+#include "shared/run/setting_changes.h"
+#include "shared/tokenizer/tokenizer.h"
+
+namespace stoker::app {
+namespace {
+
+// Between two attempts to open a locked checkpoint. A stop takes effect within this time.
+constexpr std::chrono::milliseconds kLockPollInterval{100};
+
+// Restores the state of a resumed run from a checkpoint, with the changes that are allowed. `now`:
+// the manifest fields of the run's next checkpoints. `changes`: those already found in the
+// configuration. Returns whether there are any changes in total.
+//
+// kMismatch: a change that is not allowed, with the first differences and the flag. Others as
+// TrainingState::restore(). The state is then unusable, and nothing on disk is changed.
+Result<bool> load_checkpoint(train::TrainingState& state,
+                             const checkpoint::VerifiedCheckpoint& start,
+                             const checkpoint::Manifest& now, ResumeCompatibility changes,
+                             const AllowedChanges& allowed) {
+  const checkpoint::Manifest& saved = start.manifest();
+  changes.add_manifest(saved, now);
+  STOKER_RETURN_IF_ERROR(changes.check(allowed));
+  const bool may_differ = allowed[ChangeKind::kModel];
+  const auto restored = state.restore(start, may_differ);
+  // Different tensors are a different model or optimizer, even if the configuration is the same.
+  if (restored.status().code() == StatusCode::kMismatch && !may_differ)
+    changes.add(ChangeKind::kModel, restored.status().message());
+  if (restored.ok()) changes.add_model(saved, now);
+  STOKER_RETURN_IF_ERROR(changes.check(allowed));
+  if (!restored.ok()) return restored.status();
+  if (*restored == train::TrainingState::Restored::kPartially)
+    changes.add(ChangeKind::kModel, "some tensors differ from the checkpoint");
+  if (changes.has(ChangeKind::kBatch))
+    state.ticket = ticket_at(state.ticket, saved.micro_batch_size, now.micro_batch_size);
+  // The quarantine refers to sample numbers of the previous data.
+  if (saved.data_digest != now.data_digest) {
+    state.quarantined.clear();
+    state.stream.reset();  // likewise its positions
+    state.stream_history.reset();
+  }
+  changes.log_waived_guarantees();
+  return changes.any();
+}
+
+std::string base_sha256(const checkpoint::Manifest& manifest) {
+  return manifest.base_weights ? manifest.base_weights->sha256 : "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> data,
+                                                 const std::string& resume) {
+  STOKER_RETURN_IF_ERROR(check_stop());
+  channels_.board.record_progress();
+  train::prepare_environment(config_.run);
+  STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(device_));
+  config::TrainConfig numerics = config_.train;
+  if (num_threads_) numerics.num_threads = num_threads_;
+  train::configure_numerics(config_.run, numerics);
+  train::select_fused_kernels(config_.train, device);
+  auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
+                                                             default_file_system());
+  if (is_chief()) STOKER_RETURN_IF_ERROR(store->clean_up());
+  STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, choose_checkpoint(*store, resume));
+  if (!data) {
+    STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
+  }
+  STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
+  STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
+  STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
+  start.number = ++num_segments_;
+  start.store = std::move(store);
+  start.maybe_stream_input = maybe_stream_input_.get();
+  start.continues_stream = maybe_stream_input_ != nullptr && live_settings_.has_value();
+  STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
+  STOKER_RETURN_IF_ERROR(check_stop());  // nothing of the run has changed
+  STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
+  start.state->settings = std::move(settings);
+  // Before the chief replaces the configuration, with which the others compare theirs.
+  if (group_) STOKER_RETURN_IF_ERROR(synchronize(start, !saved));
+  STOKER_RETURN_IF_ERROR(check_stop());  // loading a model can take minutes
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
+                                               config::to_yaml(start.config)));
+  if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);
+  if (is_chief()) {
+    STOKER_RETURN_IF_ERROR(
+        feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
+    // What follows is not in the logs of a cluster that has trained before; of the state of another run, or of
+    // steps that the run has since repeated, nothing is.
+    STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
+        default_file_system(), layout_.updates_dir(), start.state->step, start.is_saved));
+  }
+  if (group_)
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief("prepared", preparation_stop()).status());
+  STOKER_RETURN_IF_ERROR(check_stop());
+  auto segment =
+      std::make_unique<RunSegment>(config_, RunFiles{.run = layout_, .rank = own_layout_},
+                                   maybe_refresher_.get(), clock_, std::move(start), group_.get());
+  STOKER_RETURN_IF_ERROR(segment->open());
+  return segment;
+}
+
+Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::CheckpointStore& store,
+                                                     const std::string& resume) {
+  rollback_.reset();
+  const std::stop_token stop = preparation_stop();
+  if (!is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(const std::string text, group_->text_of_chief("", stop));
+    if (text.empty()) return ResumeCheckpoint();
+    const size_t separator = std::min(text.find('\n'), text.size() - 1);
+    rollback_ = parse_rollback(text.substr(0, separator));
+    return find_checkpoint(store, text.substr(separator + 1));
+  }
+  STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, resume));
+  if (found) {
+    STOKER_ASSIGN_OR_RETURN(rollback_, read_rollback(layout_.rollback_file()));
+  }
+  if (!group_) return found;
+  // With the rollback, whose file the others may see later than this text.
+  std::string text = rollback_ ? to_json(*rollback_) : "";
+  text = found ? text + '\n' + found->path() : "";
+  STOKER_RETURN_IF_ERROR(group_->text_of_chief(text, stop).status());
+  return found;
+}
+
+// Those of the segment before are newer than those of its checkpoint after a rollback.
+Result<config::LiveSettings> Run::choose_settings(const ResumeCheckpoint& saved) const {
+  if (live_settings_) return *live_settings_;
+  if (!saved) return config::LiveSettings();
+  auto state = train::parse_live_state(saved->manifest().live_settings);
+  if (!state.ok()) return state.status().with_context(saved->path());
+  config::ResumedSettings resumed = config::resume_live(config_, state->settings);
+  for (const config::LiveSetting& setting : resumed.kept)
+    log_info(
+        "live setting resumed",
+        {{"key", setting.key}, {"current", setting.value}, {"configured", setting.configured}});
+  for (const auto& [setting, reason] : resumed.dropped) {
+    const auto now = config::value_of(config_, setting.key);
+    log_warn("live setting dropped", {{"key", setting.key},
+                                      {"previous", setting.value},
+                                      {"current", now.ok() ? *now : "(none)"},
+                                      {"reason", reason}});
+  }
+  return std::move(resumed.kept);
+}
+
+// The record of the changes, unlike the settings, is not part of the checkpoint.
+void Run::remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& saved) const {
+  const auto state = train::parse_live_state(saved.manifest().live_settings);
+  if (!state.ok()) return;  // choose_settings() has reported it
+  const auto value_of = [&](const std::string& key) {
+    for (const config::LiveSetting& setting : state->settings)
+      if (setting.key == key) return setting.value;
+    const auto configured = config::value_of(config_, key);
+    return configured.ok() ? *configured : std::string();
+  };
+  const std::string path = layout_.setting_changes_file();
+  const Status removed =
+      run::remove_lost_changes(default_file_system(), path, saved.manifest().step, value_of);
+  if (!removed.ok())
+    log_warn("setting changes not recorded", {{"path", path}, {"error", removed.to_string()}});
+}
+
+Status Run::synchronize(SegmentStart& start, bool is_new) {
+  train::TrainingState& state = *start.state;
+  const std::stop_token stop = preparation_stop();
+  STOKER_RETURN_IF_ERROR(group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
+                                             {"model digest", state.model_digest()},
+                                             {"model file digest", start.manifest.model_file},
+                                             {"base weights", base_sha256(start.manifest)},
+                                             {"step", std::to_string(state.step)},
+                                             {"ticket", std::to_string(state.ticket)},
+                                             {"rollbacks", std::to_string(state.rollbacks)}},
+                                            stop));
+  for (const std::string& reason : world_size_effects(state.model()))
+    log_warn("results depend on the number of ranks", {{"reason", reason}});
+  if (!is_new) return {};
+  // Initial weights that were computed, not read.
+  for (const auto& [name, tensor] : model::named_tensors(state.model()))
+    STOKER_RETURN_IF_ERROR(group_->broadcast(tensor, 0, stop));
+  return {};
+}
+
+Status Run::check_stop() const {
+  return stop_requested_ && may_cancel_preparation()
+             ? Status(StatusCode::kCancelled, "startup cancelled")
+             : Status();
+}
+
+Result<Run::ResumeCheckpoint> Run::find_checkpoint(const checkpoint::CheckpointStore& store,
+                                                   const std::string& resume) {
+  const auto pause = [this](const std::string& waiting_for) {
+    publish_wait(waiting_for);
+    std::this_thread::sleep_for(kLockPollInterval);
+    return check_stop();
+  };
+  auto found = find_resume_checkpoint(store, layout_, resume, {.pause = pause, .clock = clock_});
+  is_blocked_by_lock_ = found.status().code() == StatusCode::kBusy;
+  if (!channels_.board.read()->waiting_for.empty()) publish_wait("");
+  return found;
+}
+
+void Run::publish_wait(const std::string& waiting_for) {
+  control::TrainerStatus status = *channels_.board.read();
+  status.waiting_for = waiting_for;
+  channels_.board.publish(std::move(status));
+  channels_.board.record_progress();
+  set_progress_line(waiting_for.empty() ? "" : "waiting: " + waiting_for);
+}
+
+Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
+  // The chief builds the index, the others read it.
+  std::string version;
+  if (group_ && !group_->is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(version, group_->text_of_chief("", preparation_stop()));
+  }
+  if (const auto* const stream = config::training_stream(config_)) {
+    STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
+    log_info("stream opened", {{"source", stream->source}});
+  }
+  auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
+    if (!check_stop().ok()) throw data::files::ScanStopped();
+    // It is also called while a worker process is waited for.
+    if (std::exchange(last, count) != count) channels_.board.record_progress();
+    set_progress_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
+  };
+  const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
+  const auto sandbox = feed::make_sandbox(config_);
+  const auto open = [&] {
+    if (maybe_refresher_ && !is_chief()) return maybe_refresher_->open_version(version);
+    if (maybe_refresher_)
+      return maybe_refresher_->open(manifest ? manifest->next_ticket : 0, manifest, progress);
+    return data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
+                                        feed::in_process_cache_budget(config_.feed), sandbox.get());
+  };
+  auto data = open();
+  set_progress_line("");
+  if (!data.ok()) return data.status();
+  if (group_ && group_->is_chief()) {
+    version = maybe_refresher_ ? maybe_refresher_->version_text() : "index complete";
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief(version, preparation_stop()).status());
+  }
+  const bool has_stream = config::training_stream(config_) != nullptr;
+  const uint64_t samples = (*data)->size() - (has_stream ? (*data)->component_sizes().back() : 0);
+  if (samples == 0) return data;  // all are in the stream
+  log_info("dataset opened", {{"dataset", "train"},
+                              {"samples", samples},
+                              {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
+  if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
+    log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
+  STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
+  return data::record::with_range_check(config_, *std::move(data));
+}
+
+// Plan and newly initialized state.
+Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
+                                       const ResumeCheckpoint& saved, c10::Device device) {
+  const feed::PlanStart plan_start =
+      maybe_refresher_ ? maybe_refresher_->plan_start() : feed::PlanStart{};
+  STOKER_ASSIGN_OR_RETURN(const auto plan,
+                          feed::make_plan_options(config_, *data, weights_, plan_start));
+  if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
+  SegmentStart start{.config = {}, .data = std::move(data), .plan = data::order::SamplePlan(plan)};
+  config::Config config = config_;
+  STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));
+  // The checkpoint has the value of every parameter, and drawing them can take minutes.
+  if (saved && !command_.allowed[ChangeKind::kModel]) config.model.init.clear();
+  train::Optimizer::Shard shard;
+  if (group_ && config_.distributed.shard == config::Shard::kOptimizer)
+    shard = {.index = group_->rank(), .count = group_->world_size()};
+  STOKER_ASSIGN_OR_RETURN(start.state,
+                          train::TrainingState::create(config, *start.data, device, shard));
+  return start;
+}
+
+Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const {
+  checkpoint::Manifest& manifest = start.manifest;
+  manifest.stoker_version = stoker_version();
+  manifest.torch_version = torch_version();
+  manifest.micro_batch_size = static_cast<uint64_t>(config_.train.micro_batch_size);
+  manifest.gradient_accumulation_steps =
+      static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  manifest.model_digest = start.state->model_digest();
+  manifest.tied_parameters = start.state->model().tied_parameters();
+  STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
+  if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config_)) {
+    STOKER_ASSIGN_OR_RETURN(const auto read, tokenizer::Tokenizer::read(tokenizer->path));
+    STOKER_RETURN_IF_ERROR(data::record::check_tokenizer_size(config_, read->size()));
+    manifest.tokenizer = read->digest();
+  }
+  manifest.config_digest = config::digest(config_);
+  manifest.data_digest = maybe_refresher_ && saved
+                             ? maybe_refresher_->fingerprint_before(saved->manifest().next_ticket)
+                             : start.data->fingerprint();
+  return {};
+}
+
+Status Run::begin(SegmentStart& start) {
+  if (is_chief()) STOKER_RETURN_IF_ERROR(warn_of_other_normalization(config_));
+  STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
+  record_base_weights(config_.model, start.state->model(), start.manifest);
+  if (is_chief())
+    write_start_summary(config_, task::to_string(start.state->task().training_metric()), layout_,
+                        clock_);
+  if (maybe_stream_input_)
+    STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
+  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
+  return restore_errors(start, nullptr);
+}
+
+// Of the samples, on this rank. The chief also has those of ranks that the group no longer has.
+Status Run::restore_errors(SegmentStart& start, const checkpoint::Manifest* maybe_saved) const {
+  FileSystem& files = default_file_system();
+  uint64_t of_former_ranks = 0;
+  if (is_chief())
+    of_former_ranks = truncate_lists_of_former_ranks(
+        files, layout_, group_ ? group_->world_size() : 1, maybe_saved);
+  checkpoint::Manifest counted = maybe_saved ? *maybe_saved : checkpoint::Manifest();
+  // The count of a checkpoint is that of all ranks, and continues on the chief.
+  if (!is_chief()) counted.sample_errors = 0;
+  STOKER_ASSIGN_OR_RETURN(start.sample_errors,
+                          restore_sample_errors(files, own_layout_.sample_errors_file(),
+                                                maybe_saved ? &counted : nullptr,
+                                                /*lists_all=*/!group_ && of_former_ranks == 0));
+  return {};
+}
+
+Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start) {
+  const checkpoint::Manifest& manifest = saved.manifest();
+  if (config_.model.lora) {
+    config::ModelConfig base = config_.model;
+    base.lora->path.reset();  // the checkpoint has the adapter
+    STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, base, layout_));
+    record_base_weights(base, start.state->model(), start.manifest);
+  }
+  STOKER_ASSIGN_OR_RETURN(start.save_after_resume,
+                          load_checkpoint(*start.state, saved, start.manifest,
+                                          changed_config(start.config), command_.allowed));
+  // Also of a checkpoint from before the first batch. Other data starts over.
+  if (maybe_stream_input_ && manifest.data_digest == start.manifest.data_digest)
+    STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
+  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
+  start.is_saved = is_checkpoint_of(*start.store, saved);
+  if (is_chief()) {
+    // An own checkpoint of the same step is another state, too.
+    const uint64_t kept = start.is_saved ? manifest.step : std::max<uint64_t>(manifest.step, 1) - 1;
+    STOKER_RETURN_IF_ERROR(
+        archive_later_checkpoints(default_file_system(), *start.store, layout_, kept));
+    record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
+  }
+  STOKER_RETURN_IF_ERROR(restore_errors(start, &manifest));
+  start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
+  start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
+  reduce_learning_rate(rollback_, config_.train, manifest.step, *start.state);
+  log_info("run resumed", {{"step", manifest.step}, {"checkpoint", saved.path()}});
+  return {};
+}
+
+// Has more than the checkpoint, if the process before ended by itself.
+Status Run::take_stream_history(SegmentStart& start, const std::string& follows) const {
+  STOKER_ASSIGN_OR_RETURN(
+      auto history,
+      app::take_stream_history(default_file_system(), layout_.stream_history_file(), follows));
+  if (history) start.state->stream_history = std::move(history);
+  return {};
+}
+
+ResumeCompatibility Run::changed_config(const config::Config& now) const {
+  ResumeCompatibility changes;
+  auto before = config::load_config(layout_.config_file(), {});
+  if (before.ok()) {
+    // The file is that of the chief.
+    changes.add_config(is_chief() ? *before : without_duties_of_chief(*std::move(before)), now);
+  } else {
+    log_warn("previous configuration unreadable", {{"error", before.status().message()}});
+  }
+  return changes;
+}
+
+Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved) {
+  if (!maybe_refresher_) return {};
+  start.manifest.dataset_versions = maybe_refresher_->history();
+  if (maybe_saved && maybe_saved->next_ticket != start.state->ticket &&
+      start.manifest.dataset_versions.size() > 1)
+    return Status(StatusCode::kMismatch,
+                  "train.micro_batch_size: cannot change after a dataset refresh, because dataset "
+                  "versions start at tickets of the previous batch size");
+  // The quarantine refers to sample numbers of the previous version.
+  if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
+      start.data->fingerprint())
+    start.state->quarantined.clear();
+  return is_chief() ? maybe_refresher_->save() : Status();
+}
+
+}  // namespace stoker::app

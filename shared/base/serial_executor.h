@@ -1,0 +1,101 @@
+// SerialExecutor: a thread that executes requests one after another, in the order in which they were
+// posted. A fixed number of them can wait. The caller decides what happens to one that is posted when
+// there is no room, and to those that wait at the end.
+//
+// Threads:  owns one, on which requests are executed. post() from any thread; the others from that of
+//           the owner.
+// Blocking: drain() and join() at most for the given duration; the destructor until the request that is
+//           being executed has ended. post() and close() never.
+// Errors:   an exception of `execute` ends the thread, and is the status of join().
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "shared/base/coordinator.h"
+#include "shared/base/status.h"
+
+namespace stoker {
+
+enum class PostResult { kPosted, kFull, kClosed };
+
+template <typename Request>
+class SerialExecutor {
+ public:
+  // `stop`: close() was called.
+  using Execute = std::function<void(Request& request, const std::stop_token& stop)>;
+
+  // `capacity`: of requests that wait. `name`: of the thread.
+  SerialExecutor(std::string name, size_t capacity, Execute execute)
+      : capacity_(capacity), execute_(std::move(execute)) {
+    thread_.start(std::move(name), [this](const std::stop_token& stop) { return run(stop); });
+  }
+  ~SerialExecutor() { (void)close(); }
+  SerialExecutor(const SerialExecutor&) = delete;
+  SerialExecutor& operator=(const SerialExecutor&) = delete;
+
+  // kFull: `capacity` requests wait. kClosed: after drain() or close().
+  [[nodiscard]] PostResult post(Request request) {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) return PostResult::kClosed;
+    if (waiting_.size() >= capacity_) return PostResult::kFull;
+    waiting_.push_back(std::move(request));
+    changed_.notify_all();
+    return PostResult::kPosted;
+  }
+  // Until the requests posted so far have been executed. False: they have not been within `timeout`.
+  bool drain(std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    is_closed_ = true;
+    return changed_.wait_for(lock, timeout, [this] { return waiting_.empty() && !is_executing_; });
+  }
+  // Returns the requests that wait, which are not executed.
+  std::deque<Request> close() {
+    thread_.request_stop();
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    return std::exchange(waiting_, {});
+  }
+  // After close(): Coordinator::join().
+  Status join(std::chrono::nanoseconds grace) { return thread_.join(grace); }
+
+ private:
+  Status run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
+      if (stop.stop_requested()) break;
+      is_executing_ = true;
+      {
+        Request next = std::move(waiting_.front());
+        waiting_.pop_front();
+        lock.unlock();
+        execute_(next, stop);
+      }
+      lock.lock();
+      is_executing_ = false;
+      changed_.notify_all();
+    }
+    return {};
+  }
+
+  const size_t capacity_;
+  const Execute execute_;
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  // Guarded by mutex_.
+  std::deque<Request> waiting_;
+  bool is_executing_ = false;
+  bool is_closed_ = false;
+
+  Coordinator thread_;  // uses the members above
+};
+
+}  // namespace stoker
