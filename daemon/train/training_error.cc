@@ -104,6 +104,8 @@ std::string memory_saving_hints(const config::Config& config) {
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
   const bool can_checkpoint = std::visit(
       [](const auto& model) {
+        if constexpr (requires { model.has_blocks(); })
+          if (!model.has_blocks()) return false;
         if constexpr (requires { model.activation_checkpointing; })
           return !model.activation_checkpointing;
         return false;

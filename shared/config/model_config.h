@@ -340,6 +340,7 @@ struct VitConfig {
   std::optional<int64_t> mlp_dim;  // null: 4 x hidden_dim
   double layer_norm_eps = 1e-6;
   double dropout = 0.0;
+  bool activation_checkpointing = false;  // recompute the blocks in the backward pass
 
   int64_t effective_mlp_dim() const { return mlp_dim.value_or(4 * hidden_dim); }
   bool operator==(const VitConfig&) const = default;
@@ -392,7 +393,14 @@ struct CaptionerConfig {
   CaptionEncoderConfig encoder;
   CaptionDecoderConfig decoder;
   int64_t max_length = 20;  // tokens of a caption with its end
+  // Recompute the blocks of a vit encoder and of a transformer decoder in the backward pass
+  bool activation_checkpointing = false;
   bool operator==(const CaptionerConfig&) const = default;
+
+  bool has_blocks() const {
+    return decoder.name == CaptionDecoder::kTransformer ||
+           to_string(encoder.name).starts_with("vit");
+  }
 };
 
 struct SequentialConfig {

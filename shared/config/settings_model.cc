@@ -275,7 +275,8 @@ Field activation_checkpointing_field(bool& activation_checkpointing) {
           .help = "Recompute the blocks in the backward pass to save memory",
           .details =
               "Only the input of each block is stored. Less memory, about a third more "
-              "time per step, bit-for-bit the same results."};
+              "time per step, bit-for-bit the same results. captioner: the blocks of a vit "
+              "encoder and of a transformer decoder; it must have one of them."};
 }
 
 Field tie_weights_field(bool& tie_weights, std::string_view details) {
@@ -546,6 +547,7 @@ Fields fields_of(VitConfig& vit) {
   Fields fields = vit.preset.empty() ? size_fields(vit) : Fields{};
   fields.push_back(eps_field("layer_norm_eps", vit.layer_norm_eps));
   fields.push_back(dropout_field(vit.dropout, kDropoutDetails));
+  fields.push_back(activation_checkpointing_field(vit.activation_checkpointing));
   return fields;
 }
 
@@ -588,7 +590,8 @@ Fields fields_of(CaptionerConfig& captioner) {
                        .example = "{name: transformer, num_layers: 4}"}),
           count_field("max_length", captioner.max_length, 1e4,
                       "Maximum number of tokens in a caption, with its end",
-                      "The default of sequence.max_label_length.")};
+                      "The default of sequence.max_label_length."),
+          activation_checkpointing_field(captioner.activation_checkpointing)};
 }
 
 Fields fields_of(SequentialConfig& sequential) {

@@ -195,6 +195,9 @@ class Validator {
                                                  std::to_string(captioner->decoder.num_heads) +
                                                  "), got " +
                                                  std::to_string(captioner->decoder.hidden_size));
+    if (captioner != nullptr && captioner->activation_checkpointing && !captioner->has_blocks())
+      add_error("model.activation_checkpointing",
+                "requires transformer blocks: an encoder vit_… or model.decoder.name transformer");
     if (config_.model.unfreeze_at_step && config_.model.freeze.empty())
       add_error("model.unfreeze_at_step", "requires model.freeze, the parameters it is for");
   }

@@ -18,8 +18,9 @@ namespace stoker::model {
 
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
-// Returns function(input). `parameters` must list every parameter that the function reads; all
-// others get no gradient. Objects that the function refers to must outlive the backward pass.
+// Returns function(input). `parameters` must list every parameter that the function reads, and every
+// other tensor with a gradient; all others get no gradient. Objects that the function refers to must
+// outlive the backward pass.
 // `uses_random`: the function consumes random numbers. If gradients are disabled, the function is
 // called directly.
 at::Tensor checkpoint_activations(Function function, const at::Tensor& input,

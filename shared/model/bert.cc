@@ -76,7 +76,7 @@ class Bert : public Model {
     }
     at::Tensor x = embed(tokens);
     for (const auto& block : blocks_)
-      x = block->forward_checkpointed(x, context, adapter() == nullptr ? 0 : adapter()->dropout);
+      x = block->forward_checkpointed(x, context, adapter_dropout());
     return linear(fc_, drop(pool(x, valid)));
   }
 

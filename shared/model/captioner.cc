@@ -8,9 +8,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/dropout.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/embedding.h>
@@ -18,7 +15,6 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/modules/rnn.h>
 
-#include "shared/model/attention.h"
 #include "shared/model/caption_model.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/image_model.h"
@@ -26,6 +22,7 @@
 #include "shared/model/linear.h"
 #include "shared/model/lstm_layers.h"
 #include "shared/model/model_factories.h"
+#include "shared/model/transformer_block.h"
 
 namespace stoker::model {
 namespace {
@@ -35,6 +32,7 @@ constexpr double kTransformerStd = 0.02;
 
 struct DecoderShape {
   config::CaptionDecoderConfig config;
+  bool activation_checkpointing = false;
   int64_t max_length = 0;
   int64_t vocab = 0;
   int64_t channels = 0, positions = 0;  // of the features
@@ -55,9 +53,7 @@ class WordDecoder : public torch::nn::Module {
 
  protected:
   explicit WordDecoder(double dropout) : dropout_(dropout) {}
-  at::Tensor drop(const at::Tensor& x) const {
-    return dropout_ > 0 && is_training() ? at::dropout(x, dropout_, true) : x;
-  }
+  at::Tensor drop(const at::Tensor& x) const { return drop_out(x, dropout_, is_training()); }
 
   const double dropout_;
   torch::nn::Linear head_{nullptr};
@@ -96,98 +92,36 @@ class LstmDecoder : public WordDecoder {
   torch::nn::LSTM lstm_;
 };
 
-torch::nn::LayerNorm norm_of(int64_t width) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+BlockSettings decoder_block(const config::CaptionDecoderConfig& config,
+                            bool activation_checkpointing) {
+  return {.embed_dim = config.hidden_size,
+          .mlp_dim = 4 * config.hidden_size,
+          .num_heads = config.num_heads,
+          .num_key_value_heads = config.num_heads,
+          .head_dim = config.hidden_size / config.num_heads,
+          .has_cross_attention = true,
+          .dropout = config.dropout,
+          .attention_dropout = config.dropout,
+          .activation_checkpointing = activation_checkpointing};
 }
-
-class CaptionBlock : public torch::nn::Module {
- public:
-  CaptionBlock(int64_t width, int64_t heads, double dropout)
-      : heads_(heads),
-        dropout_(dropout),
-        ln1_(register_module("ln1", norm_of(width))),
-        qkv_(register_module("qkv", torch::nn::Linear(width, 3 * width))),
-        proj_(register_module("proj", torch::nn::Linear(width, width))),
-        ln_cross_(register_module("ln_cross", norm_of(width))),
-        q_(register_module("q", torch::nn::Linear(width, width))),
-        kv_(register_module("kv", torch::nn::Linear(width, 2 * width))),
-        cross_proj_(register_module("cross_proj", torch::nn::Linear(width, width))),
-        ln2_(register_module("ln2", norm_of(width))),
-        up_(register_module("up", torch::nn::Linear(width, 4 * width))),
-        down_(register_module("down", torch::nn::Linear(4 * width, width))) {}
-
-  at::Tensor forward(const at::Tensor& input, const at::Tensor& image) {
-    const std::vector<at::Tensor> qkv = project(input);
-    return add_to(input,
-                  at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{},
-                                                   attention_dropout(), /*is_causal=*/true),
-                  keys_and_values(image));
-  }
-  // The words after those of `words`. The keys of the image are computed once.
-  at::Tensor forward_next(const at::Tensor& input, const at::Tensor& image, CachedLayer& words,
-                          CachedLayer& of_image) {
-    const std::vector<at::Tensor> qkv = project(input);
-    words.append({qkv[1], qkv[2]});
-    if (of_image.length() == 0) of_image.append(keys_and_values(image));
-    return add_to(input, attend_to_past(qkv[0], words.all()), of_image.all());
-  }
-
- private:
-  double attention_dropout() const { return is_training() ? dropout_ : 0.0; }
-
-  std::vector<at::Tensor> project(const at::Tensor& input) {
-    return split_heads(linear(qkv_, ln1_(input)), heads_);
-  }
-  KeysAndValues keys_and_values(const at::Tensor& image) {
-    const at::Tensor kv = linear(kv_, image);
-    const int64_t width = kv.size(2) / 2;
-    return {by_head(kv.narrow(2, 0, width)), by_head(kv.narrow(2, width, width))};
-  }
-  at::Tensor attend_to(const at::Tensor& x, const KeysAndValues& image) {
-    return merge_heads(at::scaled_dot_product_attention(
-        by_head(linear(q_, x)), image.keys, image.values, /*attn_mask=*/{}, attention_dropout()));
-  }
-  // `attended`: by self-attention.
-  at::Tensor add_to(const at::Tensor& input, const at::Tensor& attended,
-                    const KeysAndValues& image) {
-    at::Tensor x = input + drop(linear(proj_, merge_heads(attended)));
-    x = x + drop(linear(cross_proj_, attend_to(ln_cross_(x), image)));
-    return x + drop(linear(down_, at::gelu(linear(up_, ln2_(x)))));
-  }
-  at::Tensor by_head(const at::Tensor& x) const {
-    return x.reshape({x.size(0), x.size(1), heads_, x.size(2) / heads_}).transpose(1, 2);
-  }
-  static at::Tensor merge_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
-  at::Tensor drop(const at::Tensor& x) const {
-    return dropout_ > 0 && is_training() ? at::dropout(x, dropout_, true) : x;
-  }
-
-  const int64_t heads_;
-  const double dropout_;
-  torch::nn::LayerNorm ln1_;
-  torch::nn::Linear qkv_, proj_;
-  torch::nn::LayerNorm ln_cross_;
-  torch::nn::Linear q_, kv_, cross_proj_;
-  torch::nn::LayerNorm ln2_;
-  torch::nn::Linear up_, down_;
-};
 
 class TransformerDecoder : public WordDecoder {
  public:
   explicit TransformerDecoder(const DecoderShape& shape)
-      : WordDecoder(shape.config.dropout), max_length_(shape.max_length) {
+      : WordDecoder(shape.config.dropout),
+        max_length_(shape.max_length),
+        block_(decoder_block(shape.config, shape.activation_checkpointing)) {
     const int64_t width = shape.config.hidden_size;
     image_ = register_module("image", torch::nn::Linear(shape.channels, width));
     image_pos_ = register_module("image_pos", torch::nn::Embedding(shape.positions, width));
-    image_ln_ = register_module("image_ln", norm_of(width));
+    image_ln_ = register_module("image_ln", torch::nn::LayerNorm(std::vector<int64_t>{width}));
     tok_ = register_module("tok", torch::nn::Embedding(shape.vocab, width));
     pos_ = register_module("pos", torch::nn::Embedding(shape.max_length, width));
     const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
     for (int64_t i = 0; i < shape.config.num_layers; ++i)
-      blocks_.push_back(list->register_module(
-          std::to_string(i),
-          std::make_shared<CaptionBlock>(width, shape.config.num_heads, shape.config.dropout)));
-    ln_ = register_module("ln", norm_of(width));
+      blocks_.push_back(
+          list->register_module(std::to_string(i), std::make_shared<TransformerBlock>(block_)));
+    ln_ = register_module("ln", std::make_shared<NormLayer>(block_, width));
     head_ = register_module("head", torch::nn::Linear(width, shape.vocab));
     initialize(shape.config.num_layers);
   }
@@ -196,16 +130,24 @@ class TransformerDecoder : public WordDecoder {
     return image_ln_(linear(image_, features) + image_pos_->weight);
   }
   at::Tensor states(const at::Tensor& encoded, const at::Tensor& tokens) override {
+    BlockContext context;
+    context.memory = encoded;
     at::Tensor x = embed(tokens, 0);
-    for (const auto& block : blocks_) x = block->forward(x, encoded);
-    return ln_(x);
+    for (const auto& block : blocks_)
+      x = block->forward_checkpointed(x, context, /*adapter_dropout=*/0);
+    return ln_->forward(x);
   }
   at::Tensor last_state(const at::Tensor& encoded, const at::Tensor& tokens,
                         KeyValueCache& cache) override {
+    BlockContext context;
+    context.memory = encoded;
     at::Tensor x = embed(tokens, cache.length());
-    for (size_t i = 0; i < blocks_.size(); ++i)
-      x = blocks_[i]->forward_next(x, encoded, cache.layer(2 * i), cache.layer(2 * i + 1));
-    return ln_(x.select(1, -1));
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      context.maybe_cache = &cache.layer(2 * i);
+      context.maybe_memory_cache = &cache.layer(2 * i + 1);
+      x = blocks_[i]->forward(x, context);
+    }
+    return ln_->forward(x.select(1, -1));
   }
 
  private:
@@ -233,12 +175,13 @@ class TransformerDecoder : public WordDecoder {
   }
 
   const int64_t max_length_;
+  const BlockSettings block_;
   torch::nn::Linear image_{nullptr};
   torch::nn::Embedding image_pos_{nullptr};
   torch::nn::LayerNorm image_ln_{nullptr};
   torch::nn::Embedding tok_{nullptr}, pos_{nullptr};
-  std::vector<std::shared_ptr<CaptionBlock>> blocks_;
-  torch::nn::LayerNorm ln_{nullptr};
+  std::vector<std::shared_ptr<TransformerBlock>> blocks_;
+  NormPtr ln_;
 };
 
 class Captioner : public CaptionModel {
@@ -285,9 +228,10 @@ class Captioner : public CaptionModel {
   std::shared_ptr<WordDecoder> decoder_;
 };
 
-Result<ImageModelPtr> make_encoder(config::ImageEncoder name, const Samples& sample) {
+Result<ImageModelPtr> make_encoder(const config::CaptionerConfig& config, const Samples& sample) {
   using config::ImageEncoder;
   config::VitConfig vit;  // of b_16
+  const ImageEncoder name = config.encoder.name;
   switch (name) {
     case ImageEncoder::kInceptionV3:
       return make_inception_v3_encoder(sample);
@@ -311,6 +255,7 @@ Result<ImageModelPtr> make_encoder(config::ImageEncoder name, const Samples& sam
     case ImageEncoder::kVitL32:
       break;
   }
+  vit.activation_checkpointing = config.activation_checkpointing;
   vit.preset = config::to_string(name).substr(std::string_view("vit_").size());
   if (vit.preset.ends_with("32")) vit.patch_size = 32;
   if (vit.preset.starts_with("l")) {
@@ -348,7 +293,7 @@ Result<ModelPtr> make_captioner(const config::CaptionerConfig& config,
                                              std::to_string(config.max_length) +
                                              ", but the data's captions have up to " +
                                              std::to_string(labels->shape[1]) + " tokens");
-  STOKER_ASSIGN_OR_RETURN(ImageModelPtr encoder, make_encoder(config.encoder.name, sample));
+  STOKER_ASSIGN_OR_RETURN(ImageModelPtr encoder, make_encoder(config, sample));
   // The shape of the features of one image.
   encoder->eval();
   std::vector<int64_t> shape{1};
@@ -359,12 +304,13 @@ Result<ModelPtr> make_captioner(const config::CaptionerConfig& config,
     features = encoder->features(at::zeros(shape));
   }
   encoder->train();
-  return ModelPtr(
-      std::make_shared<Captioner>(std::move(encoder), DecoderShape{.config = decoder,
-                                                                   .max_length = config.max_length,
-                                                                   .vocab = vocab,
-                                                                   .channels = features.size(2),
-                                                                   .positions = features.size(1)}));
+  return ModelPtr(std::make_shared<Captioner>(
+      std::move(encoder), DecoderShape{.config = decoder,
+                                       .activation_checkpointing = config.activation_checkpointing,
+                                       .max_length = config.max_length,
+                                       .vocab = vocab,
+                                       .channels = features.size(2),
+                                       .positions = features.size(1)}));
 }
 
 }  // namespace stoker::model

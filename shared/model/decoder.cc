@@ -93,7 +93,7 @@ class Decoder : public Model {
     at::Tensor x = position_ids.defined() ? embed_packed(input, position_ids, context)
                                           : embed(input, 0, context);
     for (const auto& block : blocks_)
-      x = block->forward_checkpointed(x, context, adapter() == nullptr ? 0 : adapter()->dropout);
+      x = block->forward_checkpointed(x, context, adapter_dropout());
     return ln_->forward(x);
   }
 
@@ -137,7 +137,7 @@ class Decoder : public Model {
   }
 
   at::Tensor head(const at::Tensor& x) {
-    return settings_.tie_weights ? linear_without_bias(x, tok_->weight) : linear(head_, x);
+    return settings_.tie_weights ? linear(x, tok_->weight, /*bias=*/{}) : linear(head_, x);
   }
 
   // N(0, 0.02), as in GPT-2 and Llama. In GPT-2, the standard deviation of the projections that add

@@ -104,13 +104,11 @@ at::Tensor fastest_linear(const at::Tensor& input, const at::Tensor& weight,
 }  // namespace
 
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
-  const at::Tensor output =
-      fastest_linear(input, WeightCopies::or_weight(layer->weight), layer->bias);
-  return add_adapter(*layer, input, output);
+  return add_adapter(*layer, input, linear(input, layer->weight, layer->bias));
 }
 
-at::Tensor linear_without_bias(const at::Tensor& input, const at::Tensor& weight) {
-  return fastest_linear(input, WeightCopies::or_weight(weight), {});
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  return fastest_linear(input, WeightCopies::or_weight(weight), bias);
 }
 
 }  // namespace stoker::model

@@ -17,8 +17,8 @@ namespace stoker::model {
 // `input` […, in_features]; returns […, out_features]. With its adapter, if it has one (lora.h).
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input);
 
-// For a weight [out_features, in_features] that is not one of a layer.
-at::Tensor linear_without_bias(const at::Tensor& input, const at::Tensor& weight);
+// For a weight [out_features, in_features] that is not one of a layer. `bias` may be undefined.
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 // The oneDNN path regardless of processor and size, for tests. F32 on the CPU; `bias` may be
 // undefined.

@@ -32,7 +32,7 @@ class LoraA : public torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& input) const {
     const bool drops = dropout_ > 0 && is_training();
-    return linear_without_bias(drops ? at::dropout(input, dropout_, true) : input, weight_);
+    return linear(drops ? at::dropout(input, dropout_, true) : input, weight_, /*bias=*/{});
   }
 
  private:
@@ -46,7 +46,7 @@ class LoraB : public torch::nn::Module {
       : scaling_(config.scaling()),
         weight_(register_parameter("weight", at::zeros({outputs, config.r}))) {}
   at::Tensor forward(const at::Tensor& input) const {
-    return linear_without_bias(input, weight_) * scaling_;
+    return linear(input, weight_, /*bias=*/{}) * scaling_;
   }
 
  private:

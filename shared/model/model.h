@@ -89,6 +89,7 @@ class Model : public torch::nn::Module {
     double dropout = 0;
   };
   const Adapter* adapter() const { return adapter_ ? &*adapter_ : nullptr; }
+  double adapter_dropout() const { return adapter_ ? adapter_->dropout : 0; }
   void set_adapter(Adapter adapter) { adapter_ = std::move(adapter); }
   // The name of the module with the outputs; empty if there is none, or it is not known.
   virtual std::string output_layer() const { return {}; }

@@ -1,5 +1,6 @@
 #include "shared/model/transformer_block.h"
 
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/dropout.h>
@@ -52,6 +53,12 @@ TransformerBlock::TransformerBlock(const BlockSettings& settings) : settings_(se
     k_norm_ = add_norm("k_norm", settings.head_dim);
   }
   proj_ = add_linear("proj", heads_width, width, settings.proj_bias);
+  if (settings.has_cross_attention) {
+    ln_cross_ = add_norm("ln_cross", width);
+    cross_q_ = add_linear("q", width, heads_width, settings.qkv_bias);
+    cross_kv_ = add_linear("kv", width, 2 * heads_width, settings.qkv_bias);
+    cross_proj_ = add_linear("cross_proj", heads_width, width, settings.proj_bias);
+  }
   ln2_ = add_norm("ln2", width);
   if (settings.activation == Activation::kSwiglu)
     gate_ = add_linear("gate", width, settings.mlp_dim, settings.mlp_bias);
@@ -64,9 +71,14 @@ at::Tensor TransformerBlock::forward(const at::Tensor& x, const BlockContext& co
     const at::Tensor y = ln1_->add(x, drop(attend(x, context))).output;
     return ln2_->add(y, drop(mlp(y))).output;
   }
-  const at::Tensor attended = attend(ln1_->forward(x), context);
-  const auto [y, normalized] = ln2_->add(x, drop(attended));
-  return y + drop(mlp(normalized));
+  at::Tensor y = x, added = drop(attend(ln1_->forward(x), context));
+  if (settings_.has_cross_attention) {
+    const AddedNorm attended = ln_cross_->add(y, added);
+    y = attended.sum;
+    added = drop(attend_to_memory(attended.output, context));
+  }
+  const auto [sum, normalized] = ln2_->add(y, added);
+  return sum + drop(mlp(normalized));
 }
 
 at::Tensor TransformerBlock::forward_checkpointed(const at::Tensor& x, const BlockContext& context,
@@ -74,16 +86,21 @@ at::Tensor TransformerBlock::forward_checkpointed(const at::Tensor& x, const Blo
   if (!settings_.activation_checkpointing) return forward(x, context);
   const bool uses_random = drops(settings_.dropout, is_training()) ||
                            drops(settings_.attention_dropout, is_training()) ||
+                           drops(settings_.mlp_dropout, is_training()) ||
                            drops(adapter_dropout, is_training());
+  std::vector<at::Tensor> tensors = parameters();
+  if (context.memory.defined()) tensors.push_back(context.memory);
   return checkpoint_activations(
-      [this, context](const at::Tensor& input) { return forward(input, context); }, x, parameters(),
-      uses_random);
+      [this, context](const at::Tensor& input) { return forward(input, context); }, x,
+      std::move(tensors), uses_random);
 }
+
+at::Tensor TransformerBlock::project_qkv(const at::Tensor& x) { return linear(qkv_, x); }
 
 TransformerBlock::Heads TransformerBlock::project(const at::Tensor& x,
                                                   const BlockContext& context) {
   if (settings_.has_fused_qkv) {
-    const std::vector<at::Tensor> qkv = split_heads(linear(qkv_, x), settings_.num_heads);
+    const std::vector<at::Tensor> qkv = split_heads(project_qkv(x), settings_.num_heads);
     return {qkv[0], qkv[1], qkv[2]};
   }
   Heads heads{by_head(linear(q_, x), settings_.num_heads),
@@ -101,15 +118,12 @@ TransformerBlock::Heads TransformerBlock::project(const at::Tensor& x,
 }
 
 at::Tensor TransformerBlock::attend(const at::Tensor& x, const BlockContext& context) {
-  const int64_t batch = x.size(0), time = x.size(1);
   CachedLayer* const maybe_cache = context.maybe_cache;
   const Heads heads = project(x, context);
   if (maybe_cache) maybe_cache->append({heads.k, heads.v});
-  const bool has_past = maybe_cache && maybe_cache->length() > time;
-  const at::Tensor attended =
-      has_past ? attend_to_past(heads.q, maybe_cache->all()) : attend(heads, context.mask);
-  return linear(proj_, attended.transpose(1, 2).reshape(
-                           {batch, time, settings_.num_heads * settings_.head_dim}));
+  const bool has_past = maybe_cache && maybe_cache->length() > x.size(1);
+  return linear(proj_, merge_heads(has_past ? attend_to_past(heads.q, maybe_cache->all())
+                                            : attend(heads, context.mask)));
 }
 
 at::Tensor TransformerBlock::attend(const Heads& heads, const at::Tensor& mask) const {
@@ -120,8 +134,31 @@ at::Tensor TransformerBlock::attend(const Heads& heads, const at::Tensor& mask) 
       /*is_causal=*/settings_.is_causal && !mask.defined());
 }
 
+at::Tensor TransformerBlock::attend_to_memory(const at::Tensor& x, const BlockContext& context) {
+  const at::Tensor q = by_head(linear(cross_q_, x), settings_.num_heads);
+  const auto [keys, values] = project_memory(context);
+  return linear(cross_proj_, merge_heads(at::scaled_dot_product_attention(
+                                 q, keys, values, /*attn_mask=*/{},
+                                 is_training() ? settings_.attention_dropout : 0.0)));
+}
+
+KeysAndValues TransformerBlock::project_memory(const BlockContext& context) {
+  CachedLayer* const maybe_cache = context.maybe_memory_cache;
+  if (maybe_cache && maybe_cache->length() > 0) return maybe_cache->all();
+  const std::vector<at::Tensor> kv = linear(cross_kv_, context.memory).chunk(2, /*dim=*/2);
+  const KeysAndValues projected{by_head(kv[0], settings_.num_heads),
+                                by_head(kv[1], settings_.num_heads)};
+  if (maybe_cache) maybe_cache->append(projected);
+  return projected;
+}
+
 at::Tensor TransformerBlock::by_head(const at::Tensor& x, int64_t heads) const {
   return x.view({x.size(0), x.size(1), heads, settings_.head_dim}).transpose(1, 2);
+}
+
+at::Tensor TransformerBlock::merge_heads(const at::Tensor& attended) const {
+  return attended.transpose(1, 2).reshape(
+      {attended.size(0), attended.size(2), settings_.num_heads * settings_.head_dim});
 }
 
 // Each head of keys and values serves the same number of queries' heads. Repeated, because the
@@ -146,7 +183,7 @@ at::Tensor TransformerBlock::mlp(const at::Tensor& x) {
     }
     return swiglu(linear(gate_, x), linear(up_, x));
   };
-  return linear(down_, activate());
+  return linear(down_, drop_out(activate(), settings_.mlp_dropout, is_training()));
 }
 
 }  // namespace stoker::model

@@ -1,6 +1,7 @@
-// TransformerBlock: attention and an MLP, each with a residual connection and a norm. The models over
-// tokens consist of them and differ by BlockSettings: decoders have a norm before each part and causal
-// attention, bert has it after each part and attends to all valid time steps.
+// TransformerBlock: attention and an MLP, each with a residual connection and a norm. The transformers
+// consist of them and differ by BlockSettings: decoders have a norm before each part and causal attention,
+// that of captioner also attention to the image, bert has the norms after each part and attends to all
+// valid time steps, vit to all patches.
 //
 // Threads: as torch::nn::Module: one thread at a time.
 // Errors:  exceptions of LibTorch are propagated.
@@ -29,11 +30,14 @@ struct BlockSettings {
   double norm_eps = 1e-5;
   bool is_post_norm = false;
   bool is_causal = true;
+  // After that to the input, attention to BlockContext::memory. Only with has_fused_qkv, and pre-norm.
+  bool has_cross_attention = false;
   Activation activation = Activation::kGelu;
   bool has_fused_qkv = true;  // one projection to queries, keys and values; with a head each
   bool qkv_bias = true, proj_bias = true, mlp_bias = true, qk_norm = false;
   double dropout = 0;  // of what the block adds to its input
   double attention_dropout = 0;
+  double mlp_dropout = 0;  // after the activation
   bool activation_checkpointing = false;
 };
 
@@ -66,6 +70,8 @@ struct BlockContext {
   RopeTables rope;  // of their positions; undefined without
   at::Tensor mask;  // bool, true: is attended to; undefined: all, or those before
   CachedLayer* maybe_cache = nullptr;  // the time steps before these, to which they are appended
+  at::Tensor memory;                   // [batch, positions, embed_dim], of cross attention
+  CachedLayer* maybe_memory_cache = nullptr;  // its keys and values, which are computed once
 };
 
 class TransformerBlock : public torch::nn::Module {
@@ -79,6 +85,19 @@ class TransformerBlock : public torch::nn::Module {
   at::Tensor forward_checkpointed(const at::Tensor& x, const BlockContext& context,
                                   double adapter_dropout);
 
+ protected:
+  // For layers with other names and initial values, which the subclass registers and sets below. If its
+  // projection to queries, keys and values is no Linear, it overrides project_qkv().
+  struct WithoutLayers {};
+  TransformerBlock(const BlockSettings& settings, WithoutLayers) : settings_(settings) {}
+
+  virtual at::Tensor project_qkv(const at::Tensor& x);
+
+  NormPtr ln1_, q_norm_, k_norm_, ln_cross_, ln2_;
+  torch::nn::Linear qkv_{nullptr}, q_{nullptr}, k_{nullptr}, v_{nullptr}, proj_{nullptr};
+  torch::nn::Linear cross_q_{nullptr}, cross_kv_{nullptr}, cross_proj_{nullptr};
+  torch::nn::Linear gate_{nullptr}, up_{nullptr}, down_{nullptr};
+
  private:
   struct Heads {
     at::Tensor q, k, v;  // [batch, heads, time, head_dim]
@@ -87,7 +106,10 @@ class TransformerBlock : public torch::nn::Module {
   Heads project(const at::Tensor& x, const BlockContext& context);
   at::Tensor attend(const at::Tensor& x, const BlockContext& context);
   at::Tensor attend(const Heads& heads, const at::Tensor& mask) const;
+  at::Tensor attend_to_memory(const at::Tensor& x, const BlockContext& context);
+  KeysAndValues project_memory(const BlockContext& context);
   at::Tensor by_head(const at::Tensor& x, int64_t heads) const;
+  at::Tensor merge_heads(const at::Tensor& attended) const;
   at::Tensor repeat_groups(const at::Tensor& x) const;
   at::Tensor mlp(const at::Tensor& x);
   at::Tensor drop(const at::Tensor& x) const {
@@ -95,9 +117,6 @@ class TransformerBlock : public torch::nn::Module {
   }
 
   const BlockSettings& settings_;
-  NormPtr ln1_, q_norm_, k_norm_, ln2_;
-  torch::nn::Linear qkv_{nullptr}, q_{nullptr}, k_{nullptr}, v_{nullptr}, proj_{nullptr};
-  torch::nn::Linear gate_{nullptr}, up_{nullptr}, down_{nullptr};
 };
 
 }  // namespace stoker::model

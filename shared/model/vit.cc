@@ -3,158 +3,129 @@
 #include <cmath>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 
-#include "shared/model/attention.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/image_model.h"
+#include "shared/model/linear.h"
 #include "shared/model/lora.h"
 #include "shared/model/model_factories.h"
-#include "shared/model/sequential.h"
+#include "shared/model/transformer_block.h"
 #include "shared/model/trunc_normal.h"
 
 namespace stoker::model {
 namespace {
 
-struct VitShape {
-  int64_t layers, heads, width, mlp_width;
-  double norm_eps, dropout;
-};
-
-torch::nn::LayerNorm layer_norm(const VitShape& shape) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({shape.width}).eps(shape.norm_eps));
+BlockSettings vit_block(const config::VitConfig& config) {
+  return {.embed_dim = config.hidden_dim,
+          .mlp_dim = config.effective_mlp_dim(),
+          .num_heads = config.num_heads,
+          .num_key_value_heads = config.num_heads,
+          .head_dim = config.hidden_dim / config.num_heads,
+          .norm_eps = config.layer_norm_eps,
+          .is_causal = false,
+          .dropout = config.dropout,
+          .mlp_dropout = config.dropout,
+          .activation_checkpointing = config.activation_checkpointing};
 }
 
-VitShape shape_of(const config::VitConfig& config) {
-  return {config.num_layers,          config.num_heads,      config.hidden_dim,
-          config.effective_mlp_dim(), config.layer_norm_eps, config.dropout};
-}
-
-// As nn.MultiheadAttention(batch_first=True) for self-attention: same parameter names, same random
-// numbers.
+// The parameters of nn.MultiheadAttention for self-attention: same names, same random numbers.
 class SelfAttention : public torch::nn::Module, public AdaptableProjection {
  public:
-  SelfAttention(int64_t width, int64_t heads)
-      : heads_(heads),
-        weight_(register_parameter("in_proj_weight", at::empty({3 * width, width}))),
+  explicit SelfAttention(int64_t width)
+      : weight_(register_parameter("in_proj_weight", at::empty({3 * width, width}))),
         bias_(register_parameter("in_proj_bias", at::zeros({3 * width}))),
         out_(register_module("out_proj", torch::nn::Linear(width, width))) {
     torch::nn::init::xavier_uniform_(weight_);
     torch::nn::init::zeros_(out_->bias);
   }
 
-  at::Tensor forward(const at::Tensor& x) {
-    const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
-    const std::vector<at::Tensor> qkv =
-        split_heads(add_adapter(*this, x, at::linear(x, weight_, bias_)), heads_);
-    const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
-    const at::Tensor merged = attended.transpose(1, 2).reshape({batch, time, width});
-    return add_adapter(*out_, merged, out_(merged));
+  at::Tensor project_qkv(const at::Tensor& x) const {
+    return add_adapter(*this, x, linear(x, weight_, bias_));
   }
+  const torch::nn::Linear& out() const { return out_; }
   at::Tensor projection() const override { return weight_; }
 
  private:
-  const int64_t heads_;
   at::Tensor weight_, bias_;
   torch::nn::Linear out_;
 };
 
-void add_linear(Sequential& sequential, torch::nn::Linear layer) {
-  sequential.add(layer,
-                 [layer](const at::Tensor& x) mutable { return add_adapter(*layer, x, layer(x)); });
-}
-
-std::shared_ptr<Sequential> make_mlp_block(const VitShape& shape) {
-  const torch::nn::Linear up(shape.width, shape.mlp_width), down(shape.mlp_width, shape.width);
-  for (const auto& linear : {up, down}) {
-    torch::nn::init::xavier_uniform_(linear->weight);
-    torch::nn::init::normal_(linear->bias, 0, 1e-6);
-  }
-  const auto sequential = std::make_shared<Sequential>();
-  add_linear(*sequential, up);
-  sequential->add_step([](const at::Tensor& x) { return at::gelu(x); });
-  sequential->add_dropout(shape.dropout);
-  add_linear(*sequential, down);
-  sequential->add_dropout(shape.dropout);
-  return sequential;
-}
-
-class EncoderBlock : public torch::nn::Module {
+// A block with torchvision's names and initial values.
+class EncoderBlock : public TransformerBlock {
  public:
-  explicit EncoderBlock(const VitShape& shape)
-      : dropout_(shape.dropout),
-        ln_1_(register_module("ln_1", layer_norm(shape))),
-        attention_(register_module("self_attention",
-                                   std::make_shared<SelfAttention>(shape.width, shape.heads))),
-        ln_2_(register_module("ln_2", layer_norm(shape))),
-        mlp_(register_module("mlp", make_mlp_block(shape))) {}
-
-  at::Tensor forward(const at::Tensor& input) {
-    at::Tensor attended = attention_->forward(ln_1_(input));
-    if (dropout_ > 0 && is_training()) attended = at::dropout(attended, dropout_, true);
-    const at::Tensor x = input + attended;
-    return x + mlp_->forward(ln_2_(x));
+  explicit EncoderBlock(const BlockSettings& settings)
+      : TransformerBlock(settings, WithoutLayers()) {
+    const int64_t width = settings.embed_dim;
+    ln1_ = register_module("ln_1", std::make_shared<NormLayer>(settings, width));
+    attention_ = register_module("self_attention", std::make_shared<SelfAttention>(width));
+    proj_ = attention_->out();
+    ln2_ = register_module("ln_2", std::make_shared<NormLayer>(settings, width));
+    up_ = torch::nn::Linear(width, settings.mlp_dim);
+    down_ = torch::nn::Linear(settings.mlp_dim, width);
+    for (const auto& layer : {up_, down_}) {
+      torch::nn::init::xavier_uniform_(layer->weight);
+      torch::nn::init::normal_(layer->bias, 0, 1e-6);
+    }
+    const auto mlp = register_module("mlp", std::make_shared<torch::nn::Module>());
+    mlp->register_module("0", up_);
+    mlp->register_module("3", down_);
   }
 
  private:
-  const double dropout_;
-  torch::nn::LayerNorm ln_1_;
+  at::Tensor project_qkv(const at::Tensor& x) override { return attention_->project_qkv(x); }
+
   std::shared_ptr<SelfAttention> attention_;
-  torch::nn::LayerNorm ln_2_;
-  std::shared_ptr<Sequential> mlp_;
 };
 
 class Encoder : public torch::nn::Module {
  public:
-  Encoder(const VitShape& shape, int64_t length)
-      : dropout_(shape.dropout),
-        positions_(register_parameter("pos_embedding",
-                                      at::empty({1, length, shape.width}).normal_(0, 0.02))) {
+  // `settings` must outlive it.
+  Encoder(const BlockSettings& settings, int64_t num_layers, int64_t length)
+      : settings_(settings),
+        positions_(register_parameter(
+            "pos_embedding", at::empty({1, length, settings.embed_dim}).normal_(0, 0.02))) {
     const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
-    for (int64_t i = 0; i < shape.layers; ++i)
+    for (int64_t i = 0; i < num_layers; ++i)
       blocks_.push_back(layers->register_module("encoder_layer_" + std::to_string(i),
-                                                std::make_shared<EncoderBlock>(shape)));
-    ln_ = register_module("ln", layer_norm(shape));
+                                                std::make_shared<EncoderBlock>(settings)));
+    ln_ = register_module("ln", std::make_shared<NormLayer>(settings, settings.embed_dim));
   }
 
-  at::Tensor forward(const at::Tensor& input) {
-    at::Tensor x = input + positions_;
-    if (dropout_ > 0 && is_training()) x = at::dropout(x, dropout_, true);
-    for (const auto& block : blocks_) x = block->forward(x);
-    return ln_(x);
+  at::Tensor forward(const at::Tensor& input, double adapter_dropout) {
+    at::Tensor x = drop_out(input + positions_, settings_.dropout, is_training());
+    for (const auto& block : blocks_) x = block->forward_checkpointed(x, {}, adapter_dropout);
+    return ln_->forward(x);
   }
 
  private:
-  const double dropout_;
+  const BlockSettings& settings_;
   at::Tensor positions_;
   std::vector<std::shared_ptr<EncoderBlock>> blocks_;
-  torch::nn::LayerNorm ln_{nullptr};
+  NormPtr ln_;
 };
 
 class Vit : public ImageModel {
  public:
   // `outputs` 0: without a head.
-  Vit(const VitShape& shape, int64_t channels, int64_t side, int64_t patch, int64_t outputs) {
+  Vit(const config::VitConfig& config, int64_t channels, int64_t side, int64_t outputs)
+      : block_(vit_block(config)) {
+    const int64_t width = block_.embed_dim, patch = config.patch_size;
     // torchvision creates the patch projection first and the class token second, but the parameters
     // of a module precede those of its children in registration order.
-    conv_proj_ =
-        torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, shape.width, patch).stride(patch));
-    token_ = register_parameter("class_token", at::zeros({1, 1, shape.width}));
+    conv_proj_ = torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, width, patch).stride(patch));
+    token_ = register_parameter("class_token", at::zeros({1, 1, width}));
     register_module("conv_proj", conv_proj_);
     const int64_t patches = (side / patch) * (side / patch);
-    encoder_ = register_module("encoder", std::make_shared<Encoder>(shape, patches + 1));
+    encoder_ = register_module("encoder",
+                               std::make_shared<Encoder>(block_, config.num_layers, patches + 1));
     if (outputs > 0) {
       const auto heads = register_module("heads", std::make_shared<torch::nn::Module>());
-      head_ = heads->register_module("head", torch::nn::Linear(shape.width, outputs));
+      head_ = heads->register_module("head", torch::nn::Linear(width, outputs));
     }
     const auto inputs = static_cast<double>(channels * patch * patch);
     trunc_normal_(conv_proj_->weight, std::sqrt(1 / inputs));
@@ -164,17 +135,18 @@ class Vit : public ImageModel {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor token = pooled(features(input));
-    return add_adapter(*head_, token, head_(token));
+    return linear(head_, pooled(features(input)));
   }
   std::string output_layer() const override { return "heads.head"; }
   at::Tensor features(const at::Tensor& images) override {
     const at::Tensor patches = conv_proj_(images).flatten(2).transpose(1, 2);
-    return encoder_->forward(at::cat({token_.expand({images.size(0), -1, -1}), patches}, 1));
+    return encoder_->forward(at::cat({token_.expand({images.size(0), -1, -1}), patches}, 1),
+                             adapter_dropout());
   }
   at::Tensor pooled(const at::Tensor& features) override { return features.select(1, 0); }
 
  private:
+  const BlockSettings block_;
   torch::nn::Conv2d conv_proj_{nullptr};
   at::Tensor token_;
   std::shared_ptr<Encoder> encoder_;
@@ -218,16 +190,15 @@ Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t
                           find_input_tensor(sample, model_name(config), config.patch_size));
   STOKER_RETURN_IF_ERROR(check_image(input, config));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
-  return ModelPtr(std::make_shared<Vit>(shape_of(config), input.shape[0], input.shape[1],
-                                        config.patch_size, outputs));
+  return ModelPtr(std::make_shared<Vit>(config, input.shape[0], input.shape[1], outputs));
 }
 
 Result<ImageModelPtr> make_vit_encoder(const config::VitConfig& config, const Samples& sample) {
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
                           find_input_tensor(sample, model_name(config), config.patch_size));
   STOKER_RETURN_IF_ERROR(check_image(input, config));
-  return ImageModelPtr(std::make_shared<Vit>(shape_of(config), input.shape[0], input.shape[1],
-                                             config.patch_size, /*outputs=*/0));
+  return ImageModelPtr(
+      std::make_shared<Vit>(config, input.shape[0], input.shape[1], /*outputs=*/0));
 }
 
 }  // namespace stoker::model

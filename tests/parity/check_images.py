@@ -80,7 +80,7 @@ def check_preparation(folder, channels, side):
 
 def error_of(model, expected):
     with torch.no_grad():
-        outputs = model.eval()(expected["images"])
+        outputs = model.eval()(expected["images0"])
     logits = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, "logits", outputs[0])
     return ((logits - expected["logits"]).abs().max() / expected["logits"].abs().max()).item()
 
@@ -107,7 +107,7 @@ def main():
                 continue
             errors[library].append(error_of(model, expected))
             if library == "transformers":
-                check_preparation(case / "exported" / library, *expected["images"].shape[1:3])
+                check_preparation(case / "exported" / library, *expected["images0"].shape[1:3])
             assert errors[library][-1] <= TOLERANCE, f"{case.name} in {library}: logits differ by {errors[library][-1]:.1e}"
     for library, found in errors.items():
         print(f"{library}: {len(found)} exported models loaded; largest difference of logits {max(found):.1e}")

@@ -2,8 +2,9 @@
 """Writes the folders of parity_image_test.cc: make_images.py FOLDER [COUNT [SEED]].
 
 Each subfolder, MODEL_LIBRARY_SEED, has an image model with random weights as transformers, timm or torchvision saves
-it, and expected.safetensors: images and their logits. COUNT (3) configurations of vit of transformers and timm,
-ResNets and Inception v3. The golden folders, of COUNT 0, are one small vit per library.
+it, and expected.safetensors: images and their logits, and for vit of transformers what ten steps of AdamW compute. COUNT
+(3) configurations of vit of transformers, in single and in double precision, and of timm; ResNets and Inception v3. The
+golden folders, of COUNT 0, are one small vit per library, in single precision.
 """
 import random
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import timm
 import torch
+import torch.nn.functional as F
 import torchvision
+from make_huggingface import record_steps
 from safetensors.torch import save_file
 from transformers import ResNetConfig, ResNetForImageClassification, ViTConfig, ViTForImageClassification, ViTImageProcessor
 from transformers.utils import logging
@@ -42,7 +45,27 @@ def record(folder, model, images):
     with torch.no_grad():
         outputs = model(images)
     logits = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, "logits", outputs[0])
-    save_file({"images": images, "logits": logits.contiguous()}, folder / "expected.safetensors")
+    save_file({"images0": images, "logits": logits.contiguous()}, folder / "expected.safetensors")
+
+
+def saved_name(name):
+    """The name that transformers saves a parameter of ViTForImageClassification under."""
+    name = name.replace("vit.layers.", "vit.encoder.layer.").replace("attention.o_proj", "attention.output.dense")
+    for ours, theirs in {"q": "query", "k": "key", "v": "value"}.items():
+        name = name.replace(f"attention.{ours}_proj", f"attention.attention.{theirs}")
+    return name.replace("mlp.fc1", "intermediate.dense").replace("mlp.fc2", "output.dense")
+
+
+def record_training(folder, model, images):
+    """As record(), and ten steps with these images and others in turn."""
+    expected = {"images0": images, "images1": torch.randn_like(images)}
+    expected |= {f"labels{i}": torch.randint(NUM_CLASSES, images.shape[:1]) for i in range(2)}
+
+    def step(i):
+        logits = model(expected[f"images{i % 2}"]).logits
+        return logits, F.cross_entropy(logits, expected[f"labels{i % 2}"])
+
+    record_steps(folder, {saved_name(name): p for name, p in model.named_parameters()}, step, expected)
 
 
 def images_of(channels, size):
@@ -63,13 +86,12 @@ def vit_sizes(rng):
     }
 
 
-def save_transformers(folder, model, images):
+def save_transformers(folder, model):
     randomize(model).save_pretrained(folder)
     ViTImageProcessor(image_mean=MEAN, image_std=STD).save_pretrained(folder)
-    record(folder, model, images)
 
 
-def vit_transformers(folder, rng, seed):
+def vit_transformers(folder, rng, seed, dtype=torch.float32):
     sizes = vit_sizes(rng)
     config = ViTConfig(
         hidden_size=sizes["width"],
@@ -82,7 +104,9 @@ def vit_transformers(folder, rng, seed):
         layer_norm_eps=(1e-12, 1e-3, 1e-6)[seed % 3],
         num_labels=NUM_CLASSES,
     )
-    save_transformers(folder, ViTForImageClassification(config), images_of(sizes["channels"], sizes["size"]))
+    model, images = ViTForImageClassification(config).to(dtype), images_of(sizes["channels"], sizes["size"])
+    save_transformers(folder, model)
+    record_training(folder, model, images.to(dtype))
 
 
 def resnet_transformers(folder, depth):
@@ -93,7 +117,9 @@ def resnet_transformers(folder, depth):
         layer_type="basic" if basic else "bottleneck",
         num_labels=NUM_CLASSES,
     )
-    save_transformers(folder, ResNetForImageClassification(config), images_of(3, 64))
+    model = ResNetForImageClassification(config)
+    save_transformers(folder, model)
+    record(folder, model, images_of(3, 64))
 
 
 def save_timm(folder, architecture, images, **args):
@@ -144,8 +170,11 @@ def main():
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    makers = {"vit_transformers": vit_transformers, "vit_timm": vit_timm}
+    if count > 0:
+        makers["vit_transformers_double"] = partial(vit_transformers, dtype=torch.float64)
     for seed in range(first, first + max(count, 1)):
-        for name, make in {"vit_transformers": vit_transformers, "vit_timm": vit_timm}.items():
+        for name, make in makers.items():
             torch.manual_seed(seed)
             make(folder / f"{name}_{seed}", random.Random(f"{name} {seed}"), seed)
     torch.manual_seed(first)

@@ -1,6 +1,6 @@
 // Compares image models with transformers, timm and torchvision (make_images.py): loads what each of them
-// saved, and exports it for all three. STOKER_PARITY_IMAGES is a folder with newly generated ones to
-// compare with instead of the golden ones, which are one small vit per library.
+// saved, trains vit of transformers, and exports all for all three. STOKER_PARITY_IMAGES is a folder with
+// newly generated ones to compare with instead of the golden ones, which are one small vit per library.
 #include <ATen/core/grad_mode.h>
 
 #include "shared/checkpoint/image_model_names.h"
@@ -55,14 +55,26 @@ class ImageParityTest : public SavedModelParityTest {
     return names_ == nullptr ? checkpoint::HuggingFaceNames::Name{std::string(tensor)}
                              : names_->from_stoker(tensor);
   }
-  std::vector<TensorSpec> samples() const override {
-    const std::vector<int64_t>& shape = expected_->find("images")->shape;
-    return {{"input", DType::kF32, {shape.begin() + 1, shape.end()}}};
+  // transformers has three matrices, and biases, in place of one (checkpoint::SplitQkv).
+  model::NamedTensors as_stored(model::NamedTensors tensors) const override {
+    constexpr std::string_view kFused = "in_proj_";
+    model::NamedTensors stored;
+    for (auto& [name, tensor] : tensors) {
+      const size_t at = name.rfind(kFused);
+      if (at == std::string::npos) {
+        stored.emplace_back(name, tensor);
+        continue;
+      }
+      const std::vector<at::Tensor> parts = tensor.chunk(3);
+      for (const auto& [i, part] : {std::pair(size_t{0}, "query."), {1, "key."}, {2, "value."}})
+        stored.emplace_back(std::string(name).replace(at, kFused.size(), part), parts[i]);
+    }
+    return stored;
   }
   at::Tensor logits_of(model::Model& model) const {
     const at::NoGradGuard no_grad;
     model.eval();
-    return model.forward(expected("images"));
+    return model.forward(expected("images0"));
   }
 
   // check_images.py prepares images in the same ways.
@@ -82,7 +94,7 @@ class ImageParityTest : public SavedModelParityTest {
                  const config::ModelVariant& arch) {
     const test::TemporaryDirectory scratch;
     ASSERT_TRUE(make_directories(default_file_system(), folder).ok());
-    const std::vector<int64_t>& shape = expected_->find("images")->shape;
+    const std::vector<int64_t>& shape = expected_->find("images0")->shape;
     const config::ImageFacts facts = facts_of(shape[1], shape[2]);
     const auto json =
         library == ImageLibrary::kTimm
@@ -115,14 +127,22 @@ class ImageParityTest : public SavedModelParityTest {
 
 TEST_P(ImageParityTest, MatchesLogits) { expect_close("logits", logits_of(*model_)); }
 
+TEST_P(ImageParityTest, MatchesGradientsAndTrainingOfTransformers) {
+  if (!has("losses")) GTEST_SKIP() << "only vit of transformers was trained";
+  names_ = checkpoint::find_image_names(config_.name(), ImageLibrary::kTransformers);
+  ASSERT_NE(names_, nullptr);
+  expect_same_training(parameters());
+}
+
 // check_images.py loads those of generated cases with the libraries.
 TEST_P(ImageParityTest, IsExportedAsTheSameModel) {
+  if (is_double_) GTEST_SKIP() << "exported in single precision";
   const test::TemporaryDirectory scratch;
   const std::string folder =
       kImageFolders.is_generated() ? folder_of_case() + "/exported" : scratch / "out";
   config::ModelVariant arch = config_.arch;
   auto* const vit = std::get_if<config::VitConfig>(&arch);
-  if (vit != nullptr) vit->image_size = expected_->find("images")->shape[2];
+  if (vit != nullptr) vit->image_size = expected_->find("images0")->shape[2];
   if (!std::holds_alternative<config::InceptionV3Config>(arch)) {
     ASSERT_NO_FATAL_FAILURE(export_to(ImageLibrary::kTransformers, folder + "/transformers", arch));
   }

@@ -155,6 +155,10 @@ TEST(MemorySavingHintsTest, SuggestsOnlySettingsNotYetUsed) {
   config.model.arch = config::GptConfig{.activation_checkpointing = true};
   config.train.precision = config::Precision::kBf16;
   EXPECT_THAT(memory_saving_hints(config), HasSubstr("only a smaller model"));
+  config.model.arch = config::CaptionerConfig{};  // without transformer blocks
+  EXPECT_THAT(memory_saving_hints(config), HasSubstr("only a smaller model"));
+  config.model.arch = config::VitConfig{};
+  EXPECT_THAT(memory_saving_hints(config), HasSubstr("model.activation_checkpointing: true"));
 }
 
 // Runs the complete device path on the CPU. With delayed copies, replays and delayed reads,

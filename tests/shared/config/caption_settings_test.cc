@@ -76,5 +76,23 @@ TEST(CaptionSettings, RejectContradictions) {
       ElementsAre(HasSubstr("model.decoder.hidden_size: must be a multiple of")));
 }
 
+TEST(CaptionSettings, RequireBlocksForActivationCheckpointing) {
+  const std::string checkpointing = ", activation_checkpointing: true";
+  EXPECT_THAT(
+      errors_of(captions("", checkpointing)),
+      ElementsAre(HasSubstr("model.activation_checkpointing: requires transformer blocks")));
+  for (const std::string blocks :
+       {"{name: resnet8}, decoder: {name: transformer}", "{name: vit_b_32}, decoder: {name: lstm}"})
+    valid_config("data: {train: {format: image_list, path: a, fields: {caption: c}, tokenizer: "
+                 "{path: w}, transforms: [resize: {size: [32, 32]}]}}
+"
+                 "model: {name: captioner, encoder: " +
+                 blocks + checkpointing + "}
+task: {
+    name:
+      captioning}
+");
+}
+
 }  // namespace
 }  // namespace stoker::config::test

@@ -14,6 +14,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/utils.h>
 
 #include "shared/model/caption_model.h"
@@ -174,6 +175,26 @@ TEST(Captioner, AcceptsEachFamilyOfEncoders) {
       EXPECT_FALSE(name.starts_with("encoder.AuxLogits") || name.starts_with("encoder.fc") ||
                    name.starts_with("encoder.heads"))
           << name;
+  }
+}
+
+// Nodes of the backward graph from `node` on with `part` in their names.
+size_t count_nodes(const std::shared_ptr<torch::autograd::Node>& node, const std::string& part,
+                   std::set<const torch::autograd::Node*>& seen) {
+  if (node == nullptr || !seen.insert(node.get()).second) return 0;
+  size_t count = node->name().find(part) == std::string::npos ? 0 : 1;
+  for (const auto& edge : node->next_edges()) count += count_nodes(edge.function, part, seen);
+  return count;
+}
+
+TEST(Captioner, RecomputesTheBlocksOfAVitEncoder) {
+  for (const bool recomputed : {false, true}) {
+    config::ModelConfig config =
+        captioner(config::CaptionDecoder::kLstm, config::ImageEncoder::kVitB32);
+    std::get<config::CaptionerConfig>(config.arch).activation_checkpointing = recomputed;
+    const at::Tensor encoded = made(config)->encode(at::rand({1, 3, 32, 32}));
+    std::set<const torch::autograd::Node*> seen;
+    EXPECT_EQ(count_nodes(encoded.grad_fn(), "CheckpointFunction", seen), recomputed ? 12 : 0);
   }
 }
 

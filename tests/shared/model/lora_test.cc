@@ -8,6 +8,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
@@ -203,6 +204,23 @@ TEST(LoraTest, HasTheSameGradientsWithActivationCheckpointing) {
     gradients.push_back(model->named_parameters()["blocks.0.q.lora_A.weight"].grad());
   }
   EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
+}
+
+TEST(LoraTest, HasTheSameGradientsOfVitWithActivationCheckpointing) {
+  std::vector<at::Tensor> gradients;
+  for (const bool checkpointing : {false, true}) {
+    config::ModelConfig config = small_vit({"all-linear"});
+    config.init = {{"heads.head.weight", config::NormalInit()}};  // 0 by default
+    config.lora->lora_dropout = 0.5;
+    std::get<config::VitConfig>(config.arch).activation_checkpointing = checkpointing;
+    const ModelPtr model = make(config);
+    set_matrices(*model);
+    model->forward(at::rand({2, 3, 8, 8})).sum().backward();
+    gradients.push_back(
+        model->named_parameters()["encoder.layers.encoder_layer_0.mlp.0.lora_A.weight"].grad());
+  }
+  EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
+  EXPECT_GT(gradients[0].abs().max().item<double>(), 0);
 }
 
 TEST(LoraTest, HashesThePretrainedWeights) {

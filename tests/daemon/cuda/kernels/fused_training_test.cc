@@ -4,17 +4,23 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
 #include "daemon/train/optimizer.h"
 #include "daemon/train/train_step.h"
+#include "shared/model/autocast.h"
+#include "shared/model/caption_model.h"
 #include "shared/model/model.h"
 #include "shared/task/task.h"
 #include "tests/daemon/cuda/kernels/host_kernels_scope.h"
@@ -174,6 +180,66 @@ TEST_F(FusedTrainingTest, TrainsLlamaAsPreciselyAsLibTorchsKernels) {
   }
   EXPECT_LT(fused_error, 2 * plain_error + 0.01);
   EXPECT_NEAR(fused.losses.front(), exact.losses.front(), 0.01);
+}
+
+// Of all parameters, in one step of a model over images.
+std::vector<at::Tensor> image_gradients(const config::ModelConfig& config,
+                                        std::optional<at::ScalarType> autocast) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(5);
+  std::vector<TensorSpec> sample{{"input", DType::kF32, {3, 8, 8}}};
+  const bool is_captioner = std::holds_alternative<config::CaptionerConfig>(config.arch);
+  if (is_captioner) {
+    sample.push_back({"labels", DType::kI64, {1, kContext}});
+    sample.push_back({"references", DType::kU8, {64}});
+  } else {
+    sample.push_back({"label", DType::kI64, {}});
+  }
+  const model::ModelPtr model = *model::make_model(config, sample, kVocab);
+  const at::Tensor images = at::rand({4, 3, 8, 8}),
+                   tokens = at::randint(0, kVocab, {4, kContext}, at::kLong);
+  at::Tensor logits;
+  {
+    const model::Autocast shorter(autocast, c10::DeviceType::CPU);
+    auto* const captioner = dynamic_cast<model::CaptionModel*>(model.get());
+    logits = is_captioner ? captioner->decode(captioner->encode(images), tokens)
+                          : model->forward(images);
+  }
+  logits.to(at::kFloat).square().mean().backward();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : model->parameters()) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+double gradient_distance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]).square().sum().item<double>();
+  return std::sqrt(sum);
+}
+
+TEST_F(FusedTrainingTest, ComputesImageModelsAsPreciselyAsLibTorchsKernels) {
+  config::ModelConfig vit{
+      .arch = config::VitConfig{
+          .patch_size = 4, .num_layers = 2, .num_heads = 2, .hidden_dim = 16, .mlp_dim = 32}};
+  vit.init = {{"heads.head.weight", config::NormalInit{.std = 0.1}}};  // 0 by default
+  const config::ModelConfig captioner{
+      .arch = config::CaptionerConfig{.encoder = {.name = config::ImageEncoder::kResnet8},
+                                      .decoder = {.name = config::CaptionDecoder::kTransformer,
+                                                  .hidden_size = 16,
+                                                  .num_layers = 2,
+                                                  .num_heads = 2,
+                                                  .dropout = 0},
+                                      .max_length = kContext}};
+  for (const auto& [config, norms] : {std::pair(vit, 2 * 2 + 1), {captioner, 2 * 3 + 1}}) {
+    select(nullptr);
+    const auto exact = image_gradients(config, {}), plain = image_gradients(config, at::kBFloat16);
+    reset_calls();
+    select(&kCountingTable);
+    const auto fused = image_gradients(config, at::kBFloat16);
+    EXPECT_EQ(norm_calls, norms);
+    EXPECT_GT(gradient_distance(fused, plain), 0);
+    EXPECT_LT(gradient_distance(fused, exact), 2 * gradient_distance(plain, exact));
+  }
 }
 
 TEST_F(FusedTrainingTest, RecomputesCheckpointedActivations) {
