@@ -42,7 +42,6 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kStatusInterval = 1000ms;
-constexpr auto kDrawInterval = 200ms;  // 5 times a second
 constexpr auto kFilesInterval = 2000ms;
 constexpr auto kRequestTimeout = 5000ms;
 constexpr auto kMessageTime = 6s;
@@ -319,41 +318,37 @@ class Top {
 
   // Ok: q or a signal. Otherwise: why stokerd does not answer.
   Status loop() {
-    auto next_status = Clock::now() + kStatusInterval, next_files = Clock::now(),
-         next_draw = Clock::now();
+    auto next_status = Clock::now() + kStatusInterval, next_files = Clock::now();
+    DrawSchedule draws;
     read_log();
-    bool is_changed = true;
+    draws.request();
     while (pending_signal == 0) {
       auto now = Clock::now();
       if (now >= next_files) {
         read_files();
         next_files = now + kFilesInterval;
-        is_changed = true;
+        draws.request();
       }
       if (now >= next_status) {
         STOKER_RETURN_IF_ERROR(try_read_status());
         read_log();
         next_status = now + kStatusInterval;
-        is_changed = true;
+        draws.request();
       }
       if (maybe_command_) {
         if (auto result = maybe_command_->poll_result()) {
           say(result->empty() ? maybe_command_->name() + ": done" : *result);
           maybe_command_.reset();
           next_status = now;
-          is_changed = true;
+          draws.request();
         }
       }
       if (!state_.message.empty() && !maybe_command_ && now >= message_end_) {
         state_.message.clear();
-        is_changed = true;
+        draws.request();
       }
-      if (is_changed && now >= next_draw) {
-        draw();
-        next_draw = now + kDrawInterval;
-        is_changed = false;
-      }
-      const auto until = std::min({next_status, next_files, is_changed ? next_draw : next_status,
+      if (draws.begin(now)) draw();
+      const auto until = std::min({next_status, next_files, draws.due().value_or(next_status),
                                    maybe_command_ ? now + 100ms : next_status});
       now = Clock::now();
       const auto wait = std::chrono::ceil<std::chrono::milliseconds>(
@@ -362,8 +357,10 @@ class Top {
       ::poll(&input, 1, static_cast<int>(wait.count()));
       if ((input.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return {};
       for (int key; (key = ::getch()) != ERR;) {
-        if (key == KEY_RESIZE) next_draw = Clock::now();  // immediately
-        is_changed = true;
+        if (key == KEY_RESIZE)
+          draws.request_immediately();
+        else
+          draws.request();
         if (!on_key(key)) return {};
       }
     }

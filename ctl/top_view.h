@@ -3,6 +3,8 @@
 // Threads: values and pure functions.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,33 @@ struct TopState {
   ShownLevel level = ShownLevel::kInfo;
   std::string message;  // the result of a command; empty: the keys are shown
   std::string error;    // stokerd does not answer; empty: it does
+};
+
+// When the screen is drawn: after a change, at most five times a second.
+class DrawSchedule {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::milliseconds kInterval{200};
+
+  void request() { is_requested_ = true; }
+  // As after a resize: without the interval.
+  void request_immediately() {
+    is_requested_ = true;
+    next_ = Time::min();
+  }
+  // Whether to draw now.
+  bool begin(Time now) {
+    if (!is_requested_ || now < next_) return false;
+    is_requested_ = false;
+    next_ = now + kInterval;
+    return true;
+  }
+  // The earliest time to draw; nullopt: nothing has changed.
+  std::optional<Time> due() const { return is_requested_ ? std::optional(next_) : std::nullopt; }
+
+ private:
+  bool is_requested_ = false;
+  Time next_ = Time::min();
 };
 
 // Exactly `rows` lines of at most style.columns characters, with ANSI colors if style.color. Drops

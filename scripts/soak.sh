@@ -22,7 +22,8 @@ a table and a verdict; exit code 1 if a process has grown or has exited unexpect
 
 Compared are the private memory of each process (RssAnon in /proc/PID/status, which excludes the ring and the pages of programs
 and libraries) and its open files: medians over a sixth of its measurements, after a warm-up of a sixth (ten of sixty), and at
-the end. STOKER_BIN: directory of the programs (build/release/bin).
+the end. Resident memory (VmRSS), open files and threads are those of the last measurement. STOKER_BIN: directory of the programs
+(build/release/bin).
 HELP
 }
 
@@ -77,6 +78,8 @@ report() {
       }
       return n == 0 ? -1 : values[int((n - 1) / 2)]
     }
+    # Of the last measurement of a process.
+    function at_end(values, process) { return values[time[last_time[process]], process] }
     !($1 in known_time) { known_time[$1]; time[++times] = $1; step[times] = $2; evaluated[times] = $3 }
     $4 != "" {
       if (!($4 in known)) { known[$4]; process[++processes] = $4 }
@@ -95,7 +98,7 @@ report() {
         print ""
       }
       first = time[1]; last = time[times]
-      printf "\n%-16s %10s %10s %10s %8s %8s %9s  %s\n", "process", "early MiB", "late MiB", "grown KiB", "files", "threads", "replaced", "verdict"
+      printf "\n%-16s %10s %10s %10s %12s %8s %6s %8s %9s  %s\n", "process", "early MiB", "late MiB", "grown KiB", "resident MiB", "files", "open", "threads", "replaced", "verdict"
       for (p = 1; p <= processes; p++) {
         name = process[p]
         end = measured[name] - 1
@@ -106,8 +109,8 @@ report() {
         is_missing = early < 0 || measured[name] * 2 < times || last_time[name] < times - (times - 1) / 6
         is_flat = !is_missing && late - early <= bound && more_files <= 16
         if (!is_flat) grown++
-        printf "%-16s %10.2f %10.2f %+10d %+8d %8s %9d  %s\n", name, early / 1024, late / 1024, late - early, more_files,
-          ((last, name) in threads) ? threads[last, name] : "-", replaced[name], is_flat ? "flat" : (is_missing ? "MISSING" : "GROWN")
+        printf "%-16s %10.2f %10.2f %+10d %12.1f %+8d %6s %8s %9d  %s\n", name, early / 1024, late / 1024, late - early, at_end(resident, name) / 1024,
+          more_files, at_end(open, name), at_end(threads, name), replaced[name], is_flat ? "flat" : (is_missing ? "MISSING" : "GROWN")
       }
       printf "\n%d steps and %d evaluated checkpoints in %d seconds; bound: %d KiB\n", step[times], evaluated[times], last - first, bound
       exit grown > 0

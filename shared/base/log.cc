@@ -1,6 +1,5 @@
 #include "shared/base/log.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -24,10 +23,10 @@
 #include <spdlog/async.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <systemd/sd-journal.h>
 
+#include "shared/base/log_file.h"
 #include "shared/base/thread_registry.h"
 #include "shared/base/utf8.h"
 
@@ -247,6 +246,42 @@ void write_to_stderr(std::string_view text) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+// The event of lines that are not in the log.
+std::string encode_drops(uint64_t count, uint64_t total, std::string_view reason) {
+  constexpr LogEvent<LogLevel::kWarn> kDropped = "log lines dropped";
+  return encode(kDropped.name(), {{"count", count}, {"total", total}, {"reason", reason}});
+}
+
+// The first line after lines that could not be written says how many.
+class FileSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit FileSink(LogFile file) : file_(std::move(file)) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t lines;
+    if (num_lost_ > 0) {
+      const std::string drops = encode_drops(num_lost_, total_lost_, reason_);
+      formatter_->format({"", spdlog::level::warn, spdlog::string_view_t(drops)}, lines);
+    }
+    formatter_->format(message, lines);
+    const Status written = file_.append({lines.data(), lines.size()});
+    if (written.ok()) {
+      num_lost_ = 0;
+      return;
+    }
+    ++num_lost_;
+    ++total_lost_;
+    reason_ = written.message();
+  }
+  void flush_() override {}
+
+ private:
+  LogFile file_;
+  uint64_t num_lost_ = 0, total_lost_ = 0;
+  std::string reason_;
+};
+
 // Standard error with a progress line at the bottom.
 class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
@@ -348,7 +383,6 @@ std::shared_ptr<spdlog::logger> current_logger() {
 
 // At most once a second, unless `always`: each report takes the place of another line.
 bool report_drops(spdlog::logger& logger, bool always) {
-  constexpr LogEvent<LogLevel::kWarn> kDropped = "log lines dropped";
   Log& log = state();
   if (log.pool->overrun_counter() == log.reported_drops.load()) return false;
   const auto now = std::chrono::steady_clock::now();
@@ -361,9 +395,7 @@ bool report_drops(spdlog::logger& logger, bool always) {
   if (drops <= reported) return false;
   // A report can be dropped, too, but not the total of the last one.
   logger.warn(spdlog::string_view_t(
-      encode(kDropped.name(), {{"count", drops - reported},
-                               {"total", drops},
-                               {"reason", "the log's disk or terminal is too slow"}})));
+      encode_drops(drops - reported, drops, "the log's disk or terminal is too slow")));
   return true;
 }
 
@@ -386,15 +418,6 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
 void register_thread() {
   static ThreadRecord* const record = new ThreadRecord("log", "write log lines");
   record->begin();  // never ended or destroyed, as the log
-}
-
-// Child processes must not inherit the log file.
-spdlog::file_event_handlers not_inherited() {
-  spdlog::file_event_handlers handlers;
-  handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
-    (void)::fcntl(::fileno(file), F_SETFD, FD_CLOEXEC);
-  };
-  return handlers;
 }
 
 }  // namespace
@@ -444,14 +467,10 @@ void EventListening::stop() {
 
 Status init_log(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
-  try {
-    if (!options.file.empty()) {
-      sinks.push_back(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
-          options.file, options.rotate_bytes, static_cast<size_t>(options.keep_files),
-          /*rotate_on_open=*/false, not_inherited()));
-    }
-  } catch (const spdlog::spdlog_ex& error) {
-    return Status(StatusCode::kIoError, std::string("open the log file: ") + error.what());
+  if (!options.file.empty()) {
+    auto file = LogFile::open(options.file, options.rotate_bytes, options.keep_files);
+    if (!file.ok()) return file.status();
+    sinks.push_back(std::make_shared<FileSink>(*std::move(file)));
   }
   Log& log = state();
   const std::lock_guard lock(log.mutex);
@@ -469,7 +488,7 @@ Status init_log(const LogOptions& options) {
   logger->set_formatter(std::make_unique<EventFormatter>(options.format));
   logger->set_level(spdlog_level(options.level));
   logger->flush_on(spdlog::level::info);
-  // A full disk must not flood standard error.
+  // Errors of the log must not flood standard error.
   logger->set_error_handler([](const std::string&) {});
   log.logger = std::move(logger);
   return {};

@@ -296,6 +296,7 @@ Fields retention_fields(CheckpointConfig& checkpoint) {
            "disk has no space for the next checkpoint, they are deleted and the log reports it.",
        .min = 0,
        .max = 1e6,
+       .on_resume = OnResume::kLive,
        .example = "20"},
       {.name = "on_write_error",
        .target = choice(checkpoint.on_write_error),

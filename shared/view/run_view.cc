@@ -85,6 +85,18 @@ bool is_main_event(std::string_view line) {
   return false;
 }
 
+// The value of a field without spaces, of a log line in text or JSON; empty: there is none.
+std::string_view field_of(std::string_view line, const std::string& key) {
+  for (const std::string& start : {" " + key + "=", "\"" + key + "\":"}) {
+    const size_t at = line.find(start);
+    if (at == line.npos) continue;
+    line.remove_prefix(at + start.size());
+    if (line.starts_with('"')) line.remove_prefix(1);
+    return line.substr(0, line.find_first_of(" \",}"));
+  }
+  return {};
+}
+
 std::string_view phase_word(const run::RunState& state) {
   using Phase = run::RunState::Phase;
   switch (state.phase) {
@@ -383,6 +395,14 @@ std::string RunView::overview() {
   const std::string log = read_end(layout_, layout_.trainer_log(), kEventBytes);
   root["log"] = last_lines(log, kLogLines, [](std::string_view) { return true; });
   root["events"] = last_lines(log, kMaxEvents, is_main_event);
+  const json::array starts = last_lines(
+      log, 1, [](std::string_view line) { return line.find("training started") != line.npos; });
+  if (!starts.empty()) {
+    json::value& environment = root["environment"];
+    if (!environment.is_object()) environment.emplace_object();
+    for (const char* const key : {"device", "num_threads"})
+      environment.as_object()[key] = std::string(field_of(starts.front().as_string(), key));
+  }
   return json::serialize(root);
 }
 

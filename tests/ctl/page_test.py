@@ -46,8 +46,13 @@ def record(step, loss, lr=0.1):
 
 
 def write_run(path, records, lr):
-    for folder in ("metrics", "eval/artifacts", "logs", "checkpoints"):
+    checkpoint = f"checkpoints/step-{10 * records:09d}"
+    for folder in ("metrics", "eval/artifacts", "logs", checkpoint):
         (path / folder).mkdir(parents=True)
+    (path / checkpoint / "manifest.json").write_text(json.dumps(
+        {"format": 2, "step": 10 * records, "epoch": 1, "next_ticket": 0, "created_at": "2026-01-05T08:45:36.000Z", "stoker_version": "0.1.0",
+         "torch_version": "2.11.0", "world_size": 1, "model_digest": "", "config_digest": "", "data_digest": "", "parent_checkpoint": "", "metrics_bytes": 0,
+         "live_settings": {}, "files": [{"name": "model.safetensors", "bytes": 4815162, "sha256": "0" * 64}]}))
     (path / "metrics/train.jsonl").write_text(
         "".join(record(10 * i, 2 * math.exp(-i / records * 3) + 0.1 * math.sin(i * 12.9898) ** 2, lr) for i in range(1, records + 1)))
     (path / "config.yaml").write_text(f"run:\n  dir: {path}\noptimizer:\n  lr: {lr}\ntrain:\n  max_steps: {10 * records}\n")
@@ -60,6 +65,7 @@ def write_run(path, records, lr):
     (path / f"eval/artifacts/step-{10 * records:09d}.val.misclassified.png").write_bytes(png(64))
     (path / f"eval/artifacts/step-{10 * records:09d}.val.generated.txt").write_text("generated " + ATTACK)
     (path / "logs/stokerd.log").write_text("2026-01-31T12:00:00.000Z info    daemon started pid=1 run_dir=\"" + ATTACK + "\"\n"
+                                           "2026-01-31T12:00:00.500Z info    training started device=cpu num_threads=3 start_step=0\n"
                                            "2026-01-31T12:00:01.000Z warning sample error path=\"" + ATTACK + "\"\n")
     (path / "sample_errors.jsonl").write_text(json.dumps({"step": 7, "path": ATTACK}) + "\n")
     (path / "exit_status.json").write_text(json.dumps({"state": "finished", "step": 10 * records, "reason": "max_steps reached " + ATTACK, "exit_code": 0}))
@@ -71,7 +77,8 @@ def check_page(page, problems):
     page.wait_for("document.querySelector('main img').complete && document.querySelector('main img').naturalWidth === 64")
     page.wait_for("document.body.innerText.includes('generated <img')")  # it is fetched separately
     text = page.evaluate("document.body.innerText")
-    for part in ("Phases of a step", "Evaluations", "class with a long name 11", "daemon started", "max_steps reached <img", "generated <img"):
+    for part in ("Phases of a step", "Learning rate", "Evaluations", "Checkpoints", "4.82 MB", "Sample errors", "class with a long name 11",
+                 "daemon started", "max_steps reached <img", "generated <img", "stoker 0.1.0, LibTorch 2.11.0; trained on cpu with 3 threads"):
         check(part in text, f"not shown: {part}")
     # Every chart has a name, and the arrow keys read its points.
     names = page.evaluate("[...document.querySelectorAll('main canvas')].map(c => c.getAttribute('aria-label'))")
@@ -90,7 +97,7 @@ def serve_status(run):
     info = run.stat()
     hello = {"protocol_version": 2, "stoker_version": "1", "role": "read", "methods": [], "run_dir": str(run), "run_dir_id": f"{info.st_dev}:{info.st_ino}", "pid": 1}
     status = {**hello, "state": "training", "step": 1234, "max_steps": 2000, "step_time_ms": 35.0,
-              "feed": {"ready_batches": 3, "queue_capacity": 8, "workers": 2, "data_wait_ms": 0.0006},
+              "feed": {"ready_batches": 3, "queue_capacity": 8, "workers": 2, "workers_reading": 1.5, "workers_waiting": 0.5, "data_wait_ms": 0.0006},
               "memory": {"rss_bytes": 412000000, "peak_rss_bytes": 430000000},
               "group": {"world_size": 3, "restart_count": 1, "ranks": [{"compute_ms": c, "data_wait_ms": w, "optimizer_bytes": 9} for c, w in ((20.0, 1.0), (35.0, 14.0), (21.0, 2.0))]}}
     listener = socket.socket(socket.AF_UNIX)
@@ -158,7 +165,7 @@ def main():
         listener = serve_status(work / "runs/long")
         page.wait_for("document.body.innerText.includes('3 of 8 batches ready')")
         text = page.evaluate("document.querySelector('.now').innerText")
-        for part in ("412 MB", "peak 430 MB", "slowest: rank 1", "data wait <0.01 ms", "35.0 ms/step (median 21.0), data wait 14.0 ms; 1 restart"):
+        for part in ("412 MB", "peak 430 MB", "1.5 reading, 0.50 waiting", "slowest: rank 1", "data wait <0.01 ms", "35.0 ms/step (median 21.0), data wait 14.0 ms; 1 restart"):
             check(part in text, f"not shown: {part} in {text}")
         check(page.evaluate("document.querySelectorAll('.rank').length") == 3, "a rank has no bar")
         image("ranks", 1440, 1000)
@@ -212,6 +219,8 @@ def main():
         page.wait_for("document.querySelectorAll('main canvas').length >= 6")
         check_page(page, page.problems())
         check("Settings that differ" in page.evaluate("document.body.innerText"), "the comparison is missing")
+        check(page.evaluate("[...document.querySelectorAll('section')].some(s => s.innerText.startsWith('Events') && s.innerText.includes('daemon started'))"),
+              "the report has no events")
         check(all(url.startswith(("file:", "data:")) for url in page.requests()), page.requests())
         image("report", 1440, 2600)
         print(f"report of {report.stat().st_size} bytes drawn in {page.evaluate('stokerPage.drawMs()'):.0f} ms")

@@ -58,6 +58,13 @@ tmux -S "$work/tmux" -u -f /dev/null new-session -d -x 80 -y 24 -s top \
   "env LC_ALL=C.UTF-8 TERM=screen sh -c 'echo \$\$ >\"$work/pid\"; exec \"$bin/stokerctl\" --run-dir \"$work/run\" top'; echo code \$?; stty -a; echo end of settings; sleep 600"
 shows "batches ready"
 shows "train loss"
+# An evaluation, as stoker-eval writes it.
+cat >"$work/eval.json" <<'JSON'
+{"step":100,"manifest_sha256":"0000000000000000000000000000000000000000000000000000000000000000","duration_seconds":1.0,"created_at":"2026-01-05T08:45:37.595Z","datasets":{"val":{"loss":1.25,"num_samples":100}}}
+JSON
+mkdir -p "$work/run/eval"
+mv "$work/eval.json" "$work/run/eval/step-000000100.json"
+shows "val loss"
 shows " q  quit"
 [[ $(screen | wc -l) == 24 ]] || fail "not 24 lines"
 

@@ -25,7 +25,9 @@ TopState some_state() {
                  .sample_errors = 2,
                  .workers = 2,
                  .workers_reading = 1};
+  status.memory = {.rss_bytes = 412'000'000, .peak_rss_bytes = 430'000'000};
   status.checkpoint.last_saved_step = 1000;
+  status.checkpoint.stall_ms = 12;
   status.evaluator = {
       .state = "running", .last_evaluated_step = 800, .best_value = 0.7, .best_step = 600};
   Curve train{.name = "train loss", .points = {}};
@@ -49,8 +51,10 @@ TEST(TopViewTest, ShowsAllOfRun) {
   const std::string text = joined(render_top(some_state(), 40, style));
   for (const char* const part :
        {"demo  training  step 1 200/6 000 (20 %)", "ETA 60 s", "train loss", "data wait 25",
-        "3 of 8 batches ready", "2: read 1.0", "running, 200 steps behind, best 0.7000 at step 600",
-        "2 sample errors", "12:00:00 info    one", "three", " p  pause"})
+        "3 of 8 batches ready", "2: read 1.0", "memory     412 MB (peak 430 MB)",
+        "checkpoint step 1 000, stall 12.0 ms",
+        "running, 200 steps behind, best 0.7000 at step 600", "2 sample errors",
+        "12:00:00 info    one", "three", " p  pause"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(text, Not(HasSubstr("four")));  // debug
 }
@@ -128,6 +132,35 @@ TEST(TopViewTest, EscapesControlCharacters) {
   state.name = "a\x1b[2Jb";
   state.log = {"2026-01-31T12:00:00.000Z info    \x1b]0;title\x07"};
   EXPECT_THAT(joined(render_top(state, 24, kPiped)), Not(HasSubstr("\x1b")));
+}
+
+TEST(DrawScheduleTest, DrawsChangesAtMostFiveTimesPerSecond) {
+  using namespace std::chrono_literals;
+  const DrawSchedule::Time start{1h};
+  DrawSchedule draws;
+  EXPECT_FALSE(draws.begin(start)) << "nothing has changed";
+  EXPECT_FALSE(draws.due().has_value());
+  std::vector<std::chrono::nanoseconds> times;
+  for (auto now = start; now < start + 1s; now += 1ms) {
+    draws.request();
+    if (draws.begin(now)) times.push_back(now - start);
+  }
+  EXPECT_EQ(times, (std::vector<std::chrono::nanoseconds>{0ms, 200ms, 400ms, 600ms, 800ms}));
+  EXPECT_TRUE(draws.due() == start + 1s) << "the last change is drawn, too";
+  EXPECT_TRUE(draws.begin(start + 1s));
+  EXPECT_FALSE(draws.begin(start + 2s));
+}
+
+TEST(DrawScheduleTest, DrawsImmediatelyAfterResize) {
+  using namespace std::chrono_literals;
+  const DrawSchedule::Time start{1h};
+  DrawSchedule draws;
+  draws.request();
+  EXPECT_TRUE(draws.begin(start));
+  draws.request_immediately();
+  EXPECT_TRUE(draws.begin(start + 1ms));
+  draws.request();
+  EXPECT_FALSE(draws.begin(start + 2ms));
 }
 
 TEST(ShownLevelTest, HidesLowerLevels) {

@@ -30,7 +30,7 @@ write_measurements() {
 }
 write_measurements 0 0
 report || fail "flat memory after a warm-up is reported as grown"
-grep -qE '^stokerd .* 0 +flat$' "$scratch/out" || fail "stokerd is not reported as flat"
+grep -qE '^stokerd .* 195\.3 +\+0 +30 +9 +0 +flat$' "$scratch/out" || fail "stokerd is not reported as flat, with 195.3 MiB, 30 files and 9 threads"
 grep -qE '^stoker-feed/0 .* 1 +flat$' "$scratch/out" || fail "a worker that was replaced once is not reported as flat"
 grep -qE '^ +1800 .* - *$' "$scratch/out" || fail "the minute without a worker is not shown"
 grep -q '^60000 steps and 60 evaluated checkpoints in 3600 seconds' "$scratch/out" || fail "the steps are not reported"

@@ -110,5 +110,45 @@ SH
     ((zombies == 0)) || fail "$zombies processes were not reaped"
     ((code == 0)) || fail "exit code $code: the signal was not forwarded"
     ;;
+  # Numbers of threads that are null or auto: those of the affinity mask, or of the quota of the control group.
+  usable_cores)
+    # expect_one_core NAME COMMAND…: COMMAND starts stokerd with a limit of one core, in its own process.
+    expect_one_core() {
+      local log=$work/$1.out run=$work/runs/$1 worker
+      "${@:2}" "$bin/stokerd" --config "$work/config.yaml" --run-dir "$run" --set train.max_steps=1000000000 \
+        --set train.num_threads=null --set feed.num_workers=auto --set feed.num_processes=1 >"$log" 2>&1 &
+      trainer=$!
+      for ((i = 0; i < 600; i++)); do
+        [[ ! -s $run/metrics/train.jsonl ]] || break
+        sleep 0.1
+      done
+      grep -q ' training started .* num_threads=1 ' "$log" || fail "$1: the trainer has not 1 thread"
+      worker=$(pgrep --parent "$trainer" --exact stoker-feed) || fail "$1: no worker process"
+      tr '\0' ' ' <"/proc/$worker/cmdline" | grep -q -- ' --num-threads 1 ' || fail "$1: the worker process has not 1 thread"
+      kill -TERM "$trainer"
+      wait "$trainer" || fail "$1: stokerd failed"
+      trainer=''
+    }
+    in_group() {
+      echo "$BASHPID" >"$group/cgroup.procs"
+      exec "$@"
+    }
+    trainer='' group=''
+    trap 'kill -KILL $trainer 2>/dev/null || true; wait; rmdir "$group" 2>/dev/null || true; rm -rf "$work"' EXIT
+    core=$(taskset --cpu-list --pid $$ | sed 's/.*: //; s/[-,].*//')
+    expect_one_core affinity taskset --cpu-list "$core"
+    # cgroup v1 or v2
+    for group in /sys/fs/cgroup/cpu/stoker-test-$$ /sys/fs/cgroup/stoker-test-$$; do
+      if mkdir "$group" 2>/dev/null; then break; fi
+    done
+    if [[ -e $group/cpu.cfs_quota_us ]]; then
+      cat "$group/cpu.cfs_period_us" >"$group/cpu.cfs_quota_us"
+    elif [[ -e $group/cpu.max ]]; then
+      echo '100000 100000' >"$group/cpu.max"
+    else
+      skip "a control group with a CPU quota cannot be created; the affinity mask was tested"
+    fi
+    expect_one_core quota in_group
+    ;;
   *) fail "no such case: $case" ;;
 esac

@@ -145,18 +145,25 @@ TEST_F(CrashRecoveryTest, PreservesResultBytesWhenWorkersAreKilled) {
   EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("uninterrupted"), 6000));
 }
 
+// Prints the time, for docs/reliability.md.
 TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
   std::vector<pid_t> workers;
   ASSERT_TRUE(wait_until(
       30s, [&] { return !(workers = children_of(trainer.pid(), "stoker-feed")).empty(); }));
+  const auto began = std::chrono::steady_clock::now();
   ASSERT_TRUE(trainer.kill());
   for (const pid_t worker : workers) {
     EXPECT_TRUE(wait_until(10s, [&] {
       return text_if_exists("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
     }));
   }
+  std::cout << workers.size() << " worker processes ended "
+            << std::chrono::duration_cast<std::chrono::milliseconds>(
+                   std::chrono::steady_clock::now() - began)
+                   .count()
+            << " ms after SIGKILL of stokerd\n";
 }
 
 TEST_F(CrashRecoveryTest, FallsBackWithWarningOnFlippedBitInNewestCheckpoint) {

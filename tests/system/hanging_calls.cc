@@ -1,5 +1,6 @@
 // A library for LD_PRELOAD: a system call on some files never returns, as on a file system whose server
-// does not answer. HANG_ON: "CALL TEXT"; CALL is open or fsync, and the path contains TEXT.
+// does not answer. HANG_ON: "CALL TEXT"; CALL is open or fsync, and the path contains TEXT. Standard error
+// says when it hangs: "hangs in CALL PATH".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@ void hang_if_selected(const std::string& call, const std::string& path) {
   const size_t space = words.find(' ');
   if (words.substr(0, space) != call || path.find(words.substr(space + 1)) == std::string::npos)
     return;
+  const std::string message = "hangs in " + call + " " + path + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
   while (true) ::pause();
 }
 

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "shared/checkpoint/store.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -116,6 +117,51 @@ TEST_F(LiveSettingsRunTest, ResumesWithValuesUntilConfigurationChanges) {
   EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("--set"));
   stop(trainer);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("live setting dropped key=optimizer.lr"));
+}
+
+// More checkpoints exist after each change than the retention before it would have left.
+TEST_F(LiveSettingsRunTest, AppliesRetentionAndLogLevel) {
+  Process trainer =
+      start({"--set", "train.max_steps=1000000000", "--set", "checkpoint.save_every_steps=null",
+             "--set", "checkpoint.keep_last=2", "--set", "eval.checkpoints=all"});
+  ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
+  std::vector<uint64_t> saved;
+  // The last `left` of them are left.
+  const auto save = [&](size_t count, size_t left) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t before = newest_step(run_dir());
+      ASSERT_TRUE(wait_until(60s, [&] {
+        run_stokerctl({"checkpoint"});
+        return newest_step(run_dir()) > before;
+      }));
+      saved.push_back(newest_step(run_dir()));
+    }
+    std::vector<std::string> names;
+    for (size_t i = saved.size() - left; i < saved.size(); ++i)
+      names.push_back(checkpoint::CheckpointStore::checkpoint_name(saved[i]));
+    EXPECT_TRUE(wait_until(60s, [&] { return checkpoints(run_dir()) == names; }))
+        << ::testing::PrintToString(checkpoints(run_dir()));
+  };
+  // At level debug.
+  const auto logs_deletion_of = [&](uint64_t step) {
+    return count_in_log(" checkpoint deleted step=" + std::to_string(step) + "\n") == 1;
+  };
+  save(4, 2);
+  run_stokerctl({"set", "log.level", "debug"});
+  run_stokerctl({"set", "checkpoint.keep_last", "4"});
+  save(3, 4);
+  run_stokerctl({"set", "checkpoint.keep_unevaluated", "6"});
+  run_stokerctl({"set", "checkpoint.keep_last", "2"});
+  save(3, 6);
+  ASSERT_TRUE(wait_until(60s, [&] { return logs_deletion_of(saved[3]); })) << log_of("stokerd");
+  run_stokerctl({"unset", "log.level"});
+  run_stokerctl({"unset", "checkpoint.keep_unevaluated"});
+  save(1, 2);
+  trainer.signal(SIGTERM);
+  EXPECT_EQ(code_of(trainer), 0);
+  EXPECT_FALSE(logs_deletion_of(saved[0])) << log_of("stokerd");
+  EXPECT_TRUE(logs_deletion_of(saved[2]));
+  EXPECT_FALSE(logs_deletion_of(saved[4]));
 }
 
 // A change that is lost with the steps after the last checkpoint is not in the record of changes.

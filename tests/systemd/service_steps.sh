@@ -129,7 +129,19 @@ journalctl --no-pager -u "$unit" | grep -q 'Watchdog timeout' || fail "restarted
 within 30 "training from step $saved" has_resumed 2 "$saved"
 say "restarted by the watchdog after SIGSTOP: resumed from a checkpoint at or after step $saved"
 
+# A journal that is not read: entries fill its socket until a program that writes one waits. Training
+# continues, saves and stops, and so does the evaluator.
+journald=$(property systemd-journald.service MainPID)
+writes_to_journal() { timeout 1 logger --journald <<<"MESSAGE=filler"; }
+kill -STOP "$journald"
+trap 'kill -CONT "$journald"; save_logs' EXIT
+for ((entries = 0; entries < 5000; entries++)); do writes_to_journal || break; done
+((entries < 5000)) || fail "the journal accepts entries while journald is stopped"
+saved=$(newest_step)
+within 30 "a checkpoint after $entries entries that nobody reads" has_step_after $((saved + 1000))
+
 systemctl stop "$unit" || fail "systemctl stop"
+grep -q '^State:.*stopped' "/proc/$journald/status" || fail "journald was continued"
 [[ $(property "$unit" Result) == success && $(property "$unit" ExecMainStatus) == 0 ]] ||
   fail "stop: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
 grep -q '"state":"stopped"' "$run/exit_status.json" || fail "exit_status.json: $(cat "$run/exit_status.json")"
@@ -141,6 +153,10 @@ within 30 "the end of stoker-eval" has_state "$eval_unit" inactive
 [[ $(property "$eval_unit" Result) == success ]] || fail "stoker-eval: $(property "$eval_unit" Result)"
 [[ -s $(printf '%s/eval/step-%09d.json' "$run" "$end") ]] || fail "the last checkpoint is not evaluated"
 say "stoker-eval has evaluated step $end and ended"
+kill -CONT "$journald"
+trap save_logs EXIT
+within 10 "the journal" writes_to_journal
+say "journal that is not read: trained, saved and stopped"
 
 # Killed four times in a row before it has saved: systemd starts it again each time, and the fifth
 # start ends with 93 because four starts have saved nothing.

@@ -48,7 +48,7 @@ write_test_units "$units" 180 "/usr/local/libexec/stoker-test/service_steps.sh /
 # Shorter timeouts, and a credential; everything else is as installed.
 cat >"$units/stokerd@demo.service.d/test.conf" <<'UNIT'
 [Service]
-WatchdogSec=10
+WatchdogSec=5
 RestartSec=1
 LoadCredential=webhook-url:/etc/stoker/webhook-url
 UNIT

@@ -60,6 +60,9 @@ class RetentionManagerTest : public testing::Test {
   }
   std::vector<uint64_t> remaining_steps(bool is_disk_full = false) {
     RetentionManager(config_, store_, layout_, clock_).delete_expired(is_disk_full);
+    return saved_steps();
+  }
+  std::vector<uint64_t> saved_steps() const {
     std::vector<uint64_t> steps;
     for (const auto& entry : *store_.list()) steps.push_back(entry.step);
     return steps;
@@ -196,6 +199,26 @@ TEST_F(RetentionManagerTest, RetainsIncompleteCheckpointsWithoutCountingThem) {
   std::filesystem::remove(path_of(5) + "/optimizer.safetensors");
   std::filesystem::remove(path_of(1) + "/SHA256SUMS");
   EXPECT_THAT(remaining_steps(), ElementsAre(1, 4, 5, 6));
+}
+
+TEST_F(RetentionManagerTest, AppliesRulesOfChangedConfiguration) {
+  config_.eval.checkpoints = config::CheckpointSelection::kAll;
+  RetentionManager retention_manager(config_, store_, layout_, clock_);
+  const auto steps_after_save_of = [&](uint64_t step) {
+    save(step);
+    retention_manager.set_policy(config_);
+    retention_manager.delete_expired(false);
+    return saved_steps();
+  };
+  save_up_to(3);
+  EXPECT_THAT(steps_after_save_of(4), ElementsAre(3, 4));
+  config_.checkpoint.keep_last = 3;
+  EXPECT_THAT(steps_after_save_of(5), ElementsAre(3, 4, 5));
+  config_.checkpoint.keep_every_steps = 3;
+  EXPECT_THAT(steps_after_save_of(6), ElementsAre(3, 4, 5, 6));
+  config_.checkpoint.keep_every_steps.reset();
+  config_.checkpoint.keep_unevaluated = 5;
+  EXPECT_THAT(steps_after_save_of(7), ElementsAre(3, 4, 5, 6, 7));
 }
 
 // on_nonfinite: skip_step continues, and saves checkpoints, while no step changes the parameters.

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
@@ -121,7 +123,7 @@ TEST(LogTest, WritesLastLineBeforeFlushReturns) {
   const test::TemporaryDirectory directory;
   const std::string file = directory / "test.log";
   ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 100; ++i) {
     log_info("training resumed", {{"step", i}});
     flush_log();
     EXPECT_TRUE(read_file(file, 1 << 20)->ends_with("step=" + std::to_string(i) + "\n")) << i;
@@ -157,6 +159,87 @@ TEST(LogTest, ContinuesWithoutBlockingOnFullDisk) {
   for (int i = 0; i < 20000; ++i) log_info("training resumed", {{"step", i}});
   flush_log();
   ASSERT_TRUE(init_log({.console = true}).ok());
+}
+
+std::vector<std::string> lines_of(const std::string& file) {
+  std::vector<std::string> lines;
+  std::istringstream text(*read_file(file, 1 << 20));
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(LogTest, ContinuesFileThatCannotBeRotated) {
+  namespace fs = std::filesystem;
+  const test::TemporaryDirectory directory;
+  const std::string logs = directory / "logs", moved = directory / "moved";
+  fs::create_directories(logs + "/test.1.log/not a file");
+  ASSERT_TRUE(
+      init_log({.file = logs + "/test.log", .rotate_bytes = 100, .keep_files = 1, .console = false})
+          .ok());
+  for (int i = 0; i < 10; ++i) log_info("training resumed", {{"step", i}});
+  flush_log();
+  EXPECT_EQ(lines_of(logs + "/test.log").size(), 10u);
+  // Rotated by the next line for which it is possible, also in a directory that was moved.
+  fs::remove_all(logs + "/test.1.log");
+  fs::rename(logs, moved);
+  log_info("training resumed", {{"step", 10}});
+  flush_log();
+  EXPECT_EQ(lines_of(moved + "/test.1.log").size(), 10u);
+  EXPECT_EQ(lines_of(moved + "/test.log").size(), 1u);
+  EXPECT_FALSE(fs::exists(logs));
+  EXPECT_EQ(std::distance(fs::directory_iterator(moved), {}), 2);
+  ASSERT_TRUE(init_log({.console = true}).ok());
+}
+
+class SmallDisk {
+ public:
+  SmallDisk()
+      : is_mounted_(::mount("tmpfs", directory_.path().c_str(), "tmpfs", 0, "size=16k") == 0) {}
+  ~SmallDisk() {
+    if (is_mounted_) ::umount2(directory_.path().c_str(), MNT_DETACH);
+  }
+  bool is_mounted() const { return is_mounted_; }
+  std::string operator/(const std::string& name) const { return directory_ / name; }
+
+ private:
+  const test::TemporaryDirectory directory_;
+  const bool is_mounted_;
+};
+
+// Two files fill the disk, so the third one is empty.
+TEST(LogTest, CountsLinesLostWhileRotatingOnFullDisk) {
+  const SmallDisk disk;
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small tmpfs here";
+  const std::string file = disk / "test.log";
+  ASSERT_TRUE(
+      init_log({.file = file, .rotate_bytes = 8000, .keep_files = 3, .console = false}).ok());
+  constexpr size_t kLines = 1000;
+  for (size_t i = 0; i < kLines; ++i) log_info("training resumed", {{"step", i}});
+  flush_log();
+  size_t num_lines = 0;
+  const std::regex complete(
+      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    training resumed step=\d+)");
+  for (const char* const name : {"test.2.log", "test.1.log"}) {
+    for (const std::string& line : lines_of(disk / name)) {
+      EXPECT_TRUE(std::regex_match(line, complete)) << line;
+      EXPECT_TRUE(line.ends_with("=" + std::to_string(num_lines))) << line;
+      ++num_lines;
+    }
+  }
+  EXPECT_EQ(std::filesystem::file_size(file), 0u);
+  EXPECT_FALSE(std::filesystem::exists(disk / "test.3.log"));
+
+  ASSERT_TRUE(std::filesystem::remove(disk / "test.2.log"));
+  log_info("training resumed", {{"step", kLines}});
+  flush_log();
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  const auto lines = lines_of(file);
+  ASSERT_EQ(lines.size(), 2u);
+  const std::string lost = std::to_string(kLines - num_lines);
+  EXPECT_TRUE(lines[0].ends_with("Z warning log lines dropped count=" + lost + " total=" + lost +
+                                 " reason=\"write: No space left on device\""))
+      << lines[0];
+  EXPECT_TRUE(lines[1].ends_with("training resumed step=" + std::to_string(kLines))) << lines[1];
 }
 
 TEST(LogTest, CountsDroppedLinesOnce) {

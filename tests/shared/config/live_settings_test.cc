@@ -22,11 +22,11 @@ TEST(LiveSettingsTest, MarksSettingsThatCanChange) {
   std::vector<std::string> live;
   for (const Setting& setting : all_settings(valid_config(kTextData)))
     if (setting.is_live) live.push_back(setting.key);
-  EXPECT_THAT(live,
-              ElementsAre("feed.num_workers", "optimizer.lr", "train.max_steps",
-                          "checkpoint.save_every_steps", "checkpoint.save_every_seconds",
-                          "checkpoint.keep_last", "checkpoint.keep_every_steps",
-                          "checkpoint.keep_every_hours", "metrics.log_every_steps", "log.level"));
+  EXPECT_THAT(live, ElementsAre("feed.num_workers", "optimizer.lr", "train.max_steps",
+                                "checkpoint.save_every_steps", "checkpoint.save_every_seconds",
+                                "checkpoint.keep_last", "checkpoint.keep_every_steps",
+                                "checkpoint.keep_every_hours", "checkpoint.keep_unevaluated",
+                                "metrics.log_every_steps", "log.level"));
 }
 
 TEST(LiveSettingsTest, ReplacesEachLiveSetting) {
@@ -41,6 +41,7 @@ TEST(LiveSettingsTest, ReplacesEachLiveSetting) {
                                                         {"checkpoint.keep_last", "9"},
                                                         {"checkpoint.keep_every_steps", "11"},
                                                         {"checkpoint.keep_every_hours", "0.5"},
+                                                        {"checkpoint.keep_unevaluated", "21"},
                                                         {"metrics.log_every_steps", "3"},
                                                         {"log.level", "debug"}};
   for (const auto& [key, value] : values) {

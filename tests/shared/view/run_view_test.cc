@@ -93,6 +93,21 @@ TEST_F(RunViewTest, DescribesEndedRun) {
   EXPECT_THAT(std::string(run.at("last_event").as_string()), HasSubstr("disk \xEF\xBF\xBD full"));
 }
 
+TEST_F(RunViewTest, HasEnvironmentOfLastStart) {
+  const auto environment = [&] {
+    return json::serialize(parse(RunView(layout()).overview()).at("environment"));
+  };
+  append(layout().trainer_log(),
+         "2026-01-31T12:00:00.000Z info    training started model_digest=1 device=cpu "
+         "num_threads=2 start_step=0 max_steps=9\n");
+  EXPECT_EQ(environment(), R"({"device":"cpu","num_threads":"2"})");
+  append(layout().trainer_log(),
+         R"({"time":"2026-01-31T12:00:01.000Z","level":"info","event":"training started",)"
+         R"("model_digest":"1","device":"cuda:0","num_threads":16,"start_step":5})"
+         "\n2026-01-31T12:00:02.000Z info    training progress step=6\n");
+  EXPECT_EQ(environment(), R"({"device":"cuda:0","num_threads":"16"})");
+}
+
 TEST_F(RunViewTest, SendsEventsForWhatIsNew) {
   append_record(10, 2);
   append(layout().trainer_log(), "old line\n");

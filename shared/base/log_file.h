@@ -1,0 +1,43 @@
+// LogFile: lines in a file that is rotated by size: stokerd.log is renamed to stokerd.1.log, the newest of
+// the older ones.
+//
+// Threads:  one.
+// Blocking: for the disk.
+// Errors:   open(): kIoError. append(): of write(); the file has no part of the line. A file that cannot
+//           be rotated is continued, and each further line tries again.
+// Crash:    the last line can be incomplete. An empty stokerd.log.new can be left, which the next rotation
+//           uses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+
+namespace stoker {
+
+class LogFile {
+ public:
+  // Creates the directory, if necessary. Afterwards it is followed when it is moved, and another one in
+  // its place is not touched.
+  static Result<LogFile> open(const std::string& path, uint64_t rotate_bytes, int keep_files);
+
+  // `line` ends with a newline.
+  Status append(std::string_view line);
+
+ private:
+  LogFile() = default;
+  std::string name(int number) const;  // 0: the current file
+  void rotate();
+
+  UniqueFd directory_, file_;
+  std::string stem_, extension_;
+  uint64_t rotate_bytes_ = 0;
+  int keep_files_ = 0;
+  bool is_regular_ = false;
+  uint64_t size_ = 0;
+};
+
+}  // namespace stoker
