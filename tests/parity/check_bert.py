@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_bert.py FOLDER: loads what parity_bert_test exported for the cases of make_bert.py with
 transformers: no missing or unexpected names, and the same logits."""
-from check_huggingface import check_all, check_logits
+from check_huggingface import check_all, check_logits, load_complete
 from make_bert import logits_of
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
@@ -10,9 +10,7 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 def check(case):
     expected = load_file(case / "expected.safetensors")
     auto = AutoModelForTokenClassification if expected["labels0"].dim() == 2 else AutoModelForSequenceClassification
-    model, report = auto.from_pretrained(case / "exported", output_loading_info=True)
-    different = {what: names for what, names in report.items() if names}
-    assert not different, f"{case.name}: {different}"
+    model = load_complete(auto, case / "exported")
     assert model.config.num_labels == expected["logits"].shape[-1], case.name
     return check_logits(model, case, logits_of)
 

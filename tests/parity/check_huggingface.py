@@ -12,6 +12,14 @@ from transformers.utils import logging
 TOLERANCE = 1e-5  # relative to the largest logit
 
 
+def load_complete(auto, folder):
+    """The model, of which the folder has all weights, and no others."""
+    model, report = auto.from_pretrained(folder, output_loading_info=True)
+    different = {what: names for what, names in report.items() if names}
+    assert not different, f"{folder}: {different}"
+    return model.eval()
+
+
 def next_token_logits(model, expected):
     return model(expected["tokens0"][:, :-1]).logits
 
@@ -35,10 +43,7 @@ def check_all(check, what):
 
 
 def check(case):
-    model, report = AutoModelForCausalLM.from_pretrained(case / "exported", output_loading_info=True)
-    different = {what: names for what, names in report.items() if names}
-    assert not different, f"{case.name}: {different}"
-    return check_logits(model, case)
+    return check_logits(load_complete(AutoModelForCausalLM, case / "exported"), case)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 import timm
 import torch
 import torchvision
+from check_huggingface import load_complete
 from safetensors.torch import load_file
 from torch import nn
 from torchvision.transforms.v2 import functional
@@ -19,10 +20,7 @@ TOLERANCE = 1e-5  # relative to the largest logit
 
 
 def load_transformers(folder):
-    model, report = AutoModelForImageClassification.from_pretrained(folder, output_loading_info=True)
-    different = {what: names for what, names in report.items() if names}
-    assert not different, f"{folder}: {different}"
-    return model
+    return load_complete(AutoModelForImageClassification, folder)
 
 
 def load_timm(folder):

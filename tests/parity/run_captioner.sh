@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_captioner.sh PARITY_TEST BIN: compares captioner with the same network of torch's own modules, and the captions that the
-# programs in BIN generate. Exit code 77: PyTorch, or torchvision or TensorBoard for the captions, is not available. Set
-# STOKER_PYTHON to the Python to use; default python3.
+# programs in BIN generate; these train one from a file of torchvision, too. Exit code 77: PyTorch, or torchvision or TensorBoard
+# for the programs, is not available. Set STOKER_PYTHON to the Python to use; default python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
@@ -10,8 +10,9 @@ require_pytorch
 "$python" "$here/make_captioner.py" "$folder/captioner.safetensors"
 STOKER_PARITY_CAPTIONER="$folder/captioner.safetensors" "$1" --gtest_filter='*CaptionerParityTest.*' --gtest_brief=1
 if ! reason=$("$python" -c 'import torchvision, tensorboard' 2>&1); then
-  echo "skipped the captions of the programs, for which $python needs more:"
+  echo "skipped the runs of the programs, for which $python needs more:"
   echo "$reason" | tail -n 1
   exit 77
 fi
 "$python" "$here/check_captions.py" "$2" "$folder/run"
+"$python" "$here/check_pretrained_captioner.py" "$2" "$folder/pretrained"

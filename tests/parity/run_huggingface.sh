@@ -1,8 +1,8 @@
 #!/bin/sh
 # run_huggingface.sh PARITY_TEST BIN: compares gpt2 and llama with transformers, with random configurations
-# of each model_type, and loads what the programs in BIN train and export. See transformers.sh.
+# of each model_type, and loads what the programs in BIN train and export, adapters with PEFT. See transformers.sh.
 set -eu
-modules='torch, transformers, safetensors.torch'
+modules='torch, transformers, peft, safetensors.torch'
 . "$(dirname "$0")/transformers.sh"
 "$python" "$here/make_huggingface.py" "$folder" "$count"
 STOKER_PARITY_HUGGINGFACE="$folder" "$1" --gtest_filter='*HuggingFaceParityTest.*' --gtest_brief=1

@@ -1,5 +1,7 @@
-// Image captioning from files to metrics: a captioner learns to describe drawn shapes, in two
-// phases, and a killed run is resumed exactly on both sides of the boundary.
+// Image captioning from files to metrics: a captioner learns to describe drawn shapes; one that is
+// trained in two phases keeps its encoder in the first, and is resumed exactly on both sides of the
+// boundary when it is killed.
+#include <cstddef>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -10,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/safetensors.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -21,7 +24,9 @@ using ::testing::Contains;
 using ::testing::Ge;
 using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Lt;
+using ::testing::Not;
 
 class CaptioningRunTest : public RunTest {
  protected:
@@ -55,6 +60,20 @@ class CaptioningRunTest : public RunTest {
     EXPECT_TRUE(ended && ended->code == 0) << log_of("stoker-eval");
     const auto metrics = newest_result(run_dir()).metrics;
     return {metrics.begin(), metrics.end()};
+  }
+  // The parameters and statistics of the encoder in a checkpoint.
+  static std::map<std::string, std::vector<std::byte>> encoder_of(const std::string& folder) {
+    std::map<std::string, std::vector<std::byte>> tensors;
+    const auto file = checkpoint::SafetensorsFile::open(folder + "/model.safetensors");
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    if (!file.ok()) return tensors;
+    for (const TensorSpec& spec : (*file)->tensors()) {
+      if (!spec.name.starts_with("encoder.")) continue;
+      std::vector<std::byte>& bytes = tensors[spec.name];
+      bytes.resize(spec.bytes());
+      EXPECT_TRUE((*file)->read(spec.name, bytes).ok()) << spec.name;
+    }
+    return tensors;
   }
 };
 
@@ -93,6 +112,12 @@ TEST_F(CaptioningRunTest, ResumesExactlyOnBothSidesOfUnfreezing) {
       "checkpoint: {save_every_steps: 20, keep_last: 10}\nmetrics: {log_every_steps: 3}\n");
   ASSERT_EQ(train(config, run_dir("uninterrupted"), {}).code, 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("parameters unfrozen step=100"));
+  const std::string saved = run_dir("uninterrupted") + "/checkpoints/step-000000";
+  const auto first = encoder_of(saved + "020"), frozen = encoder_of(saved + "100"),
+             trained = encoder_of(saved + "120");
+  EXPECT_THAT(first, Not(IsEmpty()));
+  EXPECT_TRUE(frozen == first) << "unchanged until it is unfrozen";
+  for (const auto& [name, bytes] : trained) EXPECT_TRUE(bytes != frozen.at(name)) << name;
   std::vector<uint64_t> killed;  // steps of the newest checkpoints
   std::optional<Exit> ended;
   for (int attempt = 0; attempt < 20 && !ended; ++attempt) {

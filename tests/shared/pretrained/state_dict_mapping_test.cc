@@ -1,6 +1,9 @@
 #include "shared/pretrained/state_dict_mapping.h"
 
 #include <algorithm>
+#include <random>
+#include <set>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::SizeIs;
 
 TensorSpec f32(const std::string& name, std::vector<int64_t> shape = {2}) {
@@ -238,6 +242,114 @@ TEST(StateDictMappingTest, MapsRenamedTensorsByTheTableOfTheFolder) {
     EXPECT_TRUE(mapping.loads[0].is_transposed) << "square, so that the shape does not tell";
     EXPECT_FALSE(mapping.loads[1].is_transposed);
   }
+}
+
+// What the lines of a report are about: names of tensors, each as often as it is accounted for.
+struct Accounts {
+  std::vector<std::string> of_file, of_model;
+  std::set<std::string> kinds;
+
+  void add(const std::string& report) {
+    std::istringstream lines(report);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream text(line);
+      std::vector<std::string> words;
+      for (std::string word; text >> word; words.push_back(word))
+        std::erase_if(word, [](char c) { return c == ',' || c == '\''; });
+      add_line(words);
+    }
+    std::ranges::sort(of_file);
+    std::ranges::sort(of_model);
+  }
+
+ private:
+  void add_line(const std::vector<std::string>& words) {
+    const std::string& kind = words.at(0) == "problem" ? words.at(1) : words[0];
+    if (words[0] == "loaded") {  // MODEL F32 [2], from FILE
+      of_model.push_back(words.at(1));
+      of_file.push_back(words.at(5));
+    } else if (words[0] == "missing") {
+      of_model.push_back(words.at(1));
+    } else if (words[0] == "unexpected") {
+      of_file.push_back(words.at(1));
+    } else if (kind == "has") {  // FILE F32 [2], expected MODEL F32 [3]
+      of_file.push_back(words.at(2));
+      of_model.push_back(words.at(6));
+    } else if (words.size() > 4 && words[4] == "are") {
+      of_file.push_back(words[3]);  // OTHER and FILE are both mapped to MODEL
+      kinds.insert("both");
+      return;
+    } else {
+      return;  // a problem of a pattern, or of a tensor in another line
+    }
+    kinds.insert(kind);
+  }
+};
+
+class RandomStateDicts {
+ public:
+  explicit RandomStateDicts(uint32_t seed) : rng_(seed) {}
+
+  size_t below(size_t count) { return rng_() % count; }
+  template <typename T>
+  std::vector<T> some_of(const std::vector<T>& all, size_t one_in) {
+    std::vector<T> chosen;
+    for (const T& each : all)
+      if (below(one_in) == 0) chosen.push_back(each);
+    return chosen;
+  }
+  std::vector<TensorSpec> tensors(const std::vector<std::string>& prefixes) {
+    std::vector<TensorSpec> specs;
+    for (const std::string& prefix : prefixes)
+      for (const char* const module : {"a.", "b.", "fc."})
+        for (const char* const tensor : {"w", "b", "num_batches_tracked"})
+          if (below(3) == 0)
+            specs.push_back(
+                {prefix + module + tensor,
+                 std::vector{DType::kF32, DType::kF32, DType::kBF16, DType::kF64}[below(4)],
+                 {below(6) == 0 ? 3 : 2}});
+    std::ranges::shuffle(specs, rng_);
+    return specs;
+  }
+
+ private:
+  std::mt19937 rng_;
+};
+
+std::vector<std::string> sorted_names(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : specs) names.push_back(spec.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST(StateDictMappingTest, ReportsEachTensorOfBothSidesOnce) {
+  const std::vector<config::KeyMapping> rules{{"module.a.*", "b.*"},
+                                              {"module.*", "*"},
+                                              {"*.w", "*.b"},
+                                              {"*", "encoder.*"},
+                                              {"none", "a.w"}};
+  const std::vector<std::string> patterns{"fc.*", "*.b", "encoder.*", "a.w", "none"};
+  std::set<std::string> kinds;
+  size_t num_loadable = 0;
+  for (uint32_t seed = 1; seed <= 2000; ++seed) {
+    RandomStateDicts random(seed);
+    const auto needed = random.tensors({"", "encoder."});
+    const auto saved = random.tensors({"", "module.", "encoder."});
+    const config::PretrainedConfig config{.key_mapping = random.some_of(rules, 4),
+                                          .exclude = random.some_of(patterns, 4),
+                                          .strict = random.below(2) == 0};
+    const StateDictMapping mapping = map_state_dict(needed, FakeFile(saved), config);
+    if (mapping.status().ok()) ++num_loadable;
+    Accounts accounts;
+    accounts.add(mapping.report());
+    ASSERT_EQ(accounts.of_file, sorted_names(saved)) << "seed " << seed << '\n' << mapping.report();
+    ASSERT_EQ(accounts.of_model, sorted_names(needed)) << "seed " << seed << '\n'
+                                                       << mapping.report();
+    kinds.merge(accounts.kinds);
+  }
+  EXPECT_THAT(kinds, IsSupersetOf({"loaded", "missing", "unexpected", "has", "both"}));
+  EXPECT_GT(num_loadable, 100u);
 }
 
 }  // namespace
