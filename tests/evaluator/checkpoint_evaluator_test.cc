@@ -1,6 +1,9 @@
 #include "evaluator/checkpoint_evaluator.h"
 
 #include <cstring>
+#include <map>
+#include <random>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -322,6 +325,63 @@ TEST_F(CheckpointEvaluatorTest, EvaluatesFilesOfTokensOfTheTokenizer) {
   EXPECT_TRUE(evaluate(260).ok()) << evaluate(260).to_string();
   EXPECT_NE(evaluate(261).message().find("token 261"), std::string::npos)
       << evaluate(261).to_string();
+}
+
+// By a language model over bytes with random weights.
+TEST_F(CheckpointEvaluatorTest, GeneratesTextWithConfiguredSampling) {
+  ASSERT_TRUE(
+      write_file_atomically(default_file_system(), scratch_ / "a.txt", "to be or not").ok());
+  std::mt19937 random(1);
+  std::vector<checkpoint::OwnedTensor> tensors;
+  for (const auto& [name, shape] :
+       std::map<std::string, std::vector<int64_t>>{{"tok.weight", {256, 4}},
+                                                   {"lstm.weight_ih_l0", {16, 4}},
+                                                   {"lstm.weight_hh_l0", {16, 4}},
+                                                   {"lstm.bias_ih_l0", {16}},
+                                                   {"lstm.bias_hh_l0", {16}},
+                                                   {"head.weight", {256, 4}}}) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < shape[0] * (shape.size() == 2 ? shape[1] : 1); ++i)
+      values.push_back((static_cast<float>(random() % 2001) - 1000) /
+                       (name[0] == 'h' ? 100.0f : 500.0f));
+    const auto bytes = std::as_bytes(std::span(values));
+    tensors.push_back({{name, DType::kF32, shape}, {bytes.begin(), bytes.end()}});
+  }
+  checkpoint::CheckpointContent content;
+  content.manifest.live_settings = "{}";
+  content.manifest.step = 1;
+  content.model = content.optim = content.state = checkpoint::views_of(tensors);
+  checkpoint::CheckpointStore store(scratch_ / "checkpoints", default_file_system());
+  ASSERT_TRUE(store.commit(content).ok());
+  const auto saved = store.open_newest({});
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  const auto generated = [&](const std::string& option) {
+    const std::string dataset = "{format: text, path: " + (scratch_ / "a.txt") + "}";
+    const auto config = config::parse_config(
+        "data: {train: " + dataset + ", val: " + dataset +
+            "}\nmodel: {name: lstm_lm, hidden_size: 4, context_length: 4}\n"
+            "eval: {generate: {max_new_tokens: 60, prompt: to, temperature: 1, "
+            "top_k: null}}\n",
+        "test.yaml", {"feed.num_processes=0", option});
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    const auto evaluator =
+        CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"}, system_clock());
+    EXPECT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+    const auto evaluation = (*evaluator)->evaluate(*saved, {});
+    EXPECT_TRUE(evaluation.ok()) << evaluation.status().to_string();
+    return evaluation.ok() && evaluation->artifacts.size() == 1 ? evaluation->artifacts[0].bytes
+                                                                : std::string();
+  };
+  const std::string sampled = generated("run.seed=1");
+  EXPECT_EQ(sampled.size(), 62u);
+  EXPECT_EQ(sampled.substr(0, 2), "to");
+  EXPECT_EQ(sampled, generated("run.seed=1"));
+  EXPECT_NE(sampled, generated("run.seed=2"));
+  EXPECT_NE(sampled, generated("eval.generate.temperature=2"));
+  const std::string greedy = generated("eval.generate.temperature=0");
+  EXPECT_NE(sampled, greedy);
+  EXPECT_EQ(greedy, generated("eval.generate.top_k=1"));
+  EXPECT_EQ(greedy, generated("eval.generate.top_p=0.01"));
 }
 
 TEST_F(CheckpointEvaluatorTest, RejectsCheckpointOfTokenizerThatIsNotConfigured) {

@@ -1,7 +1,8 @@
 #include "tests/support/tokenizer_files.h"
 
-#include <cstdint>
+#include <bit>
 #include <set>
+#include <string_view>
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
@@ -26,6 +27,33 @@ std::vector<std::string> alphabet() {
     if (code <= '~' || (code >= 0xa1 && code != 0xad)) characters.push_back(character(code));
   for (uint32_t code = 256; characters.size() < 256; ++code) characters.push_back(character(code));
   return characters;
+}
+
+std::string base64(const std::string& bytes) {
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+    for (int j = 0; j < 4; ++j)
+      text += i + static_cast<size_t>(j) > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * j) & 63];
+  }
+  return text;
+}
+
+std::string varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+  return bytes + static_cast<char>(value);
+}
+
+std::string float_field(uint32_t field, float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  std::string bytes = varint(field << 3 | 5);
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(bits >> (8 * i));
+  return bytes;
 }
 
 }  // namespace
@@ -83,6 +111,42 @@ WordPieceFile small_word_piece() { return {.words = {"to", "be", "##be", "##s", 
 
 TokenizerFile small_tokenizer() {
   return {.merges = {{"t", "o"}, {"b", "e"}, {"\u0120", "to"}, {"\u0120", "be"}}};
+}
+
+std::string to_tiktoken(const std::vector<std::string>& tokens) {
+  std::string file;
+  for (size_t rank = 0; rank < tokens.size(); ++rank)
+    file += base64(tokens[rank]) + ' ' + std::to_string(rank) + '\n';
+  return file;
+}
+
+std::vector<std::string> tiktoken_pairs(size_t num_ranks) {
+  std::vector<std::string> tokens(num_ranks);
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    if (rank >= 256) tokens[rank] += static_cast<char>((rank - 256) / 256);
+    tokens[rank] += static_cast<char>(rank % 256);
+  }
+  return tokens;
+}
+
+std::string number_field(uint32_t field, uint64_t value) {
+  return varint(field << 3) + varint(value);
+}
+
+std::string bytes_field(uint32_t field, const std::string& value) {
+  return varint(field << 3 | 2) + varint(value.size()) + value;
+}
+
+std::string piece_field(const std::string& text, float score, uint64_t type) {
+  return bytes_field(1, bytes_field(1, text) + float_field(2, score) + number_field(3, type));
+}
+
+std::string small_sentence_piece() {
+  const std::string space = "\u2581";
+  std::string file = piece_field("<unk>", 0, 2) + piece_field("</s>", 0, 3) +
+                     piece_field(space, -5) + piece_field("to", -2);
+  for (const std::string word : {"to", "be", "or", "not"}) file += piece_field(space + word, -2);
+  return file + piece_field("\n", -2);
 }
 
 }  // namespace stoker::test

@@ -1,6 +1,9 @@
-// Contents of tokenizer.json files: byte-level BPE, and the WordPiece of BERT.
+// Contents of files of tokenizers: tokenizer.json (byte-level BPE, and the WordPiece of BERT), .tiktoken,
+// and models of SentencePiece.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,5 +42,18 @@ std::string to_json(const WordPieceFile& file);
 // Ids: 0 "[PAD]", 1 "[UNK]", 2 "[CLS]", 3 "[SEP]", 4 "[MASK]", 5 "to", 6 "be", 7 "##be", 8 "##s",
 // 9 ",", 10 "or".
 WordPieceFile small_word_piece();
+
+// The tokens of these ranks, from 0.
+std::string to_tiktoken(const std::vector<std::string>& tokens);
+// The bytes, then pairs of them: as many as r50k_base has.
+std::vector<std::string> tiktoken_pairs(size_t num_ranks = 50256);
+
+// Fields of a SentencePiece model; concatenated, they are a file.
+std::string number_field(uint32_t field, uint64_t value);
+std::string bytes_field(uint32_t field, const std::string& value);
+// A piece; types: 1 normal, 2 unknown, 3 control, 4 user-defined, 6 byte.
+std::string piece_field(const std::string& text, float score, uint64_t type = 1);
+// Unigram. Ids: 0 "<unk>", 1 "</s>", 2 " ", 3 "to", 4 " to", 5 " be", 6 " or", 7 " not", 8 "\n".
+std::string small_sentence_piece();
 
 }  // namespace stoker::test

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/hash.h"
 #include "tests/support/tokenizer_files.h"
 #include "tests/system/run_fixture.h"
 
@@ -18,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class TokenizerRunTest : public RunTest {
@@ -32,46 +34,112 @@ class TokenizerRunTest : public RunTest {
   void write(const std::string& name, const std::string& content) const {
     std::ofstream(path(name), std::ios::binary) << content;
   }
-  std::string config(const std::string& model = "", const std::string& more = "") const {
+  std::string config(const std::string& model = "", const std::string& tokenizer = "t.json") const {
     return write_config(
         "data:\n  train: {format: text, path: " + path("corpus.txt") +
-        ", tokenizer: {path: " + path("t.json") +
+        ", tokenizer: {path: " + path(tokenizer) +
         "}, split: [0.0, 0.9]}\n  val: {format: text, path: " + path("corpus.txt") +
         ", split: [0.9, 1.0]}\nmodel: {name: gpt, num_layers: 1, num_heads: 2, embed_dim: 16, "
         "context_length: 16" +
         model +
         "}\ntrain: {max_steps: 20, micro_batch_size: 4, num_threads: 1}\n"
-        "checkpoint: {save_every_steps: 10}\neval: {generate: {max_new_tokens: 20, prompt: to}}\n" +
-        more);
+        "checkpoint: {save_every_steps: 10}\neval: {generate: {max_new_tokens: 20, prompt: to}}\n");
   }
 };
 
-TEST_F(TokenizerRunTest, TrainsEvaluatesAndGeneratesText) {
-  ASSERT_EQ(train(config(), run_dir()).code, 0) << log_of("stokerd");
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("text tokenized dataset=train documents=1 bytes="));
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("end_token=<|endoftext|>"));
-  const std::string checkpoint = run_dir() + "/checkpoints/step-000000020/";
-  EXPECT_THAT(text_of(checkpoint + "manifest.json"), HasSubstr("\"tokenizer\":\""));
-  const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
-  ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
-  const auto metrics = newest_result(run_dir()).metrics;
-  EXPECT_GT((std::map<std::string, double>(metrics.begin(), metrics.end()).at("loss")), 0);
-  const auto generated = evaluator(run_dir(), {"--generate", "20", "--prompt", "to"}).wait(120s);
-  ASSERT_TRUE(generated && generated->code == 0) << log_of("stoker-eval");
-}
+// ---- Each kind of tokenizer
 
-TEST_F(TokenizerRunTest, GeneratesTextThatItHasLearned) {
+struct TokenizerKind {
+  const char* name;
+  std::string (*file)();
+  uint64_t vocab_size;
+  uint64_t tokens_per_line;
+  const char* end_token;
+};
+
+std::string small_json() { return to_json(small_tokenizer()); }
+std::string small_tiktoken() { return to_tiktoken(tiktoken_pairs()); }
+
+class TokenizerKindTest : public TokenizerRunTest,
+                          public ::testing::WithParamInterface<TokenizerKind> {
+ protected:
+  void SetUp() override {
+    TokenizerRunTest::SetUp();
+    write("tokenizer", GetParam().file());
+  }
+  std::string config(const std::string& model = "") const {
+    return TokenizerRunTest::config(model, "tokenizer");
+  }
+};
+
+TEST_P(TokenizerKindTest, TrainsEvaluatesAndGeneratesText) {
   ASSERT_EQ(train(config(), run_dir(),
                   {"--set", "train.max_steps=80", "--set", "optimizer.lr=0.03", "--set",
-                   "eval.generate.temperature=0"})
+                   "checkpoint.save_every_steps=80", "--set", "eval.generate.temperature=0"})
                 .code,
             0)
       << log_of("stokerd");
+  const std::string text = text_of(path("corpus.txt"));
+  const uint64_t tokens = count_of(text, "\n") * GetParam().tokens_per_line + 1;
+  EXPECT_THAT(
+      log_of("stokerd"),
+      HasSubstr("text tokenized dataset=train documents=1 bytes=" + std::to_string(text.size()) +
+                " tokens=" + std::to_string(tokens) + " end_token=" + GetParam().end_token));
+  EXPECT_THAT(text_of(newest_checkpoint(run_dir()) + "/manifest.json"),
+              HasSubstr("\"tokenizer\":\"" + sha256_hex(GetParam().file()) + "\""));
   const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
   ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+  const auto metrics = newest_result(run_dir()).metrics;
+  EXPECT_LT((std::map<std::string, double>(metrics.begin(), metrics.end()).at("loss")), 0.5);
   EXPECT_THAT(text_of(run_dir() + "/eval/artifacts/step-000000080.val.generated.txt"),
               StartsWith("to be or not to be\n"));
+  const auto generated =
+      evaluator(run_dir(), {"--generate", "20", "--prompt", "to", "--temperature", "0"}).wait(120s);
+  ASSERT_TRUE(generated && generated->code == 0) << log_of("stoker-eval");
+  EXPECT_THAT(log_of("stoker-eval"), HasSubstr("\nto be or not to be\n"));
 }
+
+// A run that tokenizes in its own process and is killed, and one that does neither.
+TEST_P(TokenizerKindTest, TrainsSameBytesInAnyProcessAndAfterKill) {
+  const std::string config = this->config();
+  const auto settings = [](uint64_t max_steps, const std::string& num_processes) {
+    return std::vector<std::string>{"--set", "scheduler.name=constant",
+                                    "--set", "log.level=debug",
+                                    "--set", "feed.num_processes=" + num_processes,
+                                    "--set", "train.max_steps=" + std::to_string(max_steps)};
+  };
+  const std::string tokenizing = "worker process started dataset=train";
+  const Progress before = progress_of(run_dir());
+  Process killed = trainer(config, run_dir(), settings(100000000, "0"));
+  ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, killed, run_dir(), before));
+  ASSERT_TRUE(killed.kill());
+  EXPECT_THAT(log_of("stokerd"), AllOf(HasSubstr("text tokenized"), Not(HasSubstr(tokenizing))));
+  const uint64_t last = newest_step(run_dir()) + 10;
+  ASSERT_EQ(train(config, run_dir(), settings(last, "1")).code, 0) << log_of("stokerd");
+  const Progress alone = progress_of(run_dir("alone"));
+  ASSERT_EQ(train(config, run_dir("alone"), settings(last, "1")).code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_since(alone), AllOf(HasSubstr("text tokenized"), HasSubstr(tokenizing)));
+  EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("alone"), last));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("alone")));
+}
+
+TEST_P(TokenizerKindTest, RejectsSmallerVocabularyOfModel) {
+  const std::string size = std::to_string(GetParam().vocab_size);
+  const std::string smaller = std::to_string(GetParam().vocab_size - 1);
+  EXPECT_EQ(train(config(", vocab_size: " + smaller), run_dir()).code, 78) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("model.vocab_size is " + smaller +
+                                           ", but the data has " + size + " different tokens"));
+  EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("training started")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, TokenizerKindTest,
+    ::testing::Values(TokenizerKind{"Json", small_json, 261, 12, "<|endoftext|>"},
+                      TokenizerKind{"Tiktoken", small_tiktoken, 50257, 12, "<|endoftext|>"},
+                      TokenizerKind{"SentencePiece", small_sentence_piece, 9, 7, "</s>"}),
+    [](const auto& kind) { return std::string(kind.param.name); });
+
+// ---- tokenizer.json
 
 // An export next to training and evaluation changes neither.
 TEST_F(TokenizerRunTest, IsExportedWhileItTrainsAndIsEvaluated) {
@@ -109,12 +177,6 @@ TEST_F(TokenizerRunTest, IsExportedWhileItTrainsAndIsEvaluated) {
     ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
   }
   EXPECT_EQ(newest_result(run_dir()).metrics, newest_result(run_dir("alone")).metrics);
-}
-
-TEST_F(TokenizerRunTest, RejectsSmallerVocabularyOfModel) {
-  EXPECT_EQ(train(config(", vocab_size: 260"), run_dir()).code, 78) << log_of("stokerd");
-  EXPECT_THAT(log_of("stokerd"),
-              HasSubstr("model.vocab_size is 260, but the data has 261 different tokens"));
 }
 
 TEST_F(TokenizerRunTest, RejectsAnotherTokenizerOnResumeAndEvaluation) {

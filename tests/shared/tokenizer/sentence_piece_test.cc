@@ -1,7 +1,6 @@
 // Models of SentencePiece: the ids of the library, parts of a text, and files that are not valid.
 #include "shared/tokenizer/sentence_piece.h"
 
-#include <bit>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,33 +11,21 @@
 
 #include "shared/base/file.h"
 #include "shared/tokenizer/tokenizer.h"
+#include "tests/support/tokenizer_files.h"
 
 namespace stoker::tokenizer {
 namespace {
 
+using test::bytes_field;
+using test::number_field;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // ---- A model file, written by hand
 
-std::string varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
-std::string number(uint32_t field, uint64_t value) { return varint(field << 3) + varint(value); }
-std::string bytes(uint32_t field, const std::string& value) {
-  return varint(field << 3 | 2) + varint(value.size()) + value;
-}
-std::string score(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  std::string text = varint(2 << 3 | 5);
-  for (int i = 0; i < 4; ++i) text += static_cast<char>(bits >> (8 * i));
-  return text;
-}
-std::string piece(const std::string& text, float of, PieceType type = PieceType::kNormal) {
-  return bytes(1, bytes(1, text) + score(of) + number(3, static_cast<uint64_t>(type)));
+std::string piece(const std::string& text, float score, PieceType type = PieceType::kNormal) {
+  return test::piece_field(text, score, static_cast<uint64_t>(type));
 }
 
 const std::string kSpace = "\xE2\x96\x81";
@@ -50,7 +37,7 @@ std::string small_pieces() {
          piece(kSpace + "a", -5);
 }
 std::string small_model(const std::string& more = {}) { return small_pieces() + more; }
-const std::string kBpe = bytes(2, number(3, 2));
+const std::string kBpe = bytes_field(2, number_field(3, 2));
 
 std::shared_ptr<const Tokenizer> parsed(const std::string& file) {
   auto tokenizer = Tokenizer::parse(file, "m.model");
@@ -222,20 +209,20 @@ TEST(SentencePieceFile, RejectsInvalidPieces) {
                "pieces[7].type: 9 is not supported");
   expect_error(piece("a", -1) + piece("b", -1), StatusCode::kCorrupt,
                "pieces: none is of type UNKNOWN");
-  expect_error(small_model(bytes(2, number(35, 1))), StatusCode::kCorrupt,
+  expect_error(small_model(bytes_field(2, number_field(35, 1))), StatusCode::kCorrupt,
                "pieces: not all bytes have one");
 }
 
 TEST(SentencePieceFile, NamesFieldsThatAreNotSupported) {
-  expect_error(small_model(bytes(2, number(3, 4))), StatusCode::kMismatch,
+  expect_error(small_model(bytes_field(2, number_field(3, 4))), StatusCode::kMismatch,
                "trainer_spec.model_type: 4 is not supported; accepted: 1 (unigram), 2 (bpe)");
-  expect_error(small_model(bytes(3, number(5, 0))), StatusCode::kMismatch,
+  expect_error(small_model(bytes_field(3, number_field(5, 0))), StatusCode::kMismatch,
                "normalizer_spec.escape_whitespaces: false is not supported");
 }
 
 TEST(SentencePieceFile, RejectsInvalidTables) {
   const auto with_table = [](const std::string& table) {
-    return small_model(bytes(3, bytes(2, table)));
+    return small_model(bytes_field(3, bytes_field(2, table)));
   };
   const std::string message = "normalizer_spec.precompiled_charsmap: is not a valid table";
   for (const std::string& table :
@@ -246,9 +233,9 @@ TEST(SentencePieceFile, RejectsInvalidTables) {
 }
 
 TEST(SentencePieceFile, LimitsTextOfUnknownPieces) {
-  EXPECT_NE(parsed(small_model(bytes(2, bytes(44, std::string(1024, '?'))))), nullptr);
-  expect_error(small_model(bytes(2, bytes(44, std::string(1025, '?')))), StatusCode::kCorrupt,
-               "trainer_spec.unk_surface: has more than 1024 bytes");
+  EXPECT_NE(parsed(small_model(bytes_field(2, bytes_field(44, std::string(1024, '?'))))), nullptr);
+  expect_error(small_model(bytes_field(2, bytes_field(44, std::string(1025, '?')))),
+               StatusCode::kCorrupt, "trainer_spec.unk_surface: has more than 1024 bytes");
 }
 
 TEST(SentencePieceFile, RejectsEachTruncation) {

@@ -336,34 +336,8 @@ TEST(TokenizerFile, ReadsFileOrNamesIt) {
 
 // ---- tiktoken
 
-std::string base64(const std::string& bytes) {
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j)
-      bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0u);
-    for (int j = 0; j < 4; ++j)
-      text += i + static_cast<size_t>(j) > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * j) & 63];
-  }
-  return text;
-}
-
-// The number of ranks of r50k_base: bytes, then pairs of them.
-std::string tiktoken_file(size_t num_ranks = 50256) {
-  std::string file;
-  for (size_t rank = 0; rank < num_ranks; ++rank) {
-    std::string token;
-    if (rank >= 256) token += static_cast<char>((rank - 256) / 256);
-    token += static_cast<char>(rank % 256);
-    file += base64(token) + ' ' + std::to_string(rank) + '\n';
-  }
-  return file;
-}
-
 TEST(Tiktoken, MergesByRank) {
-  const auto tokenizer = parsed(tiktoken_file());
+  const auto tokenizer = parsed(test::to_tiktoken(test::tiktoken_pairs()));
   EXPECT_EQ(tokenizer->size(), 50257u);
   EXPECT_EQ(tokenizer->end_token(), 50256);
   const auto pair = [](char first, char second) { return 256 + 256 * first + second; };
@@ -374,23 +348,27 @@ TEST(Tiktoken, MergesByRank) {
 }
 
 TEST(Tiktoken, RejectsInvalidFiles) {
-  expect_error(tiktoken_file(300), StatusCode::kMismatch, "has 300 ranks, which is not r50k_base");
-  const std::string file = tiktoken_file();
+  expect_error(test::to_tiktoken(test::tiktoken_pairs(300)), StatusCode::kMismatch,
+               "has 300 ranks, which is not r50k_base");
+  const std::vector<std::string> pairs = test::tiktoken_pairs();
+  const std::string file = test::to_tiktoken(pairs);
   expect_error(replaced(file, "AQ== 1\n", "AQ== 0\n"), StatusCode::kCorrupt,
                "line 2: repeats rank 0");
-  expect_error(replaced(file, "AQ== 1\n", "AA== 1\n"), StatusCode::kCorrupt,
-               "line 2: repeats the token");
   expect_error(replaced(file, "AQ== 1\n", "A-== 1\n"), StatusCode::kCorrupt,
                "line 2: must be a token in Base64");
   expect_error(replaced(file, "AQ== 1\n", "AQ== 99999999\n"), StatusCode::kCorrupt,
                "line 2: the rank must be a number");
-  const std::string longest(kMaxTokenBytes, 'x');
-  expect_error(replaced(file, "AQ== 1\n", base64(longest + 'x') + " 1\n"), StatusCode::kCorrupt,
+  const auto with_first = [&](const std::string& token) {
+    std::vector<std::string> tokens = pairs;
+    tokens[1] = token;
+    return test::to_tiktoken(tokens);
+  };
+  expect_error(with_first(pairs[0]), StatusCode::kCorrupt, "line 2: repeats the token");
+  expect_error(with_first(std::string(kMaxTokenBytes + 1, 'x')), StatusCode::kCorrupt,
                "line 2: the token has 1025 bytes, more than 1024");
-  expect_error(replaced(file, "AQ== 1\n", base64(longest) + " 1\n"), StatusCode::kCorrupt,
+  expect_error(with_first(std::string(kMaxTokenBytes, 'x')), StatusCode::kCorrupt,
                "has no token for byte 1");
-  expect_error(replaced(file, "AQ== 1\n", "AQEB 1\n"), StatusCode::kCorrupt,
-               "has no token for byte 1");
+  expect_error(with_first("\x01\x01\x01"), StatusCode::kCorrupt, "has no token for byte 1");
 }
 
 }  // namespace
