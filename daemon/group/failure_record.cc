@@ -1,5 +1,6 @@
 #include "daemon/group/failure_record.h"
 
+#include <algorithm>
 #include <set>
 
 #include <boost/json.hpp>
@@ -54,14 +55,39 @@ Status write_failure_record(Store& store, const FailureRecord& record) {
 
 namespace {
 
+constexpr std::chrono::milliseconds kExitCheckInterval{100};
+
+// How long to wait for records that are missing.
+struct Patience {
+  std::chrono::milliseconds grace;
+  const std::function<bool(int rank)>& has_exited;
+};
+
+// As wait_for_failure_record(), but no longer than until the rank has exited.
+Result<std::optional<FailureRecord>> wait_for_failure_record(Store& store, int rank,
+                                                             const Patience& patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience.grace;
+  while (true) {
+    const bool has_exited = patience.has_exited(rank);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const bool is_last = has_exited || left <= kExitCheckInterval;
+    const auto slice = has_exited
+                           ? std::chrono::milliseconds(0)
+                           : std::clamp(left, std::chrono::milliseconds(0), kExitCheckInterval);
+    STOKER_ASSIGN_OR_RETURN(auto record, wait_for_failure_record(store, rank, slice));
+    if (record || is_last) return record;
+  }
+}
+
 // The first rank that failed by itself, or else the first without a record.
 Result<std::optional<FailedRank>> search_failed_rank(Store& store, int world_size,
-                                                     std::chrono::milliseconds grace) {
+                                                     const Patience& patience) {
   std::optional<FailedRank> silent;
   for (int rank = 0; rank < world_size; ++rank) {
     // The other ranks have had the time of the first one that is missing.
-    const auto wait = silent ? std::chrono::milliseconds(0) : grace;
-    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, wait));
+    const Patience own{silent ? std::chrono::milliseconds(0) : patience.grace, patience.has_exited};
+    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, own));
     if (record && !record->lost_rank)
       return std::optional(FailedRank{.rank = rank, .reason = record->reason});
     if (!record && !silent) silent = FailedRank{.rank = rank};
@@ -79,14 +105,16 @@ Status write_error_file(FileSystem& files, const std::string& path, const std::s
       json::serialize(json::object{{"message", {{"message", reason}, {"extraInfo", details}}}}));
 }
 
-Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, int world_size,
-                                                   std::chrono::milliseconds grace) {
+Result<std::optional<FailedRank>> find_failed_rank(
+    Store& store, int suspect, int world_size, std::chrono::milliseconds grace,
+    const std::function<bool(int rank)>& has_exited) {
+  const Patience patience{grace, has_exited};
   std::set<int> visited;
   int rank = suspect;
   while (true) {
-    if (rank == kUnknownRank) return search_failed_rank(store, world_size, grace);
+    if (rank == kUnknownRank) return search_failed_rank(store, world_size, patience);
     visited.insert(rank);
-    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, grace));
+    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, patience));
     if (!record) return std::optional(FailedRank{.rank = rank});
     if (!record->lost_rank)
       return std::optional(FailedRank{.rank = rank, .reason = record->reason});

@@ -4,11 +4,12 @@
 //
 // Threads:  any.
 // Blocking: wait_for_failure_record() for `grace`; find_failed_rank() for `grace` per missing record, of which
-//           there are at most two.
+//           there are at most two, but not for a rank that is known to have exited.
 // Errors:   kPeerLost: the store does not respond.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -51,8 +52,10 @@ struct FailedRank {
 
 // Follows the records from `suspect`, the rank to which the connection failed. kUnknownRank: finds the
 // first rank that failed by itself, or else the first without a record; nullopt: there is none.
+// `has_exited`: a record that such a rank has not written will never be.
 Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, int world_size,
-                                                   std::chrono::milliseconds grace);
+                                                   std::chrono::milliseconds grace,
+                                                   const std::function<bool(int rank)>& has_exited);
 
 // Writes why this rank failed to the error file of torchrun, which shows that of the first rank that
 // failed. Not for ranks that exit because another one did.

@@ -633,7 +633,10 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
   // Watchers write records, too.
   const milliseconds grace =
       kRecordGrace + (maybe_devices_ ? 2 * watch_interval() : milliseconds(0));
-  const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), grace)
+  const auto has_exited = [this](int rank) {
+    return is_known_to_have_exited(keys_, rank, has_exited_);
+  };
+  const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), grace, has_exited)
                                    : Result<std::optional<FailedRank>>(written);
   if (!failed.ok()) {
     lost_ =

@@ -302,6 +302,11 @@ bool is_known_to_have_exited(const std::optional<StartRecord>& record, int rank,
 
 }  // namespace
 
+bool is_known_to_have_exited(Store& keys, int rank, const HasExited& has_exited) {
+  return has_exited && has_exited(rank) &&
+         is_known_to_have_exited(find_start_record(keys, rank), rank, has_exited);
+}
+
 Status check_killed(Store& keys, const LaunchEnvironment& environment,
                     const HasExited& has_exited) {
   const int end = environment.is_chief() ? environment.world_size : 1;
@@ -385,8 +390,7 @@ Result<ConnectFailure> ask_ranks(Store& keys, const std::vector<int>& ranks,
         auto record,
         wait_for_failure_record(keys, rank, found.silent.empty() ? patience : milliseconds(0)));
     if (record) continue;
-    if (has_exited && has_exited(rank) &&
-        is_known_to_have_exited(find_start_record(keys, rank), rank, has_exited)) {
+    if (is_known_to_have_exited(keys, rank, has_exited)) {
       // It can have written one meanwhile.
       STOKER_ASSIGN_OR_RETURN(record, read_failure_record(keys, rank));
       if (record) continue;

@@ -40,6 +40,9 @@ struct StartRecord {
 // on the host of this one: locks of other hosts are not visible on every file system. Empty: unknown.
 using HasExited = std::function<bool(int rank)>;
 
+// Whether the process of a rank on this host has ended; false: unknown.
+bool is_known_to_have_exited(Store& keys, int rank, const HasExited& has_exited);
+
 // Returns the prefix of the group's keys: the other functions take a PrefixedStore with it. `run_id`
 // is equal on all ranks of a run and different in other runs. `ready`: why this rank cannot take
 // part, or ok; an error is reported to the other ranks and returned.

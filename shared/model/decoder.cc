@@ -137,7 +137,8 @@ class Decoder : public Model {
   }
 
   at::Tensor head(const at::Tensor& x) {
-    return settings_.tie_weights ? linear(x, tok_->weight, /*bias=*/{}) : linear(head_, x);
+    return settings_.tie_weights ? linear(x, tok_->weight, /*bias=*/at::Tensor())
+                                 : linear(head_, x);
   }
 
   // N(0, 0.02), as in GPT-2 and Llama. In GPT-2, the standard deviation of the projections that add

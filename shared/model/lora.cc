@@ -32,7 +32,8 @@ class LoraA : public torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& input) const {
     const bool drops = dropout_ > 0 && is_training();
-    return linear(drops ? at::dropout(input, dropout_, true) : input, weight_, /*bias=*/{});
+    return linear(drops ? at::dropout(input, dropout_, true) : input, weight_,
+                  /*bias=*/at::Tensor());
   }
 
  private:
@@ -46,7 +47,7 @@ class LoraB : public torch::nn::Module {
       : scaling_(config.scaling()),
         weight_(register_parameter("weight", at::zeros({outputs, config.r}))) {}
   at::Tensor forward(const at::Tensor& input) const {
-    return linear(input, weight_, /*bias=*/{}) * scaling_;
+    return linear(input, weight_, /*bias=*/at::Tensor()) * scaling_;
   }
 
  private:

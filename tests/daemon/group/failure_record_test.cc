@@ -22,8 +22,11 @@ void record_loss(Store& store, int rank, int lost_rank) {
                   .ok());
 }
 
-FailedRank find(Store& store, int suspect, milliseconds grace = kNoGrace) {
-  auto failed = find_failed_rank(store, suspect, kWorldSize, grace);
+bool is_unknown(int) { return false; }
+
+FailedRank find(Store& store, int suspect, milliseconds grace = kNoGrace,
+                const std::function<bool(int rank)>& has_exited = is_unknown) {
+  auto failed = find_failed_rank(store, suspect, kWorldSize, grace, has_exited);
   EXPECT_TRUE(failed.ok()) << failed.status().message();
   return failed.ok() && *failed ? **std::move(failed) : FailedRank{.rank = -1};
 }
@@ -86,13 +89,28 @@ TEST(FailureRecordTest, WaitsForRecordThatIsWrittenAfterConnectionWasClosed) {
   EXPECT_EQ(find(store, 2, kLongGrace), (FailedRank{.rank = 1, .reason = "late"}));
 }
 
+// With a grace that is longer than the test may take.
+TEST(FailureRecordTest, DoesNotWaitForRankThatHasExited) {
+  MemoryStore store;
+  int checks = 0;
+  const auto exits_meanwhile = [&checks](int rank) { return rank == 1 && ++checks > 2; };
+  record_loss(store, 0, 1);
+  EXPECT_EQ(find(store, 1, std::chrono::hours(1), exits_meanwhile), FailedRank{.rank = 1});
+  for (const int rank : {2, 3}) record_loss(store, rank, kUnknownRank);
+  EXPECT_EQ(find(store, kUnknownRank, std::chrono::hours(1), exits_meanwhile),
+            FailedRank{.rank = 1});
+  ASSERT_TRUE(
+      write_failure_record(store, {.rank = 1, .lost_rank = {}, .reason = "out of memory"}).ok());
+  EXPECT_EQ(find(store, 1, std::chrono::hours(1), exits_meanwhile).reason, "out of memory");
+}
+
 // A collective of the backend does not tell which rank it lost.
 TEST(FailureRecordTest, FindsRankWithoutRecordWhenItIsNotKnown) {
   MemoryStore store;
   for (const int rank : {0, 1, 3}) record_loss(store, rank, kUnknownRank);
   EXPECT_EQ(find(store, kUnknownRank), FailedRank{.rank = 2});
   record_loss(store, 2, 1);
-  const auto none = find_failed_rank(store, kUnknownRank, kWorldSize, kNoGrace);
+  const auto none = find_failed_rank(store, kUnknownRank, kWorldSize, kNoGrace, is_unknown);
   ASSERT_TRUE(none.ok());
   EXPECT_FALSE(none->has_value());
 }
@@ -109,13 +127,14 @@ TEST(FailureRecordTest, PrefersReasonOfRankThatFailedWhenItIsNotKnown) {
 TEST(FailureRecordTest, RejectsCorruptRecord) {
   MemoryStore store;
   ASSERT_TRUE(store.set("failure/1", R"({"rank": 1})").ok());
-  EXPECT_EQ(find_failed_rank(store, 1, kWorldSize, kNoGrace).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(find_failed_rank(store, 1, kWorldSize, kNoGrace, is_unknown).status().code(),
+            StatusCode::kCorrupt);
 }
 
 TEST(FailureRecordTest, FailsWhenStoreIsLost) {
   MemoryStore store;
   store.lose();
-  EXPECT_EQ(find_failed_rank(store, 1, kWorldSize, kLongGrace).status().code(),
+  EXPECT_EQ(find_failed_rank(store, 1, kWorldSize, kLongGrace, is_unknown).status().code(),
             StatusCode::kPeerLost);
 }
 
