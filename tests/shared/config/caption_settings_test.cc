@@ -83,15 +83,11 @@ TEST(CaptionSettings, RequireBlocksForActivationCheckpointing) {
       ElementsAre(HasSubstr("model.activation_checkpointing: requires transformer blocks")));
   for (const std::string blocks :
        {"{name: resnet8}, decoder: {name: transformer}", "{name: vit_b_32}, decoder: {name: lstm}"})
-    valid_config("data: {train: {format: image_list, path: a, fields: {caption: c}, tokenizer: "
-                 "{path: w}, transforms: [resize: {size: [32, 32]}]}}
-"
-                 "model: {name: captioner, encoder: " +
-                 blocks + checkpointing + "}
-task: {
-    name:
-      captioning}
-");
+    valid_config(
+        "data: {train: {format: image_list, path: a, fields: {caption: c}, tokenizer: "
+        "{path: w}, transforms: [resize: {size: [32, 32]}]}}\n"
+        "model: {name: captioner, encoder: " +
+        blocks + checkpointing + "}\ntask: {name: captioning}\n");
 }
 
 }  // namespace

@@ -337,8 +337,8 @@ TEST(StateDictMappingTest, ReportsEachTensorOfBothSidesOnce) {
     const auto needed = random.tensors({"", "encoder."});
     const auto saved = random.tensors({"", "module.", "encoder."});
     const config::PretrainedConfig config{.key_mapping = random.some_of(rules, 4),
-                                          .exclude = random.some_of(patterns, 4),
-                                          .strict = random.below(2) == 0};
+                                          .strict = random.below(2) == 0,
+                                          .exclude = random.some_of(patterns, 4)};
     const StateDictMapping mapping = map_state_dict(needed, FakeFile(saved), config);
     if (mapping.status().ok()) ++num_loadable;
     Accounts accounts;
