@@ -138,7 +138,7 @@ trap 'kill -CONT "$journald"; save_logs' EXIT
 for ((entries = 0; entries < 5000; entries++)); do writes_to_journal || break; done
 ((entries < 5000)) || fail "the journal accepts entries while journald is stopped"
 saved=$(newest_step)
-within 30 "a checkpoint after $entries entries that nobody reads" has_step_after $((saved + 1000))
+within 30 "a checkpoint after $entries entries that are not read" has_step_after $((saved + 1000))
 
 systemctl stop "$unit" || fail "systemctl stop"
 grep -q '^State:.*stopped' "/proc/$journald/status" || fail "journald was continued"

@@ -131,7 +131,7 @@ TEST_F(ConnectionAdmissionTest, PermitsOnlyReadingMethodsToReadOnlyUser) {
     const auto found = arguments.find(info.name);
     const std::string line =
         std::string(info.name) + (found == arguments.end() ? "" : found->second);
-    const bool is_subscription = info.name == "subscribe";  // of its own connection
+    const bool is_subscription = info.name == "subscribe";  // on a separate connection
     const std::string reply = is_subscription ? client().request(line) : peer.request(line);
     if (readable.contains(info.name)) {
       EXPECT_THAT(reply, HasSubstr("\"result\":")) << line;
