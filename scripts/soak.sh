@@ -174,7 +174,7 @@ evaluator=$!
 field() { awk -v name="$2:" '$1 == name { print $2 }' "/proc/$1/status" 2>/dev/null; }
 children() { cat "/proc/$1/task/"*/children 2>/dev/null || true; }
 # The worker index, or nothing for another process.
-worker_index() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--worker-index$/ { n; p }' || true; }
+worker_index() { tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | sed -n '/^--worker-index$/ { n; p }' || true; }
 descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
 # measure SECONDS: writes one line per process.
 measure() {
