@@ -6,7 +6,8 @@
 //           the owner.
 // Blocking: drain() and join() at most for the given duration; the destructor until the request that is
 //           being executed has ended. post() and close() never.
-// Errors:   an exception of `execute` ends the thread, and is the status of join().
+// Errors:   an exception of `execute` ends the thread, and is the status of join(). Requests are rejected as
+//           after close(); those that wait are not executed.
 #pragma once
 
 #include <chrono>
@@ -41,7 +42,7 @@ class SerialExecutor {
   SerialExecutor(const SerialExecutor&) = delete;
   SerialExecutor& operator=(const SerialExecutor&) = delete;
 
-  // kFull: `capacity` requests wait. kClosed: after drain() or close().
+  // kFull: `capacity` requests wait. kClosed: after drain(), close() or an exception.
   [[nodiscard]] PostResult post(Request request) {
     const std::lock_guard lock(mutex_);
     if (is_closed_) return PostResult::kClosed;
@@ -50,11 +51,14 @@ class SerialExecutor {
     changed_.notify_all();
     return PostResult::kPosted;
   }
-  // Until the requests posted so far have been executed. False: they have not been within `timeout`.
+  // Until the requests posted so far have been executed. False: they have not been within `timeout`, or
+  // there was an exception.
   bool drain(std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     is_closed_ = true;
-    return changed_.wait_for(lock, timeout, [this] { return waiting_.empty() && !is_executing_; });
+    const bool is_idle = changed_.wait_for(
+        lock, timeout, [this] { return has_failed_ || (waiting_.empty() && !is_executing_); });
+    return is_idle && !has_failed_;
   }
   // Returns the requests that wait, which are not executed.
   std::deque<Request> close() {
@@ -72,15 +76,19 @@ class SerialExecutor {
     while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
       if (stop.stop_requested()) break;
       is_executing_ = true;
-      {
+      const Status executed = catch_exceptions([&]() -> Status {
         Request next = std::move(waiting_.front());
         waiting_.pop_front();
         lock.unlock();
         execute_(next, stop);
-      }
+        return {};
+      });
       lock.lock();
       is_executing_ = false;
+      has_failed_ = !executed.ok();
+      is_closed_ = is_closed_ || has_failed_;
       changed_.notify_all();
+      if (has_failed_) return executed;
     }
     return {};
   }
@@ -94,6 +102,7 @@ class SerialExecutor {
   std::deque<Request> waiting_;
   bool is_executing_ = false;
   bool is_closed_ = false;
+  bool has_failed_ = false;  // an exception has ended the thread
 
   Coordinator thread_;  // uses the members above
 };

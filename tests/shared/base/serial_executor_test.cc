@@ -110,5 +110,19 @@ TEST(SerialExecutor, ReportsException) {
   EXPECT_EQ(executor.join(kPatience).message(), "test: broken");
 }
 
+TEST(SerialExecutor, RejectsRequestsAfterException) {
+  std::latch posted{1};
+  SerialExecutor<int> executor("test", 2, [&posted](auto&, const auto&) {
+    posted.wait();
+    throw std::runtime_error("broken");
+  });
+  for (const int number : {1, 2}) EXPECT_EQ(executor.post(number), PostResult::kPosted);
+  posted.count_down();
+  EXPECT_FALSE(executor.drain(std::chrono::hours(24))) << "it does not wait for the second one";
+  EXPECT_FALSE(executor.join(kPatience).ok());
+  EXPECT_EQ(executor.post(3), PostResult::kClosed);
+  EXPECT_THAT(executor.close(), ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace stoker
