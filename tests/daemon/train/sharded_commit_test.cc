@@ -143,14 +143,14 @@ TEST_F(ShardedCommitTest, RetriesAfterErrorOfAnyRank) {
 }
 
 TEST_F(ShardedCommitTest, ReportsErrorToAllRanksAndCommitsNextSnapshot) {
-  directories_[1] = scratch_ / "not-mounted";
+  directories_[2] = scratch_ / "not-mounted";  // the last one that the chief waits for
   open();
   const auto results = commit(8);
-  EXPECT_THAT(results[0].status().message(), HasSubstr("rank 1: "));
+  EXPECT_THAT(results[0].status().message(), HasSubstr("rank 2: "));
   for (const int other : {1, 2})
     EXPECT_THAT(results[index(other)].status().message(), HasSubstr("rank 0: "));
   expect_no_leftovers();
-  fs::create_symlink(directory_, directories_[1]);
+  fs::create_symlink(directory_, directories_[2]);
   for (const auto& result : commit(8)) EXPECT_TRUE(result.ok()) << result.status().to_string();
   expect_saved(8);
 }
@@ -313,6 +313,9 @@ TEST_F(ShardedCommitTest, RejectsReportOfAnotherFile) {
 class ShardedCommitFaultTest : public ShardedCommitTest {
  protected:
   using Fault = test::Fault;
+  // When its error ends an attempt, all others have written. After an error of another rank some can still write
+  // into the directory that the chief removes, so that it stays until the next checkpoint.
+  static constexpr int kLastRank = kRanks - 1;
 
   // Saves one step more, as processes that have started again: with disks that can fail, one of each rank
   // or one of all. Returns the step.
@@ -392,14 +395,17 @@ TEST_F(ShardedCommitFaultTest, CommitsAtNextAttemptAfterErrorOfAnyOperationOfAny
                       }
                       EXPECT_FALSE(fs::exists(path_in(directory_, step_)));
                       expect_saved(before);
-                      expect_no_leftovers();
+                      if (rank == kLastRank) expect_no_leftovers();
                     };
                     expect_success(commit(step_, 2));
                     EXPECT_EQ(errors, 1);
                     expect_saved(before);
                     expect_saved(step_);
-                    expect_no_leftovers();
+                    if (rank == kLastRank) expect_no_leftovers();
                   });
+  between_attempts = nullptr;
+  save_after_restart();
+  expect_no_leftovers();
 }
 
 // Also while the chief removes what it has written.
