@@ -21,11 +21,11 @@ namespace stoker::app {
 Status load_pretrained_weights(train::TrainingState& state, const config::ModelConfig& config,
                                const run::RunLayout& layout);
 
-// If they are of a folder that has the normalization. Inputs of another mean and std make a run worse, but
-// nothing wrong.
+// Logs a warning if the folder of the weights has another normalization than data.train: inputs of another
+// mean and std make a run worse without an error.
 Status warn_of_other_normalization(const config::Config& config);
 
-// Those of a run with model.lora, which its checkpoints do not have.
+// With model.lora, checkpoints are without the pretrained weights: adds their path and digest.
 void record_base_weights(const config::ModelConfig& config, const model::Model& model,
                          checkpoint::Manifest& manifest);
 

@@ -1,4 +1,4 @@
-// The parts of Run for other threads: those of the control server, the watchdog and DaemonApp.
+// The parts of Run for other threads (control server, watchdog, DaemonApp), and the end of their requests.
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
