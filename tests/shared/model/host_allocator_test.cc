@@ -9,13 +9,20 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 namespace stoker::model {
 namespace {
 
-TEST(HostAllocatorTest, AlignsTensorsOfAnySize) {
-  install_host_allocator();
+class HostAllocatorTest : public testing::Test {
+ protected:
+  void SetUp() override { install_host_allocator(); }
+  // It does not report what it allocates, as PeakMemory needs it.
+  void TearDown() override { c10::SetCPUAllocator(c10::GetDefaultCPUAllocator()); }
+};
+
+TEST_F(HostAllocatorTest, AlignsTensorsOfAnySize) {
   std::vector<at::Tensor> tensors;
   for (int64_t bytes = 0; bytes < 3000; ++bytes) {
     tensors.push_back(at::empty({bytes}, at::kByte));
@@ -26,16 +33,14 @@ TEST(HostAllocatorTest, AlignsTensorsOfAnySize) {
     ASSERT_EQ(tensors[static_cast<size_t>(bytes)][bytes - 1].item<int>(), bytes % 251);
 }
 
-TEST(HostAllocatorTest, ThrowsLibTorchErrorWhenOutOfMemory) {
-  install_host_allocator();
+TEST_F(HostAllocatorTest, ThrowsLibTorchErrorWhenOutOfMemory) {
   EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kByte), c10::Error);
   EXPECT_EQ(at::zeros({4}).sum().item<float>(), 0.0f);
 }
 
 #ifdef __GLIBC__
 // With posix_memalign() each round would permanently lose the block of a tensor: 150 MB in total.
-TEST(HostAllocatorTest, DoesNotFragmentTensorMemoryWithSmallAllocations) {
-  install_host_allocator();
+TEST_F(HostAllocatorTest, DoesNotFragmentTensorMemoryWithSmallAllocations) {
   constexpr int64_t kBytes = 768 << 10;
   const auto round = [](std::vector<std::unique_ptr<void, void (*)(void*)>>& small, size_t bytes) {
     const at::Tensor first = at::empty({kBytes}, at::kByte),
