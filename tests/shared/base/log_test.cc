@@ -179,6 +179,7 @@ TEST(LogTest, ContinuesFileThatCannotBeRotated) {
   for (int i = 0; i < 10; ++i) log_info("training resumed", {{"step", i}});
   flush_log();
   EXPECT_EQ(lines_of(logs + "/test.log").size(), 10u);
+  EXPECT_FALSE(fs::exists(logs + "/test.log.new"));
   // Rotated by the next line for which it is possible, also in a directory that was moved.
   fs::remove_all(logs + "/test.1.log");
   fs::rename(logs, moved);
@@ -206,6 +207,31 @@ class SmallDisk {
   const bool is_mounted_;
 };
 
+// The lines of steps from `first` to, without it, the returned one.
+size_t expect_steps(const std::string& file, size_t first) {
+  const std::regex complete(
+      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    training resumed step=\d+)");
+  for (const std::string& line : lines_of(file)) {
+    EXPECT_TRUE(std::regex_match(line, complete)) << line;
+    EXPECT_TRUE(line.ends_with("=" + std::to_string(first))) << line;
+    ++first;
+  }
+  return first;
+}
+
+// The disk has room for a part of the first line that is lost.
+TEST(LogTest, WritesOnlyWholeLinesToFullDisk) {
+  const SmallDisk disk;
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small tmpfs here";
+  const std::string file = disk / "test.log";
+  ASSERT_TRUE(init_log({.file = file, .console = false}).ok());
+  for (size_t i = 0; i < 1000; ++i) log_info("training resumed", {{"step", i}});
+  flush_log();
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  EXPECT_GT(expect_steps(file, 0), 100u);
+  EXPECT_TRUE(read_file(file, 1 << 20)->ends_with("\n"));
+}
+
 // Two files fill the disk, so the third one is empty.
 TEST(LogTest, CountsLinesLostWhileRotatingOnFullDisk) {
   const SmallDisk disk;
@@ -217,29 +243,23 @@ TEST(LogTest, CountsLinesLostWhileRotatingOnFullDisk) {
   for (size_t i = 0; i < kLines; ++i) log_info("training resumed", {{"step", i}});
   flush_log();
   size_t num_lines = 0;
-  const std::regex complete(
-      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    training resumed step=\d+)");
-  for (const char* const name : {"test.2.log", "test.1.log"}) {
-    for (const std::string& line : lines_of(disk / name)) {
-      EXPECT_TRUE(std::regex_match(line, complete)) << line;
-      EXPECT_TRUE(line.ends_with("=" + std::to_string(num_lines))) << line;
-      ++num_lines;
-    }
-  }
+  for (const char* const name : {"test.2.log", "test.1.log"})
+    num_lines = expect_steps(disk / name, num_lines);
   EXPECT_EQ(std::filesystem::file_size(file), 0u);
   EXPECT_FALSE(std::filesystem::exists(disk / "test.3.log"));
 
   ASSERT_TRUE(std::filesystem::remove(disk / "test.2.log"));
-  log_info("training resumed", {{"step", kLines}});
+  for (const size_t step : {kLines, kLines + 1}) log_info("training resumed", {{"step", step}});
   flush_log();
   ASSERT_TRUE(init_log({.console = true}).ok());
   const auto lines = lines_of(file);
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   const std::string lost = std::to_string(kLines - num_lines);
   EXPECT_TRUE(lines[0].ends_with("Z warning log lines dropped count=" + lost + " total=" + lost +
                                  " reason=\"write: No space left on device\""))
       << lines[0];
   EXPECT_TRUE(lines[1].ends_with("training resumed step=" + std::to_string(kLines))) << lines[1];
+  EXPECT_TRUE(lines[2].ends_with("training resumed step=" + std::to_string(kLines + 1)));
 }
 
 TEST(LogTest, CountsDroppedLinesOnce) {
