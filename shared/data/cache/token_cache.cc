@@ -252,14 +252,17 @@ class TokenCacheBuilder {
     if (num_reused_ == metadata_.made.size()) return;
     uint64_t tokens = 0;
     for (const uint64_t part : metadata_.numbers) tokens += part;
-    const auto end = tokenizer_->end_token();
-    log_info("text tokenized",
-             {{"dataset", request_.name},
-              {"documents", files_.size()},
-              {"bytes", total_bytes_},
-              {"tokens", tokens},
-              {"end_token", end ? std::string(tokenizer_->bytes_of(*end)) : std::string("-")},
-              {"path", metadata_.made.path(0)}});
+    std::string end = "-";
+    if (const auto id = tokenizer_->end_token()) {
+      end = tokenizer_->bytes_of(*id);
+      if (end.empty()) end = std::to_string(*id);  // a control symbol of SentencePiece
+    }
+    log_info("text tokenized", {{"dataset", request_.name},
+                                {"documents", files_.size()},
+                                {"bytes", total_bytes_},
+                                {"tokens", tokens},
+                                {"end_token", end},
+                                {"path", metadata_.made.path(0)}});
   }
 
   // Constant after construction.
