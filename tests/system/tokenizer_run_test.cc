@@ -34,13 +34,15 @@ class TokenizerRunTest : public RunTest {
   void write(const std::string& name, const std::string& content) const {
     std::ofstream(path(name), std::ios::binary) << content;
   }
+  // Windows of 13 tokens: with 16, those of training have only some of the places in lines of 12 tokens,
+  // and those of evaluation the others.
   std::string config(const std::string& model = "", const std::string& tokenizer = "t.json") const {
     return write_config(
         "data:\n  train: {format: text, path: " + path("corpus.txt") +
         ", tokenizer: {path: " + path(tokenizer) +
         "}, split: [0.0, 0.9]}\n  val: {format: text, path: " + path("corpus.txt") +
         ", split: [0.9, 1.0]}\nmodel: {name: gpt, num_layers: 1, num_heads: 2, embed_dim: 16, "
-        "context_length: 16" +
+        "context_length: 13" +
         model +
         "}\ntrain: {max_steps: 20, micro_batch_size: 4, num_threads: 1}\n"
         "checkpoint: {save_every_steps: 10}\neval: {generate: {max_new_tokens: 20, prompt: to}}\n");
@@ -54,7 +56,8 @@ struct TokenizerKind {
   std::string (*file)();
   uint64_t vocab_size;
   uint64_t tokens_per_line;
-  const char* end_token;
+  const char* end_token;  // in the log
+  const char* generated;  // after "to"
 };
 
 std::string small_json() { return to_json(small_tokenizer()); }
@@ -74,25 +77,25 @@ class TokenizerKindTest : public TokenizerRunTest,
 
 TEST_P(TokenizerKindTest, TrainsEvaluatesAndGeneratesText) {
   ASSERT_EQ(train(config(), run_dir(),
-                  {"--set", "train.max_steps=80", "--set", "optimizer.lr=0.03", "--set",
-                   "checkpoint.save_every_steps=80", "--set", "eval.generate.temperature=0"})
+                  {"--set", "train.max_steps=120", "--set", "optimizer.lr=0.02", "--set",
+                   "checkpoint.save_every_steps=120", "--set", "eval.generate.temperature=0"})
                 .code,
             0)
       << log_of("stokerd");
   const std::string text = text_of(path("corpus.txt"));
   const uint64_t tokens = count_of(text, "\n") * GetParam().tokens_per_line + 1;
-  EXPECT_THAT(
-      log_of("stokerd"),
-      HasSubstr("text tokenized dataset=train documents=1 bytes=" + std::to_string(text.size()) +
-                " tokens=" + std::to_string(tokens) + " end_token=" + GetParam().end_token));
+  EXPECT_THAT(log_of("stokerd"),
+              HasSubstr("text tokenized dataset=train documents=1 bytes=" +
+                        std::to_string(text.size()) + " tokens=" + std::to_string(tokens) +
+                        " end_token=" + GetParam().end_token + " path="));
   EXPECT_THAT(text_of(newest_checkpoint(run_dir()) + "/manifest.json"),
               HasSubstr("\"tokenizer\":\"" + sha256_hex(GetParam().file()) + "\""));
   const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
   ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
   const auto metrics = newest_result(run_dir()).metrics;
   EXPECT_LT((std::map<std::string, double>(metrics.begin(), metrics.end()).at("loss")), 0.5);
-  EXPECT_THAT(text_of(run_dir() + "/eval/artifacts/step-000000080.val.generated.txt"),
-              StartsWith("to be or not to be\n"));
+  EXPECT_THAT(text_of(run_dir() + "/eval/artifacts/step-000000120.val.generated.txt"),
+              StartsWith(GetParam().generated));
   const auto generated =
       evaluator(run_dir(), {"--generate", "20", "--prompt", "to", "--temperature", "0"}).wait(120s);
   ASSERT_TRUE(generated && generated->code == 0) << log_of("stoker-eval");
@@ -132,12 +135,15 @@ TEST_P(TokenizerKindTest, RejectsSmallerVocabularyOfModel) {
   EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("training started")));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, TokenizerKindTest,
-    ::testing::Values(TokenizerKind{"Json", small_json, 261, 12, "<|endoftext|>"},
-                      TokenizerKind{"Tiktoken", small_tiktoken, 50257, 12, "<|endoftext|>"},
-                      TokenizerKind{"SentencePiece", small_sentence_piece, 9, 7, "</s>"}),
-    [](const auto& kind) { return std::string(kind.param.name); });
+// SentencePiece adds a space to a prompt, which makes "to" the second one of a line.
+INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerKindTest,
+                         ::testing::Values(TokenizerKind{"Json", small_json, 261, 12,
+                                                         "<|endoftext|>", "to be or not to be\n"},
+                                           TokenizerKind{"Tiktoken", small_tiktoken, 50257, 12,
+                                                         "<|endoftext|>", "to be or not to be\n"},
+                                           TokenizerKind{"SentencePiece", small_sentence_piece, 9,
+                                                         7, "1", "to be\nto be or not to be\n"}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
 
 // ---- tokenizer.json
 
@@ -185,7 +191,8 @@ TEST_F(TokenizerRunTest, RejectsAnotherTokenizerOnResumeAndEvaluation) {
   EXPECT_NE(train(config(), run_dir(), {"--set", "train.max_steps=30"}).code, 0);
   EXPECT_THAT(log_of("stokerd"), AllOf(HasSubstr("data.train.tokenizer: sum of the file"),
                                        HasSubstr("--allow-model-change")));
-  ASSERT_TRUE(evaluator(run_dir(), {"--once"}).wait(120s));
+  // Further attempts would wait.
+  ASSERT_TRUE(evaluator(run_dir(), {"--once", "--set", "eval.max_attempts=1"}).wait(120s));
   EXPECT_THAT(log_of("stoker-eval"),
               HasSubstr("was trained with another data.train.tokenizer.path, SHA-256"));
 }
