@@ -89,8 +89,17 @@ bool ConnectionWatcher::wait(c10d::Work& transfer, int rank, std::chrono::millis
   throw std::runtime_error(*closed);
 }
 
-void ConnectionWatcher::end() {
+// The first receive that reaches its timeout closes all connections; the others then have an error.
+void ConnectionWatcher::close() {
   const std::lock_guard lock(mutex_);
+  for (const auto& [rank, connection] : connections_) {
+    if (!connection.maybe_receive) continue;
+    try {
+      (void)connection.maybe_receive->wait(kNoWait);
+    } catch (const std::exception&) {
+      // As expected.
+    }
+  }
   connections_.clear();
 }
 

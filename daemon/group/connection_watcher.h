@@ -6,8 +6,8 @@
 // each other rank, which is never sent: such a receive always gets the error. It costs one message per connection, when it opens.
 //
 // Threads:  has its own; find_closed() from any, the others from the thread that uses the backend.
-// Blocking: wait() only.
-// Owner:    the backend must outlive this object, or be used until end() only.
+// Blocking: wait() only; close() for about 1 ms.
+// Owner:    the backend must outlive this object, or live until close().
 // Errors:   Gloo's exceptions.
 #pragma once
 
@@ -39,8 +39,9 @@ class ConnectionWatcher {
   // As Work::wait() for a transfer to or from the rank: false after an abort, and an exception after the timeout. Also an
   // exception if the connection is closed and the transfer is not complete.
   bool wait(c10d::Work& transfer, int rank, std::chrono::milliseconds timeout);
-  // Before this process closes the connections; then none is known as closed.
-  void end();
+  // Closes the connections of the backend, so that the other ranks notice it even if the backend cannot be destroyed. Then
+  // none is known as closed.
+  void close();
 
  private:
   // The receive that is never sent, or why the connection is closed.

@@ -33,8 +33,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kMaxReplyTimeout{8'000};
 static_assert(kMaxReplyTimeout < HangDetector::kGrace);
-// For the failure record of a rank whose connection was closed. Survivors wait at least this long
-// before they exit; otherwise torchrun reports one of them as the cause.
+// For the failure record of a rank whose connection was closed, unless it is known to have exited.
 constexpr milliseconds kRecordGrace{3'000};
 constexpr milliseconds kStopCheckInterval{100};
 constexpr milliseconds kDevicePollInterval{1};
@@ -171,7 +170,6 @@ class GlooGroup final : public ProcessGroup {
   static void sum(const Summand& of);
   Status finish_all_reduces(const std::stop_token& stop);
   std::optional<RankWatcher::LostRank> find_closed_peer();
-  void abandon_sums();
   Status lose(int peer, const std::string& reason);
   Status lose(Phase& last, int peer, const std::string& reason);
 
@@ -444,16 +442,13 @@ Status GlooGroup::finish_all_reduces(const std::stop_token& stop) {
           return lose(kUnknownRank, short_message(error));
       }
       if (stop.stop_requested()) {
-        abandon_sums();
+        close();
         return Status(StatusCode::kCancelled, "stopped in a collective");
       }
       const Deadline now = std::chrono::steady_clock::now();
       if (const auto closed = find_closed_peer()) {
         closed_since = std::min(closed_since, now);
-        if (now - closed_since >= kClosedGrace) {
-          abandon_sums();
-          return lose(closed->rank, closed->reason);
-        }
+        if (now - closed_since >= kClosedGrace) return lose(closed->rank, closed->reason);
       }
       if (now >= deadline)
         return lose(kUnknownRank, "no sum of gradients within " + seconds_text(timeout_));
@@ -468,13 +463,6 @@ std::optional<RankWatcher::LostRank> GlooGroup::find_closed_peer() {
     if (auto reason = connections_.find_closed(peer))
       return RankWatcher::LostRank{.rank = peer, .reason = *std::move(reason)};
   return std::nullopt;
-}
-
-// The backend is not destroyed: that would wait for its threads, which wait for the other ranks.
-void GlooGroup::abandon_sums() {
-  connections_.end();
-  (void)backend_.release();
-  started_.clear();
 }
 
 // ---- devices -------------------------------------------------------------------------------------
@@ -606,11 +594,17 @@ Status GlooGroup::check_rank(int rank) {
 // So that the other ranks notice. Transfers would keep the connections open. The device would wait for the other ranks
 // forever, and this process for the device.
 void GlooGroup::close(Phase& last) {
+  const bool has_sums =
+      std::ranges::any_of(started_, [](const auto& work) { return !work->isCompleted(); });
   started_.clear();
   last.transfers.clear();
   for (Scattered& each : scattered_) each.exchange.transfers.clear();
-  connections_.end();
-  backend_.reset();
+  connections_.close();
+  // Its destructor waits for its threads, which can wait for other ranks until the timeout.
+  if (has_sums)
+    (void)backend_.release();
+  else
+    backend_.reset();
   if (maybe_devices_) maybe_devices_->abort();
 }
 

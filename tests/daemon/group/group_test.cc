@@ -450,6 +450,21 @@ TEST_F(GroupTest, NamesRankKilledDuringTransfersOfStoppedOne) {
   }
 }
 
+// The sum of rank 0 does not end then, and Gloo's threads with it. Rank 1 only notices if rank 0 closes its connections
+// nevertheless. With a timeout that is longer than the test waits.
+TEST_F(GroupTest, NamesRankKilledDuringSumThatWaitsForAnother) {
+  for (const std::string scenario : {"partial sum", "broadcast in partial sum"}) {
+    SCOPED_TRACE(scenario);
+    const Settings settings{.scenario = scenario, .timeout = milliseconds(10 * kPatience)};
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(rank, 3, settings, scenario + " " + std::to_string(rank)));
+    ASSERT_TRUE(wait_for_output(*ranks[0], "started\n")) << output_of(*ranks[0]);
+    ASSERT_TRUE(ranks[2]->kill());
+    expect_lost(ranks, 2, "; rank [01] lost (another rank|rank [02]) in collective [0-9]+: ");
+  }
+}
+
 // As on another host: no lock tells it.
 TEST_F(GroupTest, NamesRankKilledBeforeGather) {
   const auto ranks =

@@ -323,6 +323,18 @@ Status run_half_sum(ProcessGroup& group, const std::stop_token& stop) {
   }
 }
 
+// Rank 0 starts a sum of the backend, which waits for rank 1, which waits for a broadcast of rank 0. Rank 0 waits for the sum,
+// or for a broadcast of rank 2, which never calls it.
+Status run_partial_sum(ProcessGroup& group, bool waits_for_sum, const std::stop_token& stop) {
+  const at::Tensor tensor = fill(group.rank(), 1000);
+  STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({tensor}, stop));  // then all are connected
+  while (group.rank() == 2) ::pause();
+  if (!group.is_chief()) return group.broadcast(tensor, 0, stop);
+  STOKER_RETURN_IF_ERROR(group.start_all_reduce(tensor));
+  print("started");
+  return waits_for_sum ? group.finish_sums(stop) : group.broadcast(tensor, 2, stop);
+}
+
 // Rank 0 starts `count` sums, and waits for them. Rank 1 starts its own on a stop, and is killed when it has written the bytes.
 Status run_loss(ProcessGroup& group, bool scatters, size_t size, int count, uint64_t bytes,
                 const std::stop_token& stop) {
@@ -377,6 +389,8 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "traffic") return run_traffic(*group, stop);
   if (scenario == "record") return run_record(*group, stop);
   if (scenario == "half-sum") return run_half_sum(*group, stop);
+  if (scenario == "partial sum") return run_partial_sum(*group, true, stop);
+  if (scenario == "broadcast in partial sum") return run_partial_sum(*group, false, stop);
   if (scenario == "absence") return run_absence(*group, stop);
   if (int scatters = 0, size = 0, count = 0, bytes = 0;
       std::sscanf(scenario.c_str(), "loss %d %d %d %d", &scatters, &size, &count, &bytes) == 4)

@@ -62,7 +62,7 @@ TEST(PairConnection, NoticesLossDuringTransfer) {
   auto connection = PairConnection::open(**store, options_of(0));
   ASSERT_TRUE(connection.ok()) << connection.status().to_string();
   const Status sent = (*connection)->send(at::full({kBytes}, 1, at::kByte), {});
-  EXPECT_EQ(sent.code(), StatusCode::kPeerLost);
+  EXPECT_EQ(sent.code(), StatusCode::kPeerLost) << sent.to_string();
   EXPECT_EQ(sent.message().find("Timed out"), std::string::npos) << sent.message();
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
