@@ -22,8 +22,12 @@ Result<LogFile> LogFile::open(const std::string& path, uint64_t rotate_bytes, in
     return Status(StatusCode::kIoError, Status::from_errno(errno, "open " + path).message());
   };
   const fs::path parent = fs::path(path).parent_path();
-  std::error_code ignored;  // the next call fails, too
-  if (!parent.empty()) fs::create_directories(parent, ignored);
+  if (!parent.empty()) {
+    std::error_code error;
+    fs::create_directories(parent, error);
+    if (error)
+      return Status(StatusCode::kIoError, "create " + parent.string() + ": " + error.message());
+  }
   LogFile log;
   log.directory_ =
       UniqueFd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -36,7 +40,6 @@ Result<LogFile> LogFile::open(const std::string& path, uint64_t rotate_bytes, in
   log.rotate_bytes_ = rotate_bytes;
   log.keep_files_ = keep_files;
   log.is_regular_ = S_ISREG(info.st_mode);
-  log.size_ = log.is_regular_ ? static_cast<uint64_t>(info.st_size) : 0;
   return log;
 }
 
@@ -44,39 +47,48 @@ std::string LogFile::name(int number) const {
   return stem_ + (number > 0 ? "." + std::to_string(number) : "") + extension_;
 }
 
+// Others can truncate the file, so its size is read each time.
 Status LogFile::append(std::string_view line) {
-  if (is_regular_ && size_ > 0 && size_ + line.size() > rotate_bytes_) rotate();
+  const off_t size = is_regular_ ? ::lseek(file_.get(), 0, SEEK_END) : 0;
+  if (size > 0 && static_cast<uint64_t>(size) + line.size() > rotate_bytes_) rotate();
   for (size_t done = 0; done < line.size();) {
     const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
     if (written > 0) {
       done += static_cast<size_t>(written);
     } else if (errno != EINTR) {
       const Status failed = Status::from_errno(errno, "write");
-      if (done > 0 && is_regular_ && ::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
-        size_ += done;
+      if (done > 0 && is_regular_) remove_end(done);
       return failed;
     }
   }
-  size_ += line.size();
   return {};
+}
+
+void LogFile::remove_end(size_t bytes) {
+  const off_t end = ::lseek(file_.get(), 0, SEEK_CUR);  // of what was written
+  if (end < static_cast<off_t>(bytes) || ::lseek(file_.get(), 0, SEEK_END) != end) return;
+  [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), end - static_cast<off_t>(bytes));
 }
 
 // The next file first: a disk without room for another file keeps the ones that it has.
 void LogFile::rotate() {
   const int at = directory_.get();
+  const auto move = [&](const std::string& from, const std::string& to) {
+    return ::renameat(at, from.c_str(), at, to.c_str()) == 0 || errno == ENOENT;
+  };
   const std::string next = name(0) + ".new";
-  UniqueFd file(::openat(at, next.c_str(), kAppend | O_TRUNC, kMode));
+  (void)::unlinkat(at, next.c_str(), 0);
+  UniqueFd file(::openat(at, next.c_str(), kAppend | O_EXCL, kMode));
   if (!file.valid()) return;
-  bool is_free = true;
-  for (int number = keep_files_; number > 0 && is_free; --number)
-    is_free =
-        ::renameat(at, name(number - 1).c_str(), at, name(number).c_str()) == 0 || errno == ENOENT;
-  if (!is_free || ::renameat(at, next.c_str(), at, name(0).c_str()) != 0) {
-    (void)::unlinkat(at, next.c_str(), 0);
+  int moved = keep_files_;  // the files from this number on have the next one
+  while (moved > 0 && move(name(moved - 1), name(moved))) --moved;
+  if (moved == 0 && ::renameat(at, next.c_str(), at, name(0).c_str()) == 0) {
+    file_ = std::move(file);
     return;
   }
-  file_ = std::move(file);
-  size_ = 0;
+  // Each further line tries again, which must not lose another file.
+  for (; moved < keep_files_; ++moved) (void)move(name(moved + 1), name(moved));
+  (void)::unlinkat(at, next.c_str(), 0);
 }
 
 }  // namespace stoker

@@ -3,12 +3,13 @@
 //
 // Threads:  one.
 // Blocking: for the disk.
-// Errors:   open(): kIoError. append(): of write(); the file has no part of the line. A file that cannot
-//           be rotated is continued, and each further line tries again.
+// Errors:   open(): kIoError. append(): of write(); a part of the line is removed again, which is not possible
+//           in a pipe. A file that cannot be rotated is continued, and each further line tries again.
 // Crash:    the last line can be incomplete. An empty stokerd.log.new can be left, which the next rotation
-//           uses.
+//           removes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ class LogFile {
  private:
   LogFile() = default;
   std::string name(int number) const;  // 0: the current file
+  void remove_end(size_t bytes);
   void rotate();
 
   UniqueFd directory_, file_;
@@ -37,7 +39,6 @@ class LogFile {
   uint64_t rotate_bytes_ = 0;
   int keep_files_ = 0;
   bool is_regular_ = false;
-  uint64_t size_ = 0;
 };
 
 }  // namespace stoker
