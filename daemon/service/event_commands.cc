@@ -31,9 +31,11 @@ EventCommands::EventCommands(const std::vector<config::EventCommand>& commands, 
   programs_.emplace(
       "event commands", kCapacity,
       [this](const Event& event, const std::stop_token& stop) { run_program_for(event, stop); });
-  listening_ = EventListening([this](LogLevel level, std::string_view name, Fields fields) {
-    on_event(level, name, fields);
-  });
+  listening_ =
+      EventListening([this, gate = gate_](LogLevel level, std::string_view name, Fields fields) {
+        const std::shared_lock lock(gate->mutex);
+        if (gate->is_open) on_event(level, name, fields);
+      });
 }
 
 EventCommands::~EventCommands() { stop(milliseconds(0)); }
@@ -89,6 +91,10 @@ void EventCommands::log_dropped(std::string_view event, uint64_t count, const ch
 void EventCommands::stop(milliseconds grace) {
   if (!programs_ || std::exchange(is_stopped_, true)) return;
   listening_.stop();
+  {
+    const std::lock_guard lock(gate_->mutex);
+    gate_->is_open = false;
+  }
   (void)programs_->drain(grace);
   const auto waiting = programs_->close();
   (void)programs_->join(kTerminationGrace);

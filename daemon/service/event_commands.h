@@ -1,7 +1,8 @@
 // EventCommands: runs the programs of run.on_event_command, one at a time, for the events of the log. The
 // line of an event is written before its program runs.
 //
-// Threads:  owns one. Events arrive on the threads that log them; stop() from the owner's. One object per process.
+// Threads:  owns one. Events arrive on the threads that log them; stop() from the owner's. One object per
+//           process.
 // Blocking: stop(). Logging never waits: of the events that wait for a program to end, kCapacity are
 //           kept, and later ones are dropped and counted.
 // Errors:   logged. Events about these programs run no program.
@@ -10,8 +11,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -51,6 +54,12 @@ class EventCommands {
     const Rule* rule = nullptr;
   };
 
+  // For the listener, which can be called after the end of this object.
+  struct Gate {
+    std::shared_mutex mutex;
+    bool is_open = true;  // guarded by mutex
+  };
+
   void on_event(LogLevel level, std::string_view name, Fields fields);
   const Rule* find_rule(std::string_view event) const;
   void run_program_for(const Event& event, const std::stop_token& stop);
@@ -61,6 +70,7 @@ class EventCommands {
   std::vector<Rule> rules_;
   const std::string run_dir_;
   const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 
   std::mutex mutex_;
   // Guarded by mutex_.

@@ -3,6 +3,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <latch>
+#include <memory>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -128,6 +131,24 @@ TEST_F(EventCommandsTest, TerminatesProgramAndDropsEventsAtStop) {
   EXPECT_THAT(log, HasSubstr("reason=\"stokerd exits\""));
   log_info("training paused", {{"step", 4}});  // no listener any more
   EXPECT_EQ(log.find("reason=\"stokerd exits\""), log.rfind("reason=\"stokerd exits\""));
+}
+
+TEST_F(EventCommandsTest, IgnoresEventThatIsStillBeingLoggedAtItsEnd) {
+  std::latch logged(1), destroyed(1);
+  // Called first.
+  const EventListening slow([&](LogLevel, std::string_view event, Fields) {
+    if (event != "training paused") return;
+    logged.count_down();
+    destroyed.wait();
+  });
+  auto commands = std::make_unique<EventCommands>(
+      std::vector<config::EventCommand>{{.events = {"*"}, .command = recorder()}}, "r");
+  std::thread logging([] { log_info("training paused", {{"step", 1}}); });
+  logged.wait();
+  commands.reset();
+  destroyed.count_down();
+  logging.join();
+  EXPECT_THAT(lines(), IsEmpty());
 }
 
 TEST_F(EventCommandsTest, DoesNothingWithoutRules) {
