@@ -146,17 +146,17 @@ TEST_F(LiveSettingsRunTest, AppliesRetentionAndLogLevel) {
   const auto logs_deletion_of = [&](uint64_t step) {
     return count_in_log(" checkpoint deleted step=" + std::to_string(step) + "\n") == 1;
   };
-  save(4, 2);
+  ASSERT_NO_FATAL_FAILURE(save(4, 2));
   run_stokerctl({"set", "log.level", "debug"});
   run_stokerctl({"set", "checkpoint.keep_last", "4"});
-  save(3, 4);
+  ASSERT_NO_FATAL_FAILURE(save(3, 4));
   run_stokerctl({"set", "checkpoint.keep_unevaluated", "6"});
   run_stokerctl({"set", "checkpoint.keep_last", "2"});
-  save(3, 6);
+  ASSERT_NO_FATAL_FAILURE(save(3, 6));
   ASSERT_TRUE(wait_until(60s, [&] { return logs_deletion_of(saved[3]); })) << log_of("stokerd");
   run_stokerctl({"unset", "log.level"});
   run_stokerctl({"unset", "checkpoint.keep_unevaluated"});
-  save(1, 2);
+  ASSERT_NO_FATAL_FAILURE(save(1, 2));
   trainer.signal(SIGTERM);
   EXPECT_EQ(code_of(trainer), 0);
   EXPECT_FALSE(logs_deletion_of(saved[0])) << log_of("stokerd");
