@@ -2,7 +2,7 @@
 // logs of a run, and why one is missing.
 //
 // After rotation (another file with this path, or a shorter one), it reads the new file from its
-// start.
+// start. A file that only lost the end of an incomplete line is continued with that line.
 //
 // Threads:  one object per thread.
 // Blocking: file reads.
@@ -47,7 +47,8 @@ class LogTail {
 
   std::string path_, run_dir_;
   UniqueFd fd_;
-  uint64_t offset_ = 0;  // number of bytes read from fd_
+  uint64_t offset_ = 0;      // number of bytes read from fd_
+  uint64_t line_begin_ = 0;  // of the line that continues at offset_, or where reading began
 };
 
 // A part of the log of one source.

@@ -69,6 +69,27 @@ TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
   EXPECT_EQ(more(tail), "4\n");
 }
 
+// A full disk has no room for all of a line.
+TEST_F(LogTailTest, ContinuesAfterPartOfLineIsRemoved) {
+  write_file(log(), "one\ntwo\nthr");
+  LogTail tail = open(2);
+  EXPECT_EQ(more(tail), "two\nthr");
+  std::filesystem::resize_file(log(), 8);
+  EXPECT_EQ(more(tail), "");
+  append("4\n");
+  EXPECT_EQ(more(tail), "4\n");
+  append("fiv");
+  EXPECT_EQ(more(tail), "fiv");
+  std::filesystem::resize_file(log(), 10);
+  append("6\n");
+  EXPECT_EQ(more(tail), "6\n") << "appended before the tail saw that the file was shorter";
+  append("seven");
+  EXPECT_EQ(more(tail), "seven");
+  std::filesystem::resize_file(log(), 0);
+  append("8\n");
+  EXPECT_EQ(more(tail), "8\n") << "truncated and rewritten";
+}
+
 TEST(MergeByTimeTest, OrdersLinesByTimeAndKeepsThatOfEachPart) {
   EXPECT_EQ(view::merge_by_time({{.source = "rank 0",
                                   .text = "2026-01-31T12:00:01.500Z info    b\n"
