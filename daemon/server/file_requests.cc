@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "shared/base/log.h"
+#include "shared/control/grammar.h"
+
 namespace stoker::server {
 namespace {
 
@@ -12,10 +15,16 @@ Status shutting_down() { return Status(StatusCode::kClosed, "the daemon is shutt
 FileRequests::FileRequests(Execute execute, size_t capacity)
     : execute_(std::move(execute)), capacity_(capacity) {
   if (!execute_) return;
-  executor_.emplace("control files", capacity,
-                    [this](const Waiting& next, const std::stop_token& stop) {
-                      next.done(this->execute(next.request, stop));
-                    });
+  executor_.emplace(
+      "control files", capacity, [this](const Waiting& next, const std::stop_token& stop) {
+        const Status replied = catch_exceptions([&]() -> Status {
+          next.done(this->execute(next.request, stop));
+          return {};
+        });
+        if (!replied.ok())
+          log_warn("control command",
+                   {{"command", control::to_words(next.request)}, {"result", replied.to_string()}});
+      });
 }
 
 FileRequests::~FileRequests() {
@@ -37,7 +46,7 @@ void FileRequests::post(control::FileRequest request, Done done) {
   }
 }
 
-// An exception must not leave this request, and those behind it, without a reply.
+// An exception must not leave this request without a reply.
 Result<std::string> FileRequests::execute(const control::FileRequest& request,
                                           const std::stop_token& stop) const {
   std::string reply;

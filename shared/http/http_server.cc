@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -62,6 +61,16 @@ bool is_loopback_host(std::string_view host) {
 std::string to_text(const config::HttpListen& listen, uint16_t port) {
   const bool is_v6 = listen.address.find(':') != std::string::npos;
   return (is_v6 ? "[" + listen.address + "]" : listen.address) + ":" + std::to_string(port);
+}
+
+// False: there was an exception.
+bool run_or_log(const std::function<void()>& body) {
+  const Status ran = catch_exceptions([&]() -> Status {
+    body();
+    return {};
+  });
+  if (!ran.ok()) log_error("http answer failed", {{"error", ran.message()}});
+  return ran.ok();
 }
 
 HttpAnswer too_many_bytes() { return {.code = 503, .body = "too many answers are being sent\n"}; }
@@ -129,10 +138,11 @@ class HttpServer::Impl {
   std::optional<std::chrono::nanoseconds> maybe_last_warning_;
   // Handlers that run after this object is destroyed check this flag.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  // As many wait as there are connections and topics. Last: it ends before what its functions use.
+  // At most one function waits for each connection and topic. The last member: its thread ends before
+  // what its functions use. An exception costs one answer, not those after it.
   SerialExecutor<std::function<void()>> files_{
       "http files", std::numeric_limits<size_t>::max(),
-      [](const std::function<void()>& read, const std::stop_token&) { read(); }};
+      [](const std::function<void()>& read, const std::stop_token&) { (void)run_or_log(read); }};
 };
 
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
@@ -440,12 +450,8 @@ void HttpServer::Impl::read_answer(std::shared_ptr<Connection> connection, ReadA
   read_later([this, alive = alive_, connection = std::move(connection), read = std::move(read),
               is_head, keep_alive]() mutable {
     HttpAnswer answer;
-    try {
-      answer = read();
-    } catch (const std::exception& failure) {
-      log_error("http answer failed", {{"error", failure.what()}});
+    if (!run_or_log([&] { answer = read(); }))
       answer = {.code = 500, .body = "the answer could not be produced; see the log\n"};
-    }
     asio::post(io_, [this, alive, connection = std::move(connection), answer = std::move(answer),
                      is_head, keep_alive]() mutable {
       if (!*alive) return;
@@ -489,11 +495,7 @@ void HttpServer::Impl::read_events() {
   for (const std::string& topic : topics) {
     read_later([this, alive = alive_, topic, read = site_.events(topic)] {
       std::string text;
-      try {
-        text = read();
-      } catch (const std::exception& failure) {
-        log_error("http answer failed", {{"error", failure.what()}});
-      }
+      (void)run_or_log([&] { text = read(); });
       asio::post(io_, [this, alive, topic, text = std::move(text)] {
         if (!*alive) return;
         send_events(topic, text);
