@@ -349,7 +349,7 @@ TEST(StateDictMappingTest, ReportsEachTensorOfBothSidesOnce) {
     kinds.merge(accounts.kinds);
   }
   EXPECT_THAT(kinds, IsSupersetOf({"loaded", "missing", "unexpected", "has", "both"}));
-  EXPECT_GT(num_loadable, 100u);
+  EXPECT_GT(num_loadable, 20u);
 }
 
 }  // namespace
