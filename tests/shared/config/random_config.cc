@@ -222,8 +222,10 @@ void fill_model(Config& config, Filler& filler) {
   }
   if (auto* const vit = std::get_if<VitConfig>(&arch); vit != nullptr && vit->preset.empty())
     vit->num_heads = heads, vit->hidden_dim = width;
-  if (auto* const captioner = std::get_if<CaptionerConfig>(&arch))
+  if (auto* const captioner = std::get_if<CaptionerConfig>(&arch)) {
     captioner->decoder.num_heads = heads, captioner->decoder.hidden_size = width;
+    if (!captioner->has_blocks()) captioner->activation_checkpointing = false;
+  }
   if (!config.model.supports_layer_decay()) config.optimizer.layer_decay.reset();
   if (!config.model.supports_lora() || !config.model.pretrained) config.model.lora.reset();
   if (config.model.lora) config.model.lora->target_modules.emplace_back("all-linear");
