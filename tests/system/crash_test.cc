@@ -155,8 +155,11 @@ TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
   const auto began = std::chrono::steady_clock::now();
   ASSERT_TRUE(trainer.kill());
   for (const pid_t worker : workers) {
+    // A process that has ended is a zombie until its new parent, init, waits for it.
     EXPECT_TRUE(wait_until(10s, [&] {
-      return text_if_exists("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
+      const std::string stat = text_if_exists("/proc/" + std::to_string(worker) + "/stat");
+      return stat.find(" (stoker-feed) ") == std::string::npos ||
+             stat.find(" (stoker-feed) Z ") != std::string::npos;
     }));
   }
   std::cout << workers.size() << " worker processes ended "
