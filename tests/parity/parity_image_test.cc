@@ -71,6 +71,14 @@ class ImageParityTest : public SavedModelParityTest {
     }
     return stored;
   }
+  // As for PeftParityTest: with a width of 4, the gradients of queries in single precision differ from
+  // those of transformers by 3e-5 of their largest element; in double precision they agree.
+  double tolerance_of(const std::string& what) const override {
+    const bool is_of_scores =
+        what.starts_with("gradient/") &&
+        (what.find(".query.") != std::string::npos || what.find(".key.") != std::string::npos);
+    return is_of_scores && !is_double_ ? kGradientTolerance : tolerance();
+  }
   at::Tensor logits_of(model::Model& model) const {
     const at::NoGradGuard no_grad;
     model.eval();

@@ -11,7 +11,6 @@
 namespace stoker::parity {
 namespace {
 
-constexpr double kGradientTolerance = 5e-5;
 constexpr ParityCases kAdapters{"STOKER_PARITY_PEFT", STOKER_PARITY_GOLDEN "/peft"};
 
 class PeftParityTest : public SavedModelParityTest {
