@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# operations_test.sh ROOT BIN: runs the commands of docs/operations.md that back up and restore a run, as they are printed there, on a
-# run that trains. sudo, systemctl and chown are replaced by functions that do the same without root and without systemd.
+# operations_test.sh ROOT BIN: runs the commands of docs/operations.md that back up, restore and move a run, as they are printed there,
+# on a run that trains. sudo, systemctl, chown and ssh are replaced by functions that do the same without root, without systemd and
+# without another machine.
 set -euo pipefail
 root=${1:?give the root of the repository}
 bin=$(readlink -f "${2:?give the folder of the programs}")
@@ -18,7 +19,8 @@ fail() {
   exit 1
 }
 
-mkdir -p "$work/etc/stoker" "$work/var/lib/stoker"
+machine=$work # its folder of files
+mkdir -p "$work"{,/new}/{etc,var/lib}/stoker
 cat >"$work/etc/stoker/mnist.yaml" <<YAML
 data: {train: {format: synthetic, num_samples: 4000, input_shape: [32], num_classes: 4}}
 model: {name: mlp, hidden_sizes: [32]}
@@ -29,26 +31,28 @@ checkpoint: {save_every_steps: 500, keep_last: 10}
 YAML
 
 sudo() { "$@"; }
+ssh() { "${@:2}"; }
 chown() { :; }
 systemctl() {
   case $1 in
-    start)
-      "$bin/stokerd" --config "$work/etc/stoker/mnist.yaml" --run-dir "$work/var/lib/stoker/mnist" >>"$work/stokerd.out" 2>&1 &
+    start | enable)
+      "$bin/stokerd" --config "$machine/etc/stoker/mnist.yaml" --run-dir "$machine/var/lib/stoker/mnist" >>"$work/stokerd.out" 2>&1 &
       trainer=$!
       ;;
-    stop)
+    stop | disable)
       kill -TERM "$trainer"
       wait "$trainer" || fail "stokerd ended with $?"
       trainer=''
       ;;
   esac
 }
-# The commands after each marker, with the paths of this test.
+# The commands after each marker, with the paths of this test: of $machine, after ssh of the new machine.
 commands() {
-  awk '/^<!-- run by tests\/project\/operations_test.sh -->$/ { marked = 1; next }
-    marked && /^```sh$/ { inside = 1; blocks++; next }
-    /^```$/ { inside = 0; marked = 0 }
-    inside && blocks == wanted { print }' wanted="$1" "$page" | sed "s|/var/lib/stoker|$work/var/lib/stoker|g; s|/etc/stoker|$work/etc/stoker|g; s|/backup|$work/backup|g"
+  awk '/^ *<!-- run by tests\/project\/operations_test.sh -->$/ { marked = 1; next }
+    marked && /^ *```sh$/ { inside = 1; blocks++; next }
+    /^ *```$/ { inside = 0; marked = 0 }
+    inside && blocks == wanted { print }' wanted="$1" "$page" |
+    sed -E "s#(ssh new .* )/(var/lib|etc)/stoker#\1$work/new/\2/stoker#; s#([ =])/(var/lib|etc)/stoker#\1$machine/\2/stoker#g; s#/backup#$work/backup#g"
 }
 newest() { find "$1/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1 || true; }
 # wait_for_newer RUN CHECKPOINT
@@ -64,7 +68,8 @@ wait_for_newer() {
 
 PATH=$bin:$PATH
 run='' backup='' # set by the commands
-[[ -n $(commands 1) && -n $(commands 2) && -z $(commands 3) ]] || fail "the marked commands were not found in $page"
+for block in 1 2 3 4; do [[ -n $(commands "$block") ]] || fail "there is no block $block of marked commands in $page"; done
+[[ -z $(commands 5) ]] || fail "more marked commands than this test runs in $page"
 systemctl start
 wait_for_newer "$work/var/lib/stoker/mnist" ''
 eval "$(commands 1)"
@@ -76,3 +81,23 @@ wait_for_newer "$run" "$saved"
 grep -q "run resumed step=$((10#${saved#step-})) " "$work/stokerd.out" || fail "the run was not resumed from the backup"
 "$bin/stokerctl" --run-dir "$run.broken" verify --all >/dev/null || fail "the run that was replaced is corrupt"
 systemctl stop
+
+# A new run, which moves and is compared with one that does not.
+rm -rf "$run"
+sed -i 's/save_every_steps: 500/save_every_steps: 50/' "$work/etc/stoker/mnist.yaml"
+systemctl start
+wait_for_newer "$run" ''
+eval "$(commands 3)"
+saved=$(newest "$run")
+machine=$work/new run=$work/new/var/lib/stoker/mnist
+: >"$work/stokerd.out"
+eval "$(commands 4)"
+wait_for_newer "$run" "$saved"
+systemctl stop
+grep -q "run resumed step=$((10#${saved#step-})) " "$work/stokerd.out" || fail "the run was not resumed after its move"
+last=$(newest "$run")
+"$bin/stokerd" --config "$work/etc/stoker/mnist.yaml" --run-dir "$work/unmoved" --set train.max_steps=$((10#${last#step-})) \
+  >>"$work/stokerd.out" 2>&1 || fail "the run that does not move ended with $?"
+for file in model optimizer; do
+  cmp {"$run","$work/unmoved"}"/checkpoints/$last/$file.safetensors" || fail "the run differs from one that does not move"
+done
