@@ -180,7 +180,7 @@ std::string format_y(const PlotAxis& axis, double value, int digits, int count) 
   constexpr int kMaxDecimals = 9;
   const double size = std::abs(value);
   const double spacing = axis.logarithmic ? size : (axis.high - axis.low) / count;
-  const bool is_plain = size < 1e6 && spacing > 1e-4;
+  const bool is_plain = size < 1e6 && spacing >= 1e-4;
   if (!is_plain) return format_number(value, digits);
   const int needed = spacing < 1 ? static_cast<int>(-std::floor(std::log10(spacing))) : 0;
   char text[40];
@@ -420,7 +420,7 @@ void draw_axes(SvgDrawing& drawing, const std::string& x_name) {
   for (const double tick : make_ticks(drawing.y, kYTicks))
     drawing.text(kLeft - 8, drawing.top(tick) + 4, "end", format_y(drawing.y, tick, 3, kYTicks));
   drawing.text(kWidth - kRight, kHeight - 6, "end",
-               x_name + (drawing.y.logarithmic ? " (logarithmic)" : ""));
+               x_name + (drawing.y.logarithmic ? ", y axis logarithmic" : ""));
 }
 
 // Averages the points on each pixel, because a long run has far more points than the image has

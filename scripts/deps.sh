@@ -22,7 +22,8 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
                them (about 120 MB to download), in addition to those of --python
   --service    also systemd and systemd-nspawn, for the test of the units (root only), iproute2 for
                that of several hosts (root only), tini for that of containers, libfaketime for that of many faults,
-               Prometheus (in .deps/prometheus) for that of the metrics, Chromium and tmux for those of the pages and screens
+               Prometheus (in .deps/prometheus) for that of the metrics, Chromium, tmux and rsvg-convert for those of the
+               pages, screens and plots
   --launchers  also Open MPI and Slurm, for the tests of groups of processes. Debian's packages start munged
   --package    also dpkg-dev, lintian, zsh, fish and buildah, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
@@ -57,7 +58,7 @@ while (($#)); do
       peers=yes
       ;;
     --service)
-      packages+=(systemd systemd-container iproute2 tini libfaketime chromium tmux)
+      packages+=(systemd systemd-container iproute2 tini libfaketime chromium tmux librsvg2-bin)
       service=yes
       ;;
     --launchers) packages+=(openmpi-bin munge slurmctld slurmd slurm-client) ;;

@@ -2,12 +2,15 @@
 
 #include <stdlib.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ctl/plot.h"
 #include "shared/base/file.h"
+#include "shared/base/run_program.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::ctl {
@@ -59,6 +62,21 @@ TEST_F(PlotFileTest, ConvertsImageToPng) {
   ASSERT_TRUE(write_plot(kSvg, path("a.png")).ok());
   EXPECT_THAT(content("a.png"), HasSubstr("--format=png"));
   EXPECT_THAT(content("a.png"), HasSubstr(kSvg));
+}
+
+// Skipped without the Debian package librsvg2-bin.
+TEST_F(PlotFileTest, ConvertsPlotByRealProgram) {
+  if (run_program({"rsvg-convert", "--version"}, "", std::chrono::seconds{60}, {}).code() ==
+      StatusCode::kNotFound)
+    GTEST_SKIP() << "no rsvg-convert on this machine";
+  const std::string svg = render_svg({Curve{.name = "loss", .points = {{0, 2}, {9, 1}}}}, "steps");
+  const Status written = write_plot(svg, path("a.png"));
+  ASSERT_TRUE(written.ok()) << written.message();
+  // The signature, and the width and height in the first chunk.
+  const std::string png = content("a.png");
+  ASSERT_GT(png.size(), 24u);
+  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  EXPECT_EQ(png.substr(12, 12), std::string("IHDR\0\0\x05\xa0\0\0\x03\x20", 12));
 }
 
 TEST_F(PlotFileTest, LeavesNoFileAfterFailedConversion) {

@@ -121,9 +121,10 @@ TEST(TextPlotTest, LeavesGapAtNan) {
 }
 
 TEST(TextPlotTest, UsesDistinctLabelsForSmallValuesAndNarrowRanges) {
-  const std::string falls = render_svg({make_curve({{0, 2}, {9, 0.0004}})}, "steps");
-  for (const std::string label : {">1.00<", ">0.10<", ">0.01<", ">0.001<"})
+  const std::string falls = render_svg({make_curve({{0, 2}, {9, 0.00004}})}, "steps");
+  for (const std::string label : {">1.00<", ">0.10<", ">0.01<", ">0.001<", ">0.0001<"})
     EXPECT_THAT(falls, HasSubstr(label));
+  EXPECT_THAT(falls, HasSubstr(">steps, y axis logarithmic<"));
   const std::string narrow = render_svg({make_curve({{0, 2.391}, {9, 2.388}})}, "steps");
   EXPECT_THAT(narrow, AllOf(HasSubstr(">2.388"), HasSubstr(">2.389"), HasSubstr(">2.390")));
   EXPECT_THAT(render_plot({make_curve({{0, 0.003}, {9, 0.001}})}, "steps", 9, kPiped),
