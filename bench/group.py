@@ -117,6 +117,13 @@ class Bench:
         return ranks
 
     @staticmethod
+    def end(ranks):
+        for rank in ranks:
+            rank.kill()
+        for rank in ranks:
+            rank.wait()
+
+    @staticmethod
     def median_ms(run, ranks):
         outputs = [rank.communicate()[0] for rank in ranks]
         codes = [rank.returncode for rank in ranks]
@@ -251,10 +258,7 @@ class Bench:
                     saves[kind].append(save(number))
             return saves
         finally:
-            for rank in baseline + ranks:
-                rank.kill()
-            for rank in baseline + ranks:
-                rank.wait()
+            self.end(baseline + ranks)
 
     def start_under_torchrun(self, world, max_restarts):
         run, command = self.command(10**6, "ordered")
@@ -268,21 +272,26 @@ class Bench:
         log = Path(run, "ranks", "1", "logs", "stokerd.log").read_text()
         return int(log.split("daemon started")[-1].split(" pid=")[1].split()[0])
 
+    def kill_and_wait_for_step(self, run):
+        """The seconds from the kill of the second rank to the record of the first step of the restarted ranks."""
+        chief_log = Path(run, "logs", "stokerd.log")
+        starts = chief_log.read_text().count("training started")
+        killed = time.monotonic()
+        os.kill(self.pid_of_second_rank(run), signal.SIGKILL)
+        while chief_log.read_text().count("training started") == starts:
+            time.sleep(0.01)
+        resumed = len(records(run))  # a resumed run deletes those after its checkpoint
+        while len(records(run)) <= resumed:
+            time.sleep(0.01)
+        return time.monotonic() - killed
+
     def seconds_from_kill_to_step(self, world):
         """Under torchrun: until the record of the first step of the restarted ranks is in train.jsonl."""
         run, agent = self.start_under_torchrun(world, 1)
         try:
             while len(records(run)) < 60:
                 time.sleep(0.1)
-            killed = time.time()
-            os.kill(self.pid_of_second_rank(run), signal.SIGKILL)
-            chief_log = Path(run, "logs", "stokerd.log")
-            while chief_log.read_text().count("training started") < 2:
-                time.sleep(0.01)
-            resumed = len(records(run))
-            while len(records(run)) <= resumed:
-                time.sleep(0.01)
-            return time.time() - killed
+            return self.kill_and_wait_for_step(run)
         finally:
             agent.send_signal(signal.SIGTERM)
             agent.wait()
@@ -331,9 +340,7 @@ class Bench:
                         row.append(statistics.median([record["step_time_ms"] for record in records(run)[before:]]))
             return medians
         finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
+            self.end(ranks)
 
     def goodput(self):
         """Of a run whose second rank is killed at random; the time to the next step after each kill."""
@@ -345,16 +352,7 @@ class Bench:
             first, began = records(run)[-1]["step"], time.monotonic()
             for _ in range(self.args.kills):
                 time.sleep(generator.expovariate(1 / self.args.mtbf))
-                killed = time.monotonic()
-                os.kill(self.pid_of_second_rank(run), signal.SIGKILL)
-                # A resumed run deletes the records after its checkpoint.
-                starts = Path(run, "logs", "stokerd.log").read_text().count("training started")
-                while Path(run, "logs", "stokerd.log").read_text().count("training started") == starts:
-                    time.sleep(0.01)
-                resumed = len(records(run))
-                while len(records(run)) <= resumed:
-                    time.sleep(0.01)
-                restarts.append(time.monotonic() - killed)
+                restarts.append(self.kill_and_wait_for_step(run))
             kept, seconds = records(run)[-1]["step"] - first, time.monotonic() - began
             step_seconds = statistics.median(record["step_time_ms"] for record in records(run)) / 1e3
             return kept * step_seconds / seconds, statistics.mean(restarts), step_seconds
@@ -378,9 +376,7 @@ class Bench:
                 sys.exit(f"the other ranks have exited with {codes}; see {run}/logs/stokerd.log")
             return seconds
         finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
+            self.end(ranks)
 
 
 def median_with_interval(values):
