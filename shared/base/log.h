@@ -14,9 +14,9 @@
 //
 // Threads:  every function may be called from any thread after init_log(); before it, lines go to
 //           standard error.
-// Blocking: never. The queue is bounded. If the disk or terminal cannot keep up, the oldest lines
-//           are dropped and their number is logged. Errors of the log never stop or slow down
-//           training.
+// Blocking: never. The queue is bounded: if the disk or terminal cannot keep up, the oldest lines
+//           are dropped. Lines that cannot be written are dropped as well. Their number is logged.
+//           Errors of the log never stop or slow down training.
 #pragma once
 
 #include <concepts>

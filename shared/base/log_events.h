@@ -97,7 +97,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "http accept failed", kWarn, "error",
      "A connection to the HTTP server could not be accepted."},
     {LogTopic::kRun, "http answer failed", kError, "error",
-     "An answer of the HTTP server could not be produced; its client got 500."},
+     "An answer of the HTTP server could not be produced; its client got 500. A stream of events "
+     "continues with the next event."},
     {LogTopic::kRun, "configuration reloaded", kInfo, "log.level",
      "After SIGHUP; `log.level` is in effect."},
     {LogTopic::kRun, "configuration reload rejected", kError, "error",
@@ -140,7 +141,9 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "file write failed", kWarn | kError, "path error",
      "A state file of the run directory could not be written."},
     {LogTopic::kRun, "log lines dropped", kWarn, "count total reason",
-     "The disk or terminal is too slow for the log; the oldest lines are missing."},
+     "Lines are missing: the oldest that waited, if the disk or terminal is too slow for the log; "
+     "the "
+     "newest, if they could not be written."},
     {LogTopic::kData, "dataset opened", kInfo, "dataset samples fingerprint",
      "A dataset's index is ready."},
     {LogTopic::kData, "stream opened", kInfo, "source", "The source of data.train.stream is open."},
