@@ -69,7 +69,8 @@ select_libraries() {
   if [[ ${version%%+*} != "$built" || ($device == cuda* && $cuda != "$cuda_version") ]]; then
     die "$torch is version $version${cuda:+ for CUDA $cuda}; stoker was built with $built for CUDA $cuda_version"
   fi
-  export LD_LIBRARY_PATH=$torch/lib
+  # The driver's libcuda.so.1 may be found only through what is there.
+  export LD_LIBRARY_PATH=$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   missing=$(missing_libraries)
   if [[ -n $missing && -d $tree/lib/stoker/system ]]; then
     LD_LIBRARY_PATH+=:$(cd "$tree/lib/stoker/system" && pwd):$(cd "$tree/lib/stoker" && pwd)

@@ -43,8 +43,11 @@ for version in "2.11.0+cpu None" "2.11.0+cu126 '12.6'" "2.10.0+cu130 '13.0'"; do
   check_torch "${version% *}" "${version#* }"
   [[ $code == 78 && $output == *"is version ${version% *}"*'; stoker was built with 2.11.0 for CUDA 13' ]] || fail "torch ${version% *}: exit $code, $output"
 done
-check_torch 2.11.0+cu130 "'13.0'"
-[[ $output != *'stoker was built'* ]] || fail "the right torch is rejected: $output"
+# The right one is used, and what the machine finds through LD_LIBRARY_PATH, such as its driver, is still found.
+mkdir "$tree/libexec/stoker/gpu-check/bench"
+echo 'import os; print(os.environ["LD_LIBRARY_PATH"])' >"$tree/libexec/stoker/gpu-check/bench/gpu_check.py"
+LD_LIBRARY_PATH=/driver check_torch 2.11.0+cu130 "'13.0'"
+[[ $output == "$scratch/torch/torch/lib:/driver" ]] || fail "the right torch is rejected, or libraries of the machine are not found: $output"
 
 # A GPU that uses 100 W when it is idle and 700 W when it is busy.
 make_program "$scratch/gpu/nvidia-smi" <<'SH'
