@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--interval", type=float, help="seconds between two checkpoints")
     parser.add_argument("--stall", type=float, default=0.065, help="seconds of training that each checkpoint costs")
     parser.add_argument("--commit", type=float, default=5, help="seconds from the snapshot to the committed checkpoint")
-    parser.add_argument("--restart", type=float, nargs="+", default=[3.6, 60, 600])
+    parser.add_argument("--restart", type=float, nargs="+", default=[0.81, 60, 600])
     parser.add_argument("--mtbf", type=float, nargs="+", default=[7 * DAY, DAY, 8 * HOUR, 2 * HOUR, 30 * MINUTE])
     parser.add_argument("--failures", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
