@@ -230,7 +230,7 @@ add_pytorch() {
   unzip -q -n "$(wheel_of "$sha")" 'torch/*' 'torchgen/*' 'functorch/*' '*.dist-info/*' \
     -x 'torch/share/*' 'torch/bin/p*' -d "$site"
   if [[ $torch != cuda ]]; then stub_cuda_libraries "$site"; fi
-  # Also compiles it. LD_BIND_NOW: a function that a stub lacks is an error here.
+  # LD_BIND_NOW: a function that a stub lacks is an error here.
   LD_BIND_NOW=1 "$venv/bin/python" -c 'import torch, torchvision; torch.ones(2) @ torch.ones(2)'
 }
 
@@ -243,6 +243,8 @@ make_venv() {
     fetch_wheels "$root/scripts/libtorch-cpu.txt"
     add_pytorch
   fi
+  # Also with PYTHONDONTWRITEBYTECODE. Otherwise each test would compile what it imports: 3 s before a first training step.
+  "$venv/bin/python" -m compileall -q -j 0 "$(site_of "$venv")"
   python_stamp >"$venv/.stamp"
 }
 
