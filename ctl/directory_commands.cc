@@ -159,7 +159,6 @@ ExitCode fail_log(const Status& opened, const run::RunLayout& layout, bool evalu
 struct RankLog {
   int rank = 0;
   view::LogTail tail;
-  std::string rest;  // of a line that is not complete
 };
 
 // The last lines of a text that ends with a line break and has no empty line.
@@ -177,7 +176,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
     auto tail = view::LogTail::open(view::log_path(layout, false, rank),
                                     command.lines + 1);  // the last can be incomplete
     if (tail.ok())
-      logs.push_back({.rank = rank, .tail = *std::move(tail), .rest = {}});
+      logs.push_back({.rank = rank, .tail = *std::move(tail)});
     else if (rank == 0)
       return fail_log(tail.status(), layout, false, 0, console);
   }
@@ -193,18 +192,16 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
     has_more = false;
     std::vector<view::LogPart> parts;
     for (RankLog& log : logs) {
+      view::LogPart& part = parts.emplace_back();
+      part.source = "rank " + std::to_string(log.rank);
       bool is_read = false;
       while (!is_read) {
         const auto text = log.tail.read_more();
         if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
         has_more = has_more || !text->empty();
-        log.rest += *text;
+        part.text += *text;
         is_read = text->empty() || !is_first;  // at first all that there is
       }
-      const size_t end = log.rest.rfind('\n') + 1;  // npos + 1 is 0
-      parts.push_back(
-          {.source = "rank " + std::to_string(log.rank), .text = log.rest.substr(0, end)});
-      log.rest.erase(0, end);
     }
     const std::string merged = view::merge_by_time(parts);
     console.out << (is_first ? last_lines(merged, command.lines) : merged);
@@ -304,6 +301,10 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
     console.out << *text;
     has_more = !text->empty();
   }
+  const auto incomplete = tail->read_incomplete_line();
+  if (!incomplete.ok())
+    return console.fail(incomplete.status(), exit_code_for_reading(incomplete.status()));
+  console.out << *incomplete;
   return ExitCode::kSuccess;
 }
 

@@ -13,6 +13,7 @@
 #include <clocale>
 #include <cstdio>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -264,11 +265,8 @@ class Top {
     }
     const auto more = maybe_tail_->read_more();
     if (!more.ok()) return;
-    unfinished_ += *more;
-    for (size_t newline; (newline = unfinished_.find('\n')) != std::string::npos;) {
-      state_.log.push_back(unfinished_.substr(0, newline));
-      unfinished_.erase(0, newline + 1);
-    }
+    std::istringstream lines(*more);
+    for (std::string line; std::getline(lines, line);) state_.log.push_back(line);
     if (state_.log.size() > kMaxLogLines)
       state_.log.erase(state_.log.begin(),
                        state_.log.end() - static_cast<std::ptrdiff_t>(kMaxLogLines));
@@ -389,7 +387,6 @@ class Top {
   std::optional<run::RunLayout> maybe_layout_;
   std::optional<view::CurveHistory> history_;
   std::optional<view::LogTail> maybe_tail_;
-  std::string unfinished_;  // log line
   std::optional<GpuUsage> maybe_gpus_;
   std::optional<BackgroundCommand> maybe_command_;
   Clock::time_point message_end_;

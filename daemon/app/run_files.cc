@@ -42,10 +42,9 @@ Result<std::string> execute(const run::RunLayout& layout, Clock&, const control:
   if (!tail.ok()) return tail.status();
   const bool is_cut = tail->skip_to_last(control::ReadLogs::kMaxBytes);
   STOKER_ASSIGN_OR_RETURN(std::string text, tail->read_more());
-  // Complete lines only: one can be cut at the start, and one is perhaps being written at the end.
+  // Complete lines only: the first one can be cut.
   if (is_cut)
     text.erase(0, text.find('\n') == std::string::npos ? text.size() : text.find('\n') + 1);
-  text.erase(text.rfind('\n') + 1);  // npos + 1 is 0
   return boost::json::serialize(boost::json::object{{"text", valid_utf8(text)}});
 }
 

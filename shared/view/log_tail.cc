@@ -103,19 +103,28 @@ Result<LogTail> LogTail::open(const std::string& path, uint64_t lines, std::stri
   LogTail tail(path, std::move(run_dir), std::move(fd));
   STOKER_ASSIGN_OR_RETURN(
       tail.offset_, find_begin(tail.fd_.get(), static_cast<uint64_t>(info.st_size), lines, path));
-  tail.line_begin_ = tail.offset_;
   return tail;
 }
 
-Result<std::string> LogTail::read_block() {
+Result<std::string> LogTail::read_block() const {
   std::string text(kBlockBytes, '\0');
   STOKER_ASSIGN_OR_RETURN(const size_t bytes_read,
                           read_at(fd_.get(), offset_, text.data(), text.size(), path_));
   text.resize(bytes_read);
-  if (const size_t end = text.rfind('\n'); end != std::string::npos)
-    line_begin_ = offset_ + end + 1;
-  offset_ += bytes_read;
   return text;
+}
+
+Result<std::string> LogTail::read_lines() {
+  STOKER_ASSIGN_OR_RETURN(std::string text, read_block());
+  const size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
+  if (end > 0 || text.size() < kBlockBytes) text.resize(end);
+  offset_ += text.size();
+  return text;
+}
+
+Result<std::string> LogTail::read_incomplete_line() const {
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_block());
+  return text.substr(text.rfind('\n') + 1);
 }
 
 Result<bool> LogTail::is_rotated() {
@@ -128,22 +137,21 @@ Result<bool> LogTail::is_rotated() {
   }
   if (::fstat(fd_.get(), &fd_info) != 0) return Status::from_errno(errno, "stat " + path_);
   if (path_info.st_ino != fd_info.st_ino || path_info.st_dev != fd_info.st_dev) return true;
-  const auto size = static_cast<uint64_t>(fd_info.st_size);
-  if (size >= offset_) return false;
-  // Without the part of a line that a full disk had no room for (LogFile), or rewritten.
-  if (size < line_begin_) line_begin_ = 0;
-  offset_ = line_begin_;
+  if (static_cast<uint64_t>(fd_info.st_size) < offset_) offset_ = 0;  // truncated and rewritten
   return false;
 }
 
 Result<std::string> LogTail::read_more() {
   STOKER_ASSIGN_OR_RETURN(const bool rotated, is_rotated());
   // Read the rest of a rotated file first; nothing is appended to it any more.
-  STOKER_ASSIGN_OR_RETURN(std::string text, read_block());
+  STOKER_ASSIGN_OR_RETURN(std::string text, read_lines());
   if (!text.empty() || !rotated) return text;
+  STOKER_ASSIGN_OR_RETURN(std::string incomplete, read_incomplete_line());
+  if (!incomplete.empty()) incomplete += '\n';
   STOKER_ASSIGN_OR_RETURN(fd_, open_run_file(run_dir_, path_));
-  offset_ = line_begin_ = 0;
-  return read_block();
+  offset_ = 0;
+  STOKER_ASSIGN_OR_RETURN(text, read_lines());
+  return incomplete + text;
 }
 
 bool LogTail::skip_to_last(uint64_t bytes) {
@@ -151,7 +159,7 @@ bool LogTail::skip_to_last(uint64_t bytes) {
   if (::fstat(fd_.get(), &info) != 0) return false;
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size <= bytes || size - bytes <= offset_) return false;
-  offset_ = line_begin_ = size - bytes;
+  offset_ = size - bytes;
   return true;
 }
 

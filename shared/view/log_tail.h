@@ -2,7 +2,7 @@
 // logs of a run, and why one is missing.
 //
 // After rotation (another file with this path, or a shorter one), it reads the new file from its
-// start. A file that only lost the end of an incomplete line is continued with that line.
+// start. An incomplete line is read when it is complete: a full disk can take its beginning away.
 //
 // Threads:  one object per thread.
 // Blocking: file reads.
@@ -32,9 +32,11 @@ class LogTail {
   // links are followed.
   static Result<LogTail> open(const std::string& path, uint64_t lines, std::string run_dir = {});
 
-  // Returns what was appended since the last call, at most 256 KiB per call; empty if there is
-  // nothing new.
+  // Returns the complete lines that were appended since the last call, at most 256 KiB per call; empty if
+  // there is nothing new. A longer line is returned in parts.
   Result<std::string> read_more();
+  // Returns the incomplete line at the end, which read_more() returns again once it is complete.
+  Result<std::string> read_incomplete_line() const;
   // Skips all but the last `bytes` bytes of what was appended to the current file. False: there are
   // not more.
   bool skip_to_last(uint64_t bytes);
@@ -42,13 +44,13 @@ class LogTail {
  private:
   LogTail(std::string path, std::string run_dir, UniqueFd fd)
       : path_(std::move(path)), run_dir_(std::move(run_dir)), fd_(std::move(fd)) {}
-  Result<std::string> read_block();
+  Result<std::string> read_block() const;
+  Result<std::string> read_lines();
   Result<bool> is_rotated();
 
   std::string path_, run_dir_;
   UniqueFd fd_;
-  uint64_t offset_ = 0;      // number of bytes read from fd_
-  uint64_t line_begin_ = 0;  // of the line that continues at offset_, or where reading began
+  uint64_t offset_ = 0;  // in fd_, of what was not returned
 };
 
 // A part of the log of one source.

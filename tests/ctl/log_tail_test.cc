@@ -22,6 +22,31 @@ class LogTailTest : public CtlTest {
     EXPECT_TRUE(text.ok()) << text.status().to_string();
     return text.ok() ? *text : "";
   }
+  // What `logs -f` prints of this log of a run that does `then` when the first line is printed, and ends.
+  std::string follow(const std::string& text, const std::function<void()>& then) {
+    write_file(log(), text);
+    auto lock = lock_file(layout().lock_file(), "test");
+    EXPECT_TRUE(lock.ok());
+    // Does not depend on timing.
+    struct StopAfterFirstLine : std::stringbuf {
+      std::function<void()> then;
+      int sync() override {
+        if (then && str().find("one\n") != std::string::npos) std::exchange(then, {})();
+        return 0;
+      }
+    } buffer;
+    buffer.then = [&] {
+      then();
+      write_exit_status(run::RunOutcome::kStopped, 10);
+      lock->fd.reset();
+    };
+    std::ostream out(&buffer);
+    std::ostringstream err;
+    const std::string root = layout().root();
+    const std::array<const char*, 5> argv{"stokerctl", "--run-dir", root.c_str(), "logs", "-f"};
+    EXPECT_EQ(run_stokerctl(5, argv.data(), kPiped, out, err), ExitCode::kSuccess);
+    return buffer.str();
+  }
 };
 
 TEST_F(LogTailTest, PrintsLastLines) {
@@ -69,22 +94,46 @@ TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
   EXPECT_EQ(more(tail), "4\n");
 }
 
+TEST_F(LogTailTest, ReturnsLineWhenItIsComplete) {
+  write_file(log(), "one\ntw");
+  LogTail tail = open(2);
+  EXPECT_EQ(more(tail), "one\n");
+  EXPECT_EQ(*tail.read_incomplete_line(), "tw");
+  append("o\nthr");
+  EXPECT_EQ(*tail.read_incomplete_line(), "thr");
+  EXPECT_EQ(more(tail), "two\n");
+  // Nothing is appended to it any more.
+  std::filesystem::rename(log(), log() + ".1");
+  write_file(log(), "four\n");
+  EXPECT_EQ(more(tail), "thr\nfour\n");
+  EXPECT_EQ(*tail.read_incomplete_line(), "");
+}
+
+TEST_F(LogTailTest, ReturnsLongLineInParts) {
+  const std::string line(600'000, 'x');
+  write_file(log(), line + "\nshort\n");
+  LogTail tail = open(2);
+  std::string text;
+  for (std::string part = more(tail); !part.empty(); part = more(tail)) text += part;
+  EXPECT_EQ(text, line + "\nshort\n");
+}
+
 // A full disk has no room for all of a line.
 TEST_F(LogTailTest, ContinuesAfterPartOfLineIsRemoved) {
   write_file(log(), "one\ntwo\nthr");
   LogTail tail = open(2);
-  EXPECT_EQ(more(tail), "two\nthr");
+  EXPECT_EQ(more(tail), "two\n");
   std::filesystem::resize_file(log(), 8);
   EXPECT_EQ(more(tail), "");
   append("4\n");
   EXPECT_EQ(more(tail), "4\n");
   append("fiv");
-  EXPECT_EQ(more(tail), "fiv");
+  EXPECT_EQ(more(tail), "");
   std::filesystem::resize_file(log(), 10);
   append("6\n");
-  EXPECT_EQ(more(tail), "6\n") << "appended before the tail saw that the file was shorter";
+  EXPECT_EQ(more(tail), "6\n");
   append("seven");
-  EXPECT_EQ(more(tail), "seven");
+  EXPECT_EQ(more(tail), "");
   std::filesystem::resize_file(log(), 0);
   append("8\n");
   EXPECT_EQ(more(tail), "8\n") << "truncated and rewritten";
@@ -163,28 +212,17 @@ TEST_F(LogTailTest, StopsFollowingWhenRunIsFinished) {
 }
 
 TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
-  write_file(log(), "one\n");
-  auto lock = lock_file(layout().lock_file(), "test");
-  ASSERT_TRUE(lock.ok());
-  // Ends the run when the first line has been written, so that the test does not depend on timing.
-  struct StopAfterFirstLine : std::stringbuf {
-    std::function<void()> then;
-    int sync() override {
-      if (then && str().find("one\n") != std::string::npos) std::exchange(then, {})();
-      return 0;
-    }
-  } buffer;
-  buffer.then = [&] {
-    append("two\n");
-    write_exit_status(run::RunOutcome::kStopped, 10);
-    lock->fd.reset();
-  };
-  std::ostream out(&buffer);
-  std::ostringstream err;
-  const std::string root = layout().root();
-  const std::array<const char*, 5> argv{"stokerctl", "--run-dir", root.c_str(), "logs", "-f"};
-  EXPECT_EQ(run_stokerctl(5, argv.data(), kPiped, out, err), ExitCode::kSuccess);
-  EXPECT_EQ(buffer.str(), "one\ntwo\n");
+  EXPECT_EQ(follow("one\n", [&] { append("two\n"); }), "one\ntwo\n");
+}
+
+TEST_F(LogTailTest, PrintsNoLineThatFullDiskCuts) {
+  EXPECT_EQ(follow("one\ntw",
+                   [&] {
+                     std::filesystem::resize_file(log(), 4);
+                     append("three\nincomplete");
+                   }),
+            "one\nthree\nincomplete")
+      << "that of a run that has ended is printed";
 }
 
 TEST_F(LogTailTest, ReadsEvaluatorLogOnRequest) {
