@@ -49,6 +49,23 @@ echo 'import os; print(os.environ["LD_LIBRARY_PATH"])' >"$tree/libexec/stoker/gp
 LD_LIBRARY_PATH=/driver check_torch 2.11.0+cu130 "'13.0'"
 [[ $output == "$scratch/torch/torch/lib:/driver" ]] || fail "the right torch is rejected, or libraries of the machine are not found: $output"
 
+# Each part ends within a call, and a call of 170 seconds begins any check, which half of its limit must be left for. What is
+# computed from the trace of a profile.
+PYTHONPATH=$root/bench python3 - <<'PYTHON' || fail "bench/gpu_check.py"
+import sys
+sys.dont_write_bytecode = True
+import gpu_check, gpu_page
+for part, checks in gpu_check.PARTS.items():
+    limits = [most for _, most, _ in checks]
+    assert sum(limits) < gpu_check.LIMIT and max(limits) / 2 < 170, f"{part}: {limits}"
+events = [{"cat": "kernel", "name": name, "ts": start, "dur": us} for name, start, us in (("a", 10, 30), ("b", 30, 20), ("a", 60, 30))]
+events += [{"cat": "gpu_memcpy", "name": "copy", "ts": 50, "dur": 5}, {"cat": "cpu_op", "name": "op", "ts": 0, "dur": 200}]
+assert gpu_check.kernels_of(events) == [{"name": "a", "share": 0.75}, {"name": "b", "share": 0.25}]
+assert gpu_check.idle_share(events) == 0.0625, gpu_check.idle_share(events)
+assert gpu_check.idle_share(events[-1:]) is None
+assert "idle for 6.2%" in "\n".join(gpu_page.memory_lines({"trace_idle": 0.0625}, None))
+PYTHON
+
 # A GPU that uses 100 W when it is idle and 700 W when it is busy.
 make_program "$scratch/gpu/nvidia-smi" <<'SH'
 #!/usr/bin/env bash
