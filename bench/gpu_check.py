@@ -276,6 +276,11 @@ def log_since(check, start):
         return file.read().decode(errors="replace")
 
 
+def warnings_since(check, start):
+    """Of stokerd, each once."""
+    return list(dict.fromkeys(re.findall(r"^\S+ warning +(.*)$", log_since(check, start), re.M)))
+
+
 def graphs_captured(check, start):
     text = log_since(check, start)
     reason = re.search(r"cuda graph capture disabled.*", text)
@@ -594,6 +599,19 @@ def kernels_of(path, count=12):
 
 
 def check_memory(check):
+def idle_share(events):
+    """Of the time from the first kernel of a trace to the end of the last one, the share in which none and no copy runs."""
+    spans = sorted((event["ts"], event["ts"] + event["dur"]) for event in events
+                   if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    if not spans:
+        return None
+    idle, end = 0, spans[0][0]
+    for start, stop in spans:
+        idle += max(0, start - end)
+        end = max(end, stop)
+    return round(idle / (end - spans[0][0]), 4)
+
+
     """GPT-2 in stokerd: memory before and after a profile, which runs plain steps, the profile, a checkpoint, and what a pause
     releases."""
     sizes = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocabulary": 50304, "batch": 16}
@@ -634,7 +652,8 @@ def measure_memory(check, run_dir, process):
     values |= {key: after[key] for key in ("step_time_ms", "device_time_ms", "samples_per_second")}
     kernels = run_dir / "profiles" / Path(profile.get("kernels_path", "")).name
     if kernels.is_file():
-        values["kernels"] = kernels_of(kernels)
+        events = json.loads(kernels.read_text())["traceEvents"]
+        values |= {"kernels": kernels_of(events), "trace_idle": idle_share(events)}
         with gzip.open(check.args.folder / "kernels.json.gz", "wb") as file:
             file.write(kernels.read_bytes())
     stokerctl(check, run_dir, "checkpoint")
@@ -899,11 +918,13 @@ def main():
                         print(f"{part}: {name}: no time left", flush=True)
                         continue
                     log.write(f"\n==== {part}: {name}\n".encode())
-                    start = time.monotonic()
+                    start, log_start = time.monotonic(), log.tell()
                     status, values = run_check(check, min(seconds, remaining), function)
                     result = {"part": part, "check": name, "status": status, "gpu": gpu, "quick": args.quick,
                               "seconds": round(time.monotonic() - start, 1), **values}
                     with open(results_path, "a") as file:
+                    if warnings := warnings_since(check, log_start):
+                        result["warnings"] = warnings
                         file.write(json.dumps(result) + "\n")
                     write_page(args.folder, results_path)
                     bad |= status in ("failed", "out of time")

@@ -38,9 +38,11 @@ def mfu(result, gpu):
 def check_rows(results):
     rows = ["| check | result | seconds | |", "|---|---|---|---|"]
     shown = ("version", "glibc", "torch", "cuda", "cudnn", "first_start_s", "start_s", "graphs", "value", "unit", "interrupted_at", "steps",
-             "released_mib", "files", "errors", "accuracy", "training_s", "samples_per_second", "copy_gb_per_s", "skipped", "reason")
+             "released_mib", "files", "errors", "accuracy", "training_s", "samples_per_second", "copy_gb_per_s", "skipped", "reason",
+             "warnings")
     for result in results.values():
-        if result["part"] in ("gpt2", "resnet50", "steps", "published", "memory") and result["status"] == "passed":
+        if result["part"] in ("gpt2", "resnet50", "steps", "published", "memory") and result["status"] == "passed" and \
+                "warnings" not in result:
             continue
         values = [f"{key} {text_of(result[key])}" for key in shown if key in result]
         if "passed" in result:
@@ -131,6 +133,8 @@ def memory_lines(result, copies):
     if "power_w" in result:
         lines.append(f"Power {result['power_w']:.0f} W, device busy {result['busy_percent']:.0f} % of the time, "
                      f"memory by nvidia-smi at most {result['memory_mib']:,.0f} MiB.")
+    if result.get("trace_idle") is not None:
+        lines.append(f"In the trace of a profile, whose steps run without graphs, the device is idle for {result['trace_idle']:.1%}.")
     if result.get("kernels"):
         lines += ["", "| kernel | share of the device's time |", "|---|---|"]
         lines += [f"| `{text_of(kernel['name'])}` | {kernel['share']:.1%} |" for kernel in result["kernels"]]

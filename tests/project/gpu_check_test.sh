@@ -117,6 +117,11 @@ make_program "$scratch/bin/stokerd" <<'SH'
 #!/usr/bin/env bash
 echo 'CUDA      yes, with fused kernels'
 SH
+make_program "$scratch/gpu/compute-sanitizer" <<'SH'
+#!/usr/bin/env bash
+printf '[  PASSED  ] 2 tests.\n%s\n' "$SUMMARY"
+[[ $SUMMARY == *' 0 '* ]]
+SH
 # Ends when nvidia-smi has printed. With fused kernels it is faster.
 make_program "$scratch/bin/stoker-bench-device" <<'SH'
 #!/usr/bin/env bash
@@ -203,6 +208,15 @@ wait $pid && code=0 || code=$?
 [[ $code == 143 ]] || fail "after SIGTERM: exit $code"
 expect_no_child "a program runs after SIGTERM"
 
+# What compute-sanitizer finds fails a check, and so does the lack of its summary.
+expect_sanitized() {  # SUMMARY STATUS REASON
+  SUMMARY=$1 check "$scratch/sanitizer" --retry sanitizer
+  [[ $(grep -c "^sanitizer: .*: $2 in .*$3" <<<"$output") == 3 ]] || fail "compute-sanitizer with '$1': $output"
+}
+expect_sanitized '========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)' failed '3 errors; see the log'
+expect_sanitized '' failed 'no summary of errors'
+expect_sanitized '========= ERROR SUMMARY: 0 errors' passed ''
+
 # Tests that skip themselves do not pass where there is a GPU.
 make_cuda_test A=SKIPPED
 check "$scratch/skipped" tests
@@ -220,7 +234,10 @@ check "$scratch/failed" --retry tests
 make_program "$scratch/bin/stokerd" <<SH
 #!/usr/bin/env bash
 case "\$*" in
-  *run.dir=*/parts*) echo 'error: an illegal address' >&2 && exit 70 ;;
+  *run.dir=*/parts*)
+    printf '%s\n' '2026-11-27T12:00:00.000Z warning  cudnn attention disabled reason=none' 'error: an illegal address' >&2
+    exit 70
+    ;;
   *run.dir=*/released*)
     echo \$\$ >"$scratch/child"
     sleep 1000
@@ -235,6 +252,7 @@ SH
 check "$scratch/resume" --shorten 60 resume
 result=$(result_of "$scratch/resume" "bit-exact resume")
 [[ $result == *'"status": "failed"'*'stokerd: exit 70: error: an illegal address'* ]] || fail "a stokerd that fails: $result"
+[[ $result == *'"warnings": ["cudnn attention disabled reason=none"]'* ]] || fail "the warnings of stokerd are not kept: $result"
 expect_no_child "a stokerd runs after its check"
 
 check "$scratch/unknown" nothing
