@@ -62,6 +62,7 @@ def loss_of(setup, model, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("how", choices=["eager", "compiled"])
+    parser.add_argument("--backend", default="inductor", help="of torch.compile; aot_eager captures the same graphs and compiles nothing")
     parser.add_argument("setup", type=json.loads)
     args = parser.parse_args()
     setup, device = args.setup, torch.device(args.setup["device"])
@@ -88,8 +89,8 @@ def main():
 
     updates = [update_with(fused=True)]
     if is_compiled:
-        loss_function = torch.compile(loss_function, mode="reduce-overhead" if is_cuda else None)
-        updates.append(torch.compile(update_with(foreach=True)))
+        loss_function = torch.compile(loss_function, mode="reduce-overhead" if is_cuda else None, backend=args.backend)
+        updates.append(torch.compile(update_with(foreach=True), backend=args.backend))
     batch = [t.pin_memory() if is_cuda else t for t in batch_of(setup)]
     bf16 = setup["precision"] == "bf16"
 
