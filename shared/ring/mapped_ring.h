@@ -140,6 +140,8 @@ class MappedRing final : public ShmRing {
  public:
   enum class Role { kCreator, kAttached };
   MappedRing(Segment segment, SegmentView known, Role role, const TicketShare& share = {});
+  // Of a ring that is not used any more, except to destroy it.
+  Segment take_segment() { return std::move(segment_); }
 
   // Allocates the slots of the creator from number `first` on (as given to initialize_segment()), in
   // the order of their tickets, in a thread. Until all are allocated, pop() waits, because the slot of

@@ -53,7 +53,8 @@ enum class Fault {
 bool is_killed(Fault fault) { return fault == Fault::kKill || fault == Fault::kReplace; }
 bool is_removed(Fault fault) { return fault == Fault::kRemove || fault == Fault::kRetire; }
 
-// A segment that is set to its initial state before each schedule, because a new one is expensive.
+// A segment that is set to its initial state before each schedule, because a new one, or a new
+// mapping, is expensive.
 class InitialSegment {
  public:
   InitialSegment()
@@ -65,7 +66,13 @@ class InitialSegment {
     std::memcpy(bytes_.data(), attach().bytes().data(), bytes_.size());
   }
 
-  MappedRing map(MappedRing::Role role) const { return MappedRing(attach(), view_, role); }
+  MappedRing map(MappedRing::Role role) {
+    if (mappings_.empty()) return MappedRing(attach(), view_, role);
+    Segment mapping = std::move(mappings_.back());
+    mappings_.pop_back();
+    return MappedRing(std::move(mapping), view_, role);
+  }
+  void unmap(MappedRing& ring) { mappings_.push_back(ring.take_segment()); }
   void reset(ShmRing& ring) const { std::memcpy(start(ring), bytes_.data(), bytes_.size()); }
   std::byte* start(ShmRing& ring) const { return ring.payload().data() - view_.header.payload; }
   const RingHeader& header() const { return view_.header; }
@@ -77,13 +84,15 @@ class InitialSegment {
   std::unique_ptr<ShmRing> ring_;
   SegmentView view_;
   std::vector<std::byte> bytes_;
+  std::vector<Segment> mappings_;  // not in use
 };
 
 // The processes of a schedule.
 class RingProgram {
  public:
-  RingProgram(ScheduleExplorer& explorer, const InitialSegment& segment, Fault fault)
+  RingProgram(ScheduleExplorer& explorer, InitialSegment& segment, Fault fault)
       : explorer_(explorer),
+        segment_(segment),
         fault_(fault),
         num_tickets_(fault == Fault::kEnd ? kTickets - 1 : kTickets),
         stokerd_(segment.map(MappedRing::Role::kCreator)),
@@ -100,6 +109,12 @@ class RingProgram {
       explorer.add_thread([this] { supervise(); });
     explorer.at_end([this] { check_end(); });
   }
+  ~RingProgram() {
+    segment_.unmap(feed_);
+    segment_.unmap(stokerd_);
+  }
+  RingProgram(const RingProgram&) = delete;
+  RingProgram& operator=(const RingProgram&) = delete;
 
  private:
   void produce(int thread, ProducerId id) {
@@ -201,6 +216,7 @@ class RingProgram {
   }
 
   ScheduleExplorer& explorer_;
+  InitialSegment& segment_;
   const Fault fault_;
   const uint64_t num_tickets_;
   MappedRing stokerd_;
