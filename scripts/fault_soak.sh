@@ -90,6 +90,8 @@ if [[ -z $faketime ]]; then say "without clock changes: libfaketime is not insta
 trainer=''
 evaluator=''
 clients=()
+# libfaketime removes its files at a regular end only.
+remove_clock() { rm -f /dev/shm/{faketime_shm,sem.faketime_sem}_"$1"; }
 clean_up() {
   local pid
   for pid in $trainer $evaluator "${clients[@]}"; do
@@ -97,6 +99,7 @@ clean_up() {
     kill -KILL "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
   done
+  [[ -z $trainer ]] || remove_clock "$trainer"
 }
 trap clean_up EXIT
 
@@ -139,6 +142,7 @@ kill_trainer() {
   code=0
   wait "$trainer" 2>/dev/null || code=$?
   ((code == 137)) || fail_with_log stokerd "exited with code $code"
+  remove_clock "$trainer"
   ((++fruitless))
   start_trainer
 }
@@ -149,6 +153,7 @@ stop_trainer() {
   wait "$trainer" 2>/dev/null || code=$?
   # 143: the signal came before the program had begun.
   ((code == 0 || code == 143)) || fail_with_log stokerd "exited with code $code after SIGTERM"
+  remove_clock "$trainer"
   fruitless=0
 }
 # Stops a process for up to two seconds.
