@@ -15,5 +15,9 @@ def check(case):
     return check_logits(model, case, logits_of)
 
 
-if __name__ == "__main__":
+def main():
     check_all(check, "exported folders of bert")
+
+
+if __name__ == "__main__":
+    main()

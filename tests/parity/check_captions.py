@@ -7,7 +7,6 @@ chooses is not that of the most likely caption."""
 import json
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,13 +17,15 @@ from programs import Programs
 from safetensors.torch import load_file
 from torchvision.transforms.v2 import functional
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared/metrics"))
+from read_events import read_events  # noqa: E402
+
 SIDE, WIDTH, LAYERS, HEADS, LENGTH, STEPS = 16, 32, 1, 2, 5, 200
 TIE = 1e-4  # log probabilities closer than this are the same: single precision decides between their captions
 START, END = 0, 1
 NOUNS = ("beach", "cloud", "field", "lamp", "meadow", "snow", "sun", "wall")
 WORDS = ("a", "bright", "day", "dark", "night", *NOUNS)
 VALIDATED = 12  # as many as are shown
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def write_images(folder):
@@ -112,10 +113,7 @@ def captions_of(table):
 
 def check_tensorboard(run, table, step):
     """As TensorBoard's own loader reads it."""
-    reader = ROOT / "tests/shared/metrics/read_events.py"
-    output = subprocess.run(
-        [sys.executable, reader, run / "tensorboard/eval/val"], capture_output=True, text=True, check=True).stdout
-    shown = json.loads(output[output.index("{"):])
+    shown = read_events(str(run / "tensorboard/eval/val"))
     assert shown["texts"]["captions"] == [["text", step, table]], shown["texts"]
     path = run / f"eval/artifacts/step-{step:09}.val.captions.png"
     width, height = Image.open(path).size

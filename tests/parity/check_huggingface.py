@@ -46,5 +46,9 @@ def check(case):
     return check_logits(load_complete(AutoModelForCausalLM, case / "exported"), case)
 
 
-if __name__ == "__main__":
+def main():
     check_all(check, "exported folders")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""check_parity.py COMMITTED_GOLDEN FRESH_GOLDEN CHECKPOINTS: compares the committed golden files
-with newly generated ones, and loads the checkpoints that parity_export wrote into the PyTorch
+"""check_parity.py GOLDEN CHECKPOINTS: trains every case, compares the golden files with what
+make_golden.py would write, and loads the checkpoints that parity_export wrote into the PyTorch
 counterparts. All names and shapes must match; weights, optimizer state and evaluation loss must
-agree with the counterpart."""
+agree with the counterpart. Not compared: initial_weights.safetensors and digests of initial weights
+(check_torchvision.py, parity_golden_test.cc)."""
 import pathlib
 import sys
 
@@ -28,21 +29,15 @@ def compare(what, actual, expected, tolerance):
         differences.append(f"{what}: error {error:.3g}, largest element {scale:.3g}")
 
 
-def compare_golden(committed, generated):
-    names = {p.name for p in committed.glob("*.safetensors")}
-    if names != {p.name for p in generated.glob("*.safetensors")}:
-        differences.append("the golden files are not those that make_golden.py writes: run it and commit them")
-    for name in sorted(names - {"initial_weights.safetensors"}):
-        old, new = load_file(committed / name), load_file(generated / name)
-        if old.keys() != new.keys():
-            differences.append(f"{name}: other tensors than make_golden.py writes")
-        for key in sorted(old.keys() & new.keys() - {"initial_sha256"}):
-            if "#" not in key:
-                compare(f"golden {name} {key}", old[key], new[key], 1e-4)
+def compare_golden(name, old, new):
+    if old.keys() != new.keys():
+        differences.append(f"{name}: other tensors than make_golden.py writes")
+    for key in sorted(old.keys() & new.keys() - {"initial_sha256"}):
+        if "#" not in key:
+            compare(f"golden {name} {key}", old[key], new[key], 1e-4)
 
 
-def compare_checkpoint(case, folder):
-    _, reference, optimizer = run(case)
+def compare_checkpoint(case, reference, optimizer, folder):
     (checkpoint,) = folder.glob("step-*")
     weights = load_file(checkpoint / "model.safetensors")
     for name, tensor in reference.state_dict().items():
@@ -56,7 +51,7 @@ def compare_checkpoint(case, folder):
         if optimizer.state[parameter][kind] is not None
     }
     if actual_state.keys() != expected.keys():
-        differences.append(f"{case.name}: optimizer state {sorted(saved.keys() ^ expected.keys())[:5]}")
+        differences.append(f"{case.name}: optimizer state {sorted(actual_state.keys() ^ expected.keys())[:5]}")
     for name in actual_state.keys() & expected.keys():
         compare(f"{case.name} {name}", actual_state[name], expected[name], 1e-3)
     loaded = case.model()
@@ -70,12 +65,15 @@ def compare_checkpoint(case, folder):
 
 
 def main():
-    committed, generated, checkpoints = (pathlib.Path(p) for p in sys.argv[1:])
+    golden, checkpoints = (pathlib.Path(p) for p in sys.argv[1:])
     torch.set_num_threads(1)
     round_erfinv_correctly()
-    compare_golden(committed, generated)
+    if {path.stem for path in golden.glob("*.safetensors")} != {"initial_weights", *(case.name for case in CASES)}:
+        differences.append("the golden files are not those that make_golden.py writes: run it and commit them")
     for case in CASES:
-        compare_checkpoint(case, checkpoints / case.name)
+        tensors, reference, optimizer = run(case)
+        compare_golden(case.name, load_file(golden / f"{case.name}.safetensors"), tensors)
+        compare_checkpoint(case, reference, optimizer, checkpoints / case.name)
     for line in differences[:20]:
         print(line)
     print(f"{len(CASES)} cases against PyTorch {torch.__version__}: {len(differences)} differences")

@@ -35,5 +35,9 @@ def check(case):
     return check_logits(model, case, logits_of)
 
 
-if __name__ == "__main__":
+def main():
     check_all(check, "adapters")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from make_huggingface import move_vectors, record_steps
+from make_huggingface import STEPS, move_vectors, record_steps
 from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification
 from transformers.utils import logging
 
@@ -62,7 +62,7 @@ def logits_of(model, batch, i=0):
     return model(tokens, attention_mask=mask, token_type_ids=types).logits
 
 
-def record_training(folder, model, parameters, rng, is_per_token, is_padded):
+def record_training(folder, model, parameters, rng, is_per_token, is_padded, steps=STEPS):
     samples, time = rng.randint(2, 4), rng.randint(3, 19)
     batches = [Batch(model.config, rng, samples, time, is_per_token, is_padded) for _ in range(2)]
     expected = batches[0].tensors(0) | batches[1].tensors(1)
@@ -73,7 +73,7 @@ def record_training(folder, model, parameters, rng, is_per_token, is_padded):
         logits, labels = logits_of(model, expected, i % 2), batches[i % 2].labels
         return logits, F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED)
 
-    record_steps(folder, parameters, step, expected)
+    record_steps(folder, parameters, step, expected, steps)
 
 
 def make_model(rng, seed, dtype):

@@ -155,12 +155,12 @@ def logits_and_loss(model, batch):
     return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
 
-def record_steps(folder, parameters, step, expected):
-    """Writes expected.safetensors: `expected` and what ten steps of AdamW compute. `parameters`: those that are trained,
-    by name. `step(i)`: the logits and the loss of step i."""
-    optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
+def record_steps(folder, parameters, step, expected, steps=STEPS):
+    """Writes expected.safetensors: `expected` and what this number of steps of AdamW compute. `parameters`: those that are
+    trained, by name. `step(i)`: the logits and the loss of step i."""
+    optimizer = torch.optim.AdamW(parameters.values(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY, fused=True)
     expected, losses = dict(expected), []
-    for i in range(STEPS):
+    for i in range(steps):
         optimizer.zero_grad()
         logits, loss = step(i)
         loss.backward()
@@ -173,11 +173,11 @@ def record_steps(folder, parameters, step, expected):
     save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
 
 
-def record_training(folder, model, parameters, batches, more={}):
+def record_training(folder, model, parameters, batches, more={}, steps=STEPS):
     """record_steps() of next-token prediction with the batches in turn, and `more`."""
     expected = {f"{name}{i}": tensor for i, batch in enumerate(batches) for name, tensor in batch.items()}
     step = lambda i: logits_and_loss(model, batches[i % len(batches)])  # noqa: E731
-    record_steps(folder, parameters, step, expected | more)
+    record_steps(folder, parameters, step, expected | more, steps)
 
 
 def move_vectors(model):

@@ -6,13 +6,11 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$here/python_or_skip.sh"
-require_pytorch
-"$python" "$here/make_captioner.py" "$folder/captioner.safetensors"
-STOKER_PARITY_CAPTIONER="$folder/captioner.safetensors" "$1" --gtest_filter='*CaptionerParityTest.*' --gtest_brief=1
-if ! reason=$("$python" -c 'import torchvision, tensorboard' 2>&1); then
-  echo "skipped the runs of the programs, for which $python needs more:"
-  echo "$reason" | tail -n 1
-  exit 77
-fi
-"$python" "$here/check_captions.py" "$2" "$folder/run"
-"$python" "$here/check_pretrained_captioner.py" "$2" "$folder/pretrained"
+choose_pytorch
+run_steps \
+  -- import torch safetensors.torch \
+  -- make_captioner.py "$folder/captioner.safetensors" \
+  -- STOKER_PARITY_CAPTIONER="$folder/captioner.safetensors" "$1" --gtest_filter='*CaptionerParityTest.*' --gtest_brief=1 \
+  -- import torchvision tensorboard \
+  -- check_captions.py "$2" "$folder/run" \
+  -- check_pretrained_captioner.py "$2" "$folder/pretrained"

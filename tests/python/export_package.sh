@@ -4,7 +4,8 @@
 # STOKER_FAULT_TESTS=full also exports the other modules of export_models. Nothing is done again for the same sources.
 # Exits with code 77 without PyTorch or pip.
 . "$1/tests/parity/python_or_skip.sh"
-require_pytorch
+choose_pytorch
+require_modules 'torch, safetensors.torch'
 set -e
 out=$2
 export PATH="$3:$PATH" TORCHINDUCTOR_CACHE_DIR="$folder/cache"

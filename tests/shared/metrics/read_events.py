@@ -26,7 +26,7 @@ def nodes_of(graph) -> list:
     return found
 
 
-def main(directory: str) -> None:
+def read_events(directory: str) -> dict:
     read = event_accumulator.EventAccumulator(directory, size_guidance={"scalars": 0, "tensors": 0})
     read.Reload()
     # The loader of the web page, which converts every summary to a tensor.
@@ -65,7 +65,8 @@ def main(directory: str) -> None:
             result[name] = found
     if read.Tags()["graph"]:
         result["graph"] = nodes_of(read.Graph())
-    print(json.dumps(result, sort_keys=True))
+    return result
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    print(json.dumps(read_events(sys.argv[1]), sort_keys=True))

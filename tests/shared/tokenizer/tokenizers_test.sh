@@ -8,5 +8,6 @@ scripts=$(dirname "$0")
 parity=$(cd "$scripts/../../parity" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$parity/python_or_skip.sh"
-require_peers "$parity" "$2"
+choose_peers "$parity"
+require_modules "$2"
 "$python" "$scripts/$1" "$3" "$4" "${STOKER_TOKENIZER_MEGABYTES:-1.5}"

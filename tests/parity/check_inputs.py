@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""check_inputs.py GOLDEN FOLDER: whether torchvision still computes the inputs that parity_inputs_test.cc compares
+with."""
+import pathlib
+import sys
+
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+
+def main():
+    golden, folder = pathlib.Path(sys.argv[1]), sys.argv[2]
+    try:
+        import make_inputs
+    except ImportError as error:
+        print(f"not compared with the transforms of torchvision: {error}")
+        return
+    sys.argv = ["make_inputs.py", folder]
+    make_inputs.main()
+    name = "inputs.safetensors"
+    assert_close(load_file(pathlib.Path(folder) / name), load_file(golden / "inputs" / name))
+
+
+if __name__ == "__main__":
+    main()
