@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the golden file of parity_double_test.cc: make_double.py FILE [--all].
+"""Writes the golden file of parity_double_test.cc: make_double.py FILE [--all | --short].
 
 For every image model, in double precision: the logits, the gradient of each parameter, ten training
 steps, and the logits in evaluation afterwards. Uses torchvision's models if it can be imported,
 otherwise the counterparts. Two numbers per tensor are stored (formula.py) to keep the file small.
 Without --all, only the models that together have every kind of block; the golden file is generated
-this way.
+this way. --short: these for fewer steps, because the golden file has the others.
 
 Why double precision: among the millions of inputs of ReLUs in a deep network, some are so close to
 0 that float32 rounding decides whether they pass, and norms over few values amplify the difference
@@ -94,6 +94,7 @@ ALL_STEPS = dict.fromkeys(CASES, STEPS) | {"inception_v3_aux": 3}
 # The models in the golden file.
 GOLDEN_STEPS = {name: STEPS for name in ("resnet20", "resnet18", "resnet50", "vgg16", "vgg13_bn", "vit", "inception_v3")}
 GOLDEN_STEPS["inception_v3_aux"] = 1
+SHORT = 3
 
 
 def make(name):
@@ -145,10 +146,11 @@ def run(name, steps):
 
 def main():
     steps = ALL_STEPS if "--all" in sys.argv[2:] else GOLDEN_STEPS
+    most = SHORT if "--short" in sys.argv[2:] else STEPS
     torch.set_num_threads(1)
     tensors = {}
     for name, count in steps.items():
-        tensors |= run(name, count)
+        tensors |= run(name, min(count, most))
     made_by = {"torch": torch.__version__, "torchvision": torchvision.__version__ if torchvision else "none"}
     save_file(tensors, sys.argv[1], made_by)
 
