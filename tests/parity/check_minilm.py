@@ -43,6 +43,8 @@ SENTENCES = [
     "She thought about the {} for a while.", "There was a {} in the corner.", "They did not expect the {}!",
     "My uncle once bought a {}.", "We talked about the {} all evening.", "Is this your {}?", "The {} was smaller than I thought.",
 ]
+MAX_LENGTH = 16  # all batches are padded to it
+KILL_STEPS = 4  # from one checkpoint of a run that is killed to the next
 TOLERANCE = 1e-5  # of the loss, and relative to the largest logit
 
 
@@ -85,10 +87,10 @@ class Runs(Programs):
         super().__init__(folder, bin_folder)
         self.model = folder / "model"
 
-    def write_config(self, name, model, steps, learning_rate):
+    def write_config(self, name, model, steps, learning_rate, save_every="null"):
         data = (
             f"{{format: jsonl, path: {self.folder}/NAME.jsonl, fields: {{text: text, label: label}},"
-            f" tokenizer: {{path: {self.model}/tokenizer.json}}, sequence: {{max_length: 24}}}}"
+            f" tokenizer: {{path: {self.model}/tokenizer.json}}, sequence: {{max_length: {MAX_LENGTH}}}}}"
         )
         config = self.folder / f"{name}.yaml"
         config.write_text(
@@ -96,7 +98,7 @@ class Runs(Programs):
             f"model: {model}\ntask: {{name: classification}}\n"
             f"optimizer: {{name: adamw, lr: {learning_rate}, param_groups: [{{params: 'fc.*', lr_scale: 10}}]}}\n"
             f"train: {{max_steps: {steps}, micro_batch_size: 16, device: cpu, num_threads: 1}}\n"
-            "checkpoint: {save_every_steps: 10}\neval: {monitor: accuracy}\n"
+            f"checkpoint: {{save_every_steps: {save_every}}}\neval: {{monitor: accuracy}}\n"
         )
         return config
 
@@ -122,7 +124,7 @@ def validation_logits(model, tokenizer, folder):
 def check_complete(runs):
     """All weights trained, from the pooler of the file; the export is that of transformers."""
     model = f"{{name: bert, pretrained: {{path: {runs.model}, exclude: ['fc.*']}}}}"
-    runs.train(runs.write_config("complete", model, 50, 1e-4), "complete")
+    runs.train(runs.write_config("complete", model, 40, 2e-4), "complete")
     exported = runs.export("complete", "--format", "huggingface")
     loaded = load_complete(AutoModelForSequenceClassification, exported)
     return runs.check_same_metrics("complete", loaded, AutoTokenizer.from_pretrained(exported))[1]
@@ -152,18 +154,18 @@ def check_adapter(runs):
 def check_kill(runs):
     """A run that is killed after a checkpoint ends with the bytes of one that is not. Until then it has
     more steps than it can do."""
-    endless = runs.write_config("endless", lora(runs, "[query, value]"), 1000000, 1e-3)
+    endless = runs.write_config("endless", lora(runs, "[query, value]"), 1000000, 1e-3, KILL_STEPS)
     killed = subprocess.Popen(
         [runs.bin / "stokerd", "--config", endless, "--run-dir", runs.folder / "killed"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     checkpoints = runs.folder / "killed" / "checkpoints"
-    while not (checkpoints / "step-000000010").exists() and killed.poll() is None:
+    while not (checkpoints / f"step-{KILL_STEPS:09}").exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL, "the run ended before it was killed"
     last = max(int(saved.name.removeprefix("step-")) for saved in checkpoints.glob("step-?????????"))
-    end = last + 20
-    config = runs.write_config("whole", lora(runs, "[query, value]"), end, 1e-3)
+    end = last + 2 * KILL_STEPS
+    config = runs.write_config("whole", lora(runs, "[query, value]"), end, 1e-3, KILL_STEPS)
     runs.train(config, "killed")
     runs.train(config, "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
