@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <map>
-#include <thread>
 #include <utility>
 
 #include <boost/json.hpp>
+
+#include "shared/base/machine.h"
 
 namespace stoker::bench {
 namespace {
@@ -23,20 +22,6 @@ Status run_once(const Measure& measure, std::vector<double>& values) {
   STOKER_ASSIGN_OR_RETURN(const double value, measure());
   values.push_back(value);
   return {};
-}
-
-// "2 x AMD EPYC, family 25, model 17": hypervisors shorten the name, and the model number
-// identifies the generation.
-std::string read_processor() {
-  std::ifstream file("/proc/cpuinfo");
-  std::map<std::string, std::string> fields;
-  for (std::string line; std::getline(file, line) && !line.empty();) {
-    const size_t colon = line.find(": ");
-    if (colon != std::string::npos)
-      fields[line.substr(0, line.find_first_of("\t:"))] = line.substr(colon + 2);
-  }
-  return std::to_string(std::thread::hardware_concurrency()) + " x " + fields["model name"] +
-         ", family " + fields["cpu family"] + ", model " + fields["model"];
 }
 
 // Each run measures the trial and all baselines in turn. The starting one rotates, and every second
@@ -106,7 +91,7 @@ std::string to_json(const Measurement& measurement) {
       ratios.push_back(measurement.values[i] / measurement.baseline_values[i]);
     line["ratio"] = median(std::move(ratios));
   }
-  static const std::string processor = read_processor();
+  static const std::string processor = describe_processor();
   line["processor"] = processor;
   line["runs"] = measurement.values.size();
   line["spread"] = spread_of(measurement.values);

@@ -30,6 +30,7 @@
 #include "daemon/train/numerics.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/machine.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -316,6 +317,10 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   checkpoint::Manifest& manifest = start.manifest;
   manifest.stoker_version = stoker_version();
   manifest.torch_version = torch_version();
+  manifest.processor = describe_processor();
+  manifest.system = describe_system();
+  manifest.device = start.state->device().str();
+  manifest.num_threads = static_cast<uint64_t>(at::get_num_threads());
   manifest.micro_batch_size = static_cast<uint64_t>(config_.train.micro_batch_size);
   manifest.gradient_accumulation_steps =
       static_cast<uint64_t>(config_.train.gradient_accumulation_steps);

@@ -81,9 +81,12 @@ std::string text_at(const json::object& object, const char* key) {
 uint64_t count_at(const json::object& object, const char* key) {
   return object.at(key).to_number<uint64_t>();
 }
-// 0 if missing, for fields that were added later and are optional.
+// 0 or empty if missing, for fields that were added later and are optional.
 uint64_t optional_count_at(const json::object& object, const char* key) {
   return object.contains(key) ? count_at(object, key) : 0;
+}
+std::string optional_text_at(const json::object& object, const char* key) {
+  return object.contains(key) ? text_at(object, key) : std::string();
 }
 
 WrittenFile parse_file(const json::value& value) {
@@ -137,16 +140,20 @@ Manifest parse_manifest_fields(const json::object& root) {
   manifest.created_at = text_at(root, "created_at");
   manifest.stoker_version = text_at(root, "stoker_version");
   manifest.torch_version = text_at(root, "torch_version");
+  manifest.processor = optional_text_at(root, "processor");
+  manifest.system = optional_text_at(root, "system");
+  manifest.device = optional_text_at(root, "device");
+  manifest.num_threads = optional_count_at(root, "num_threads");
   manifest.world_size = root.at("world_size").to_number<int>();
   manifest.micro_batch_size = optional_count_at(root, "micro_batch_size");
   manifest.gradient_accumulation_steps = optional_count_at(root, "gradient_accumulation_steps");
   manifest.optimizer_shards = static_cast<int>(
       std::min<uint64_t>(optional_count_at(root, "optimizer_shards"), kMaxOptimizerShards + 1));
   manifest.model_digest = text_at(root, "model_digest");
-  if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
+  manifest.model_file = optional_text_at(root, "model_file");
   if (root.contains("base_weights"))
     manifest.base_weights = parse_base_weights(root.at("base_weights").as_object());
-  if (root.contains("tokenizer")) manifest.tokenizer = text_at(root, "tokenizer");
+  manifest.tokenizer = optional_text_at(root, "tokenizer");
   if (root.contains("tied_parameters"))
     for (const auto& [name, same] : root.at("tied_parameters").as_object())
       manifest.tied_parameters[std::string(name)] = std::string(same.as_string());
@@ -221,6 +228,10 @@ std::string to_json(const Manifest& manifest) {
                     {"parent_checkpoint", manifest.parent_checkpoint},
                     {"metrics_bytes", manifest.metrics_bytes},
                     {"live_settings", std::move(live_settings)}};
+  if (!manifest.processor.empty()) root["processor"] = manifest.processor;
+  if (!manifest.system.empty()) root["system"] = manifest.system;
+  if (!manifest.device.empty()) root["device"] = manifest.device;
+  if (manifest.num_threads != 0) root["num_threads"] = manifest.num_threads;
   if (manifest.micro_batch_size != 0) root["micro_batch_size"] = manifest.micro_batch_size;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
   if (manifest.base_weights) root["base_weights"] = base_weights_to_json(*manifest.base_weights);

@@ -72,6 +72,9 @@ struct Manifest {
   std::string created_at;      // ISO 8601, informational
   std::string stoker_version;  // version of stoker
   std::string torch_version;   // version of LibTorch
+  // Of the process that wrote it, informational; empty or 0: not recorded.
+  std::string processor, system, device;
+  uint64_t num_threads = 0;
   int world_size = 1;
   int optimizer_shards = 0;  // files of the optimizer state in kShardedFormat; 0: it is one file
   // Samples per micro-batch and micro-batches per step. 0: not recorded, written by an earlier

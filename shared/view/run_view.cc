@@ -368,18 +368,20 @@ std::string RunView::overview() {
       manifest = {.stamp = stamp,
                   .created = parsed->created_at,
                   .sha256 = sha256_hex(*text),
-                  .stoker_version = parsed->stoker_version,
-                  .torch_version = parsed->torch_version,
-                  .live_settings = parsed->live_settings};
+                  .environment = {{"stoker_version", parsed->stoker_version},
+                                  {"torch_version", parsed->torch_version},
+                                  {"live_settings", parsed->live_settings},
+                                  {"processor", parsed->processor},
+                                  {"system", parsed->system},
+                                  {"device", parsed->device},
+                                  {"num_threads", std::to_string(parsed->num_threads)}}};
       for (const auto& file : parsed->files) manifest.bytes += file.bytes;
     }
     checkpoints.push_back(json::object{{"step", (*entries)[i].step},
                                        {"created_at", manifest.created},
                                        {"bytes", manifest.bytes},
                                        {"manifest_sha256", manifest.sha256}});
-    root["environment"] = json::object{{"stoker_version", manifest.stoker_version},
-                                       {"torch_version", manifest.torch_version},
-                                       {"live_settings", manifest.live_settings}};
+    root["environment"] = manifest.environment;
     manifests[path] = std::move(manifest);
   }
   manifests_ = std::move(manifests);
@@ -414,7 +416,6 @@ std::string RunView::curves(size_t max_rows) {
 }
 
 std::string RunView::open_tail() {
-  // With complete lines: when the rest of an incomplete one is appended, its beginning is needed.
   auto tail = LogTail::open(layout_.trainer_log(), kLogLines, layout_.root());
   if (!tail.ok()) return "";
   maybe_tail_.emplace(*std::move(tail));
@@ -423,21 +424,18 @@ std::string RunView::open_tail() {
 
 std::string RunView::read_tail() {
   constexpr int kMaxReads = 8;  // a file, and those after rotations
+  std::string lines;
   for (int i = 0; i < kMaxReads; ++i) {
     const bool is_skipped = maybe_tail_->skip_to_last(kTailBytes);
     auto more = maybe_tail_->read_more();
     if (!more.ok() || more->empty()) break;
     if (is_skipped) {
-      partial_line_.clear();
+      lines.clear();
       more->erase(0, std::min(more->size(), more->find('\n') + 1));
     }
-    partial_line_ += *more;
+    lines += *more;
   }
-  const size_t end = partial_line_.rfind('\n') + 1;
-  std::string lines = partial_line_.substr(0, end);
-  partial_line_.erase(0, end);
-  if (partial_line_.size() > kTailBytes) partial_line_.clear();
-  return lines;
+  return lines.substr(0, lines.rfind('\n') + 1);  // npos + 1 is 0
 }
 
 std::string RunView::change_stamp() const {

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/json/object.hpp>
+
 #include "shared/base/status.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/run_layout.h"
@@ -68,7 +70,8 @@ class RunView {
   };
   struct CachedManifest {
     std::string stamp;
-    std::string created, sha256, stoker_version, torch_version, live_settings;
+    std::string created, sha256;
+    boost::json::object environment;
     uint64_t bytes = 0;
   };
   void read_evals();
@@ -83,7 +86,6 @@ class RunView {
   std::map<std::string, CachedEval> evals_;          // by file name
   std::map<std::string, CachedManifest> manifests_;  // by path
   std::optional<LogTail> maybe_tail_;
-  std::string partial_line_;
   uint64_t sent_rows_ = 0;
   std::string sent_stamp_;
 };

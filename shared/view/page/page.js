@@ -437,7 +437,8 @@ class RunPage {
     let scale = 1;  // by train.rollback_lr_factor
     try { scale = JSON.parse(environment.live_settings).lr_scale ?? 1; } catch { /* none */ }
     const facts = [environment.stoker_version && `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`,
-      environment.device && `trained on ${environment.device} with ${environment.num_threads} ${environment.num_threads === "1" ? "thread" : "threads"}`].filter(Boolean);
+      environment.device && `trained on ${environment.device} with ${environment.num_threads} ${environment.num_threads === "1" ? "thread" : "threads"}`,
+      environment.processor, environment.system].filter(Boolean);
     this.configCard.replaceChildren(...(facts.length ? [h("p", {class: "where"}, facts.join("; "))] : []),
       ...(scale !== 1 ? [h("p", null, `Rollbacks lowered the learning rate to ${format(scale)} times that of these settings`)] : []),
       ...(run.setting_changes.length ? [h("h3", null, "Changed while the run trained"), table(["step", "<setting", "<previous", "<value", "<time"], [...run.setting_changes].reverse().map(c =>

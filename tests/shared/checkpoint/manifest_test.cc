@@ -72,6 +72,10 @@ TEST(ManifestTest, RoundTripsThroughJson) {
   manifest.parent_checkpoint.clear();
   manifest.live_settings = "{}";
   expect_same();
+  manifest.processor = "2 x AMD EPYC";
+  manifest.system = "Linux 6.1";
+  manifest.device = "cuda:1";
+  manifest.num_threads = 16;
   manifest.micro_batch_size = 16;
   manifest.gradient_accumulation_steps = 4;
   manifest.model_file = kSha;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "shared/checkpoint/manifest.h"
 #include "shared/run/run_state.h"
 #include "shared/view/run_file.h"
 #include "tests/support/temporary_directory.h"
@@ -106,6 +107,29 @@ TEST_F(RunViewTest, HasEnvironmentOfLastStart) {
          R"("model_digest":"1","device":"cuda:0","num_threads":16,"start_step":5})"
          "\n2026-01-31T12:00:02.000Z info    training progress step=6\n");
   EXPECT_EQ(environment(), R"({"device":"cuda:0","num_threads":"16"})");
+}
+
+TEST_F(RunViewTest, HasMachineOfNewestCheckpoint) {
+  checkpoint::Manifest manifest;
+  manifest.step = 10;
+  manifest.processor = "2 x AMD EPYC";
+  manifest.system = "Debian 12, Linux 6.1";
+  manifest.device = "cpu";
+  manifest.num_threads = 2;
+  manifest.files = {{"model.safetensors", 1, std::string(64, 'a')}};
+  append(layout().checkpoints_dir() + "/step-000000010/manifest.json",
+         checkpoint::to_json(manifest));
+  const auto environment = [&] {
+    return parse(RunView(layout()).overview()).at("environment").as_object();
+  };
+  EXPECT_EQ(environment().at("processor"), "2 x AMD EPYC");
+  EXPECT_EQ(environment().at("system"), "Debian 12, Linux 6.1");
+  // The start of a long run is no longer in the part of the log that is read.
+  EXPECT_EQ(environment().at("device"), "cpu");
+  EXPECT_EQ(environment().at("num_threads"), "2");
+  append(layout().trainer_log(),
+         "2026-01-31T12:00:00.000Z info    training started device=cuda:0 num_threads=16\n");
+  EXPECT_EQ(environment().at("device"), "cuda:0") << "of a start after the checkpoint";
 }
 
 TEST_F(RunViewTest, SendsEventsForWhatIsNew) {
