@@ -52,7 +52,7 @@ def write_run(path, records, lr):
     (path / checkpoint / "manifest.json").write_text(json.dumps(
         {"format": 2, "step": 10 * records, "epoch": 1, "next_ticket": 0, "created_at": "2026-01-05T08:45:36.000Z", "stoker_version": "0.1.0",
          "torch_version": "2.11.0", "world_size": 1, "model_digest": "", "config_digest": "", "data_digest": "", "parent_checkpoint": "", "metrics_bytes": 0,
-         "live_settings": {}, "files": [{"name": "model.safetensors", "bytes": 4815162, "sha256": "0" * 64}]}))
+         "live_settings": {}, "processor": "2 x Some CPU", "system": "Debian 12, Linux 6.1", "device": "cpu", "num_threads": 9, "files": [{"name": "model.safetensors", "bytes": 4815162, "sha256": "0" * 64}]}))
     (path / "metrics/train.jsonl").write_text(
         "".join(record(10 * i, 2 * math.exp(-i / records * 3) + 0.1 * math.sin(i * 12.9898) ** 2, lr) for i in range(1, records + 1)))
     (path / "config.yaml").write_text(f"run:\n  dir: {path}\noptimizer:\n  lr: {lr}\ntrain:\n  max_steps: {10 * records}\n")
@@ -78,7 +78,7 @@ def check_page(page, problems):
     page.wait_for("document.body.innerText.includes('generated <img')")  # it is fetched separately
     text = page.evaluate("document.body.innerText")
     for part in ("Phases of a step", "Learning rate", "Evaluations", "Checkpoints", "4.82 MB", "Sample errors", "class with a long name 11",
-                 "daemon started", "max_steps reached <img", "generated <img", "stoker 0.1.0, LibTorch 2.11.0; trained on cpu with 3 threads"):
+                 "daemon started", "max_steps reached <img", "generated <img", "stoker 0.1.0, LibTorch 2.11.0; trained on cpu with 3 threads; 2 x Some CPU; Debian 12, Linux 6.1"):
         check(part in text, f"not shown: {part}")
     # Every chart has a name, and the arrow keys read its points.
     names = page.evaluate("[...document.querySelectorAll('main canvas')].map(c => c.getAttribute('aria-label'))")
@@ -194,6 +194,8 @@ def main():
         # The page of the first run of a directory; a newer one does not replace it.
         (work / "new").mkdir()
         other = subprocess.Popen([bin_folder / "stoker-web", "--listen", "127.0.0.1:0", work / "new"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        # It reads the list of runs every ten seconds; here twenty times as often.
+        page.call("Page.addScriptToEvaluateOnNewDocument", source="const set = window.setInterval; window.setInterval = (call, ms) => set(call, ms / 20)")
         page.open(other.stdout.readline().strip())
         page.wait_for("document.body?.innerText.includes('No run yet')")
         write_run(work / "new/first", 50, 0.1)
