@@ -1,5 +1,7 @@
 // gpt2 and llama: names, shapes, positions, groups of queries; tests/parity compares the values.
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -11,6 +13,7 @@
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "shared/model/autocast.h"
 #include "shared/model/model.h"
@@ -94,6 +97,25 @@ TEST(Gpt2Test, HasThePublishedNumberOfParameters) {
   for (const at::Tensor& parameter : make(one_layer)->parameters()) parameters += parameter.numel();
   const int64_t block = 7'087'872;
   EXPECT_EQ(parameters + 11 * block, 124'439'808);
+}
+
+// Of the backward graph from `node` on.
+void add_node_names(const std::shared_ptr<torch::autograd::Node>& node,
+                    std::set<const torch::autograd::Node*>& seen, std::vector<std::string>& names) {
+  if (node == nullptr || !seen.insert(node.get()).second) return;
+  names.push_back(node->name());
+  for (const auto& edge : node->next_edges()) add_node_names(edge.function, seen, names);
+}
+
+// The gradient of a selection is a tensor of the size of queries, keys and values together, of which three
+// are added.
+TEST(Gpt2Test, ConcatenatesGradientsOfQueriesKeysAndValues) {
+  const ModelPtr model = make(small_gpt2());
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<std::string> names;
+  add_node_names(model->forward(tokens()).grad_fn(), seen, names);
+  EXPECT_EQ(std::ranges::count(names, "SplitBackward0"), 1);
+  EXPECT_THAT(names, testing::Not(testing::Contains(HasSubstr("Select"))));
 }
 
 TEST(LlamaTest, HasSeparateProjectionsAndAGate) {
