@@ -49,10 +49,10 @@ write_test_units "$units" 180 "/usr/local/libexec/stoker-test/service_steps.sh /
 cat >"$units/stokerd@demo.service.d/test.conf" <<'UNIT'
 [Service]
 WatchdogSec=5
-RestartSec=1
+RestartSec=100ms
 LoadCredential=webhook-url:/etc/stoker/webhook-url
 UNIT
-printf '[Service]\nRestartSec=1\n' >"$units/stokerd@crashing.service.d/test.conf"
+printf '[Service]\nRestartSec=100ms\n' >"$units/stokerd@crashing.service.d/test.conf"
 # A unit whose filter does not permit seccomp.
 cat >"$units/stokerd@denied.service.d/test.conf" <<'UNIT'
 [Service]
