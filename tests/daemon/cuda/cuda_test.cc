@@ -17,6 +17,8 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -385,6 +387,42 @@ TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
   EXPECT_EQ(output.sum().item<float>(), 0) << "a capture does not run the kernels";
   graph->replay();
   EXPECT_EQ(output.sum().item<float>(), 2000);
+}
+
+// As after a rollback. LibTorch caches memory, and cuBLAS has a workspace, per stream: on another one, each
+// opening would reserve both again.
+TEST_F(CudaTest, UsesSameStreamsWhenOpenedAgain) {
+  const c10::impl::VirtualGuardImpl current(c10::kCUDA);
+  const c10::Stream outside = current.getStream(*device_);
+  const auto options = at::TensorOptions().device(*device_);
+  const at::Tensor weight = at::ones({512, 512}, options).requires_grad_();
+  std::vector<c10::Stream> forward, backward, sums;
+  std::vector<uint64_t> reserved;
+  weight.register_hook([&](const at::Tensor&) { backward.push_back(current.getStream(*device_)); });
+  for (int opening = 0; opening < 3; ++opening) {
+    {
+      const auto streams = (*load_cuda_module())->open_streams(device_->index());
+      streams->submit([&] {
+        forward.push_back(current.getStream(*device_));
+        const at::Tensor input = at::ones({1 << 14, 512}, options);  // 32 MiB
+        input.matmul(weight).sum().backward();
+      });
+      streams->submit_sums([&] {
+        sums.push_back(current.getStream(*device_));
+        (void)at::ones({1 << 23}, options);
+      });
+      streams->synchronize();
+      weight.mutable_grad().reset();
+      reserved.push_back(streams->memory().reserved_bytes);
+    }
+    EXPECT_EQ(current.getStream(*device_), outside);
+  }
+  EXPECT_NE(forward[0], outside);
+  EXPECT_NE(forward[0], sums[0]);
+  EXPECT_THAT(forward, testing::Each(forward[0]));
+  EXPECT_THAT(backward, testing::ElementsAre(forward[0], forward[0], forward[0]));
+  EXPECT_THAT(sums, testing::Each(sums[0]));
+  EXPECT_THAT(reserved, testing::Each(reserved[0]));
 }
 
 // All that one GPU can run of NCCL: twice, as a process that trains several times.
