@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -8,10 +9,12 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/daemon_app.h"
 #include "daemon/group/launch_environment.h"
+#include "daemon/train/device.h"
 #include "shared/base/clock.h"
 #include "shared/config/load_config.h"
 #include "shared/model/host_allocator.h"
 
+namespace stoker {
 namespace {
 
 bool is_same_file(const std::string& path, const std::string& other) {
@@ -19,13 +22,10 @@ bool is_same_file(const std::string& path, const std::string& other) {
   return std::filesystem::equivalent(path, other, none);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  using namespace stoker;
+ExitCode run_daemon(int argc, char** argv) {
   model::install_host_allocator();
   auto parsed = app::parse_command_line(argc, argv);  // prints help and usage errors
-  if (!parsed.command) return static_cast<int>(parsed.exit_code);
+  if (!parsed.command) return parsed.exit_code;
   // Returns the validated configuration, or all its errors.
   auto config = config::load_config(parsed.command->config, parsed.command->overrides,
                                     &parsed.command->origins);
@@ -33,18 +33,22 @@ int main(int argc, char** argv) {
     // Configuration errors already have one line each with their location, as compiler errors do.
     const bool has_places = config.status().code() == StatusCode::kInvalidArgument;
     std::cerr << (has_places ? "" : "stokerd: ") << config.status().message() << "\n";
-    return static_cast<int>(ExitCode::kConfiguration);
+    return ExitCode::kConfiguration;
+  }
+  if (const Status device = train::check_build_type(config->train.device); !device.ok()) {
+    std::cerr << device.message() << "\n";
+    return ExitCode::kConfiguration;
   }
   if (!parsed.command->run_dir.empty()) config->run.dir = parsed.command->run_dir;
   if (parsed.command->check) {
     std::cout << config::to_yaml(*config);
-    return static_cast<int>(ExitCode::kSuccess);
+    return ExitCode::kSuccess;
   }
   auto launch =
       group::parse_launch_environment(group::read_environment_variables(), config->run.dir);
   if (!launch.ok()) {
     std::cerr << "stokerd: " << launch.status().message() << "\n";
-    return static_cast<int>(ExitCode::kUsage);
+    return ExitCode::kUsage;
   }
   // Platforms set it for all kinds of runs.
   const char* tf_config = std::getenv("TF_CONFIG");
@@ -68,10 +72,20 @@ int main(int argc, char** argv) {
                      "--replay: is the run directory of this process; use another --run-dir");
   if (!cluster.ok()) {
     std::cerr << "stokerd: " << cluster.status().message() << "\n";
-    return static_cast<int>(ExitCode::kUsage);
+    return ExitCode::kUsage;
   }
   if (*cluster) launch = app::rank_of((*cluster)->task, *launch);
-  return static_cast<int>(app::DaemonApp(*config, *parsed.command, system_clock(),
-                                         *std::move(launch), *std::move(cluster))
-                              .run());
+  return app::DaemonApp(*config, *parsed.command, system_clock(), *std::move(launch),
+                        *std::move(cluster))
+      .run();
+}
+
+}  // namespace
+}  // namespace stoker
+
+// Without the destructors of LibTorch's globals, which take 0.1 s and free what the kernel frees.
+int main(int argc, char** argv) {
+  const stoker::ExitCode code = stoker::run_daemon(argc, argv);
+  std::fflush(nullptr);
+  std::quick_exit(static_cast<int>(code));
 }

@@ -56,17 +56,25 @@ Result<c10::Device> open_cuda(int index) {
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-Result<const cuda::CudaModule*> fake_module([[maybe_unused]] const config::DeviceConfig& device) {
+Result<const cuda::CudaModule*> fake_module(const config::DeviceConfig& device) {
 #ifdef STOKER_FAKE_DEVICE
   return fake_device::module_of_seed(static_cast<uint64_t>(device.index.value_or(0)));
 #else
-  return Status(
-      StatusCode::kInvalidArgument,
-      "train.device: fake exists in builds of type Debug only; set it to auto, cpu or cuda");
+  return check_build_type(device);
 #endif
 }
 
 }  // namespace
+
+Status check_build_type([[maybe_unused]] const config::DeviceConfig& device) {
+#ifndef STOKER_FAKE_DEVICE
+  if (device.type == config::DeviceConfig::Type::kFake)
+    return Status(
+        StatusCode::kInvalidArgument,
+        "train.device: fake exists in builds of type Debug only; set it to auto, cpu or cuda");
+#endif
+  return {};
+}
 
 Result<c10::Device> open_device(const config::DeviceConfig& device) {
   const c10::Device cpu(c10::DeviceType::CPU);

@@ -20,6 +20,9 @@
 
 namespace stoker::train {
 
+// kInvalidArgument: no build of this type has such a device.
+Status check_build_type(const config::DeviceConfig& device);
+
 // kInvalidArgument: the device does not exist or is not supported by this machine, driver or build;
 // the message states the cause.
 Result<c10::Device> open_device(const config::DeviceConfig& device);
