@@ -18,7 +18,6 @@ namespace stoker::supervisor {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr std::chrono::milliseconds kMaxWait = 100ms;
 constexpr std::chrono::nanoseconds kFirstDelay = 100ms;
 constexpr std::chrono::nanoseconds kMaxDelay = 5s;
 constexpr std::chrono::nanoseconds kHealthyRunTime =
@@ -405,7 +404,7 @@ void FeedSupervisor::stop() {
         if (worker.maybe_process && worker.maybe_process->try_reap()) worker.maybe_process.reset();
       if (remaining <= 0ms || !any_process()) break;
     }
-    wait_for_exits(std::min(remaining, kMaxWait));
+    wait_for_exits(std::min(remaining, options_.max_wait));
   }
   const std::lock_guard lock(mutex_);
   for (Worker& worker : workers_) {
@@ -478,7 +477,7 @@ std::vector<int> FeedSupervisor::process_ids() const {
 Status FeedSupervisor::supervise(std::stop_token stop) {
   const ScopedActivity supervising(kSupervise);
   while (!stop.stop_requested() && !ring_.closed()) {
-    wait_for_exits(kMaxWait);
+    wait_for_exits(options_.max_wait);
     STOKER_RETURN_IF_ERROR(check_workers());  // an error stops all threads
     sample_error_file_.write();               // without mutex_, so that other threads do not wait
   }

@@ -86,6 +86,8 @@ struct FeedOptions {
   std::vector<uint64_t> quarantined;   // samples that are not read, from the checkpoint
   std::optional<StreamSupply> stream;  // of the dataset
   ring::TicketShare share = {};        // that of the ring
+  // Between two observations of the worker processes.
+  std::chrono::milliseconds max_wait{100};
 };
 
 class FeedSupervisor {

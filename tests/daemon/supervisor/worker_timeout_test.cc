@@ -137,6 +137,7 @@ TEST_F(WorkerTimeoutTest, QuarantinesSampleWithEndlessDecoding) {
 
 TEST_F(WorkerTimeoutTest, FailsRunWithReasonWhenAllWorkersHang) {
   behave_as("stuck");
+  options_.max_wait = 1ms;  // a timeout needs several observations, the failure twenty timeouts
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   EXPECT_TRUE(as_time_passes(1s, [&] { return coordinator_.should_stop(); }));
