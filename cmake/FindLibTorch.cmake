@@ -51,6 +51,7 @@ if(NOT STOKER_USE_TORCH_CONFIG AND EXISTS "${libtorch_root}/lib/libtorch_cpu.so"
       add_library(LibTorch::cuda SHARED IMPORTED)
       set_target_properties(LibTorch::cuda PROPERTIES IMPORTED_LOCATION "${libtorch_root}/lib/libtorch_cuda.so"
         INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS};${LibTorch_CUDA_INCLUDE}"
+        INTERFACE_COMPILE_OPTIONS "-ffile-prefix-map=${LibTorch_CUDA_INCLUDE}=.deps/libtorch/nvidia/cu13/include"
         INTERFACE_LINK_LIBRARIES "LibTorch::cpu;LibTorch::c10_cuda")
     endif()
   endif()

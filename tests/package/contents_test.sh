@@ -106,6 +106,9 @@ tar -C "$scratch/archive" --strip-components=1 -xf "$packages"/stoker-*.tar.gz
 for tree in stoker stoker-dev archive; do
   found=$(grep -rlF -e "$source/" -e "$packages" "$scratch/$tree" || true)
   [[ -z $found ]] || fail "files contain a path of the build: $found"
+  # nvcc names what is in an anonymous namespace by a hash of the path, and its temporary files by its process.
+  found=$(grep -rlE -e '_GLOBAL__N__[0-9a-f]{8}_' -e 'tmpxft_' "$scratch/$tree" || true)
+  [[ -z $found ]] || fail "symbols depend on where or when the kernels were built: $found"
 done
 
 grep -q '^ExecStart=/usr/local/bin/stokerd ' "$scratch/archive/lib/systemd/system/stokerd@.service" || fail "unit of the archive"

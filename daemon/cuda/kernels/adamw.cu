@@ -2,14 +2,11 @@
 #include "daemon/cuda/kernels/launch.h"
 
 namespace stoker::cuda {
-namespace {
 
 __global__ void __launch_bounds__(AdamwLaunch::kBlockSize)
     run_adamw(const __grid_constant__ AdamwLaunch launch) {
   adamw_kernel(DeviceBlock(), launch);
 }
-
-}  // namespace
 
 cudaError_t submit_adamw(const model::AdamwTensor* tensors, int64_t count,
                          const model::AdamwOptions& options, cudaStream_t stream) {

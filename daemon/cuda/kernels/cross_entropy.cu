@@ -2,14 +2,11 @@
 #include "daemon/cuda/kernels/launch.h"
 
 namespace stoker::cuda {
-namespace {
 
 __global__ void __launch_bounds__(kCrossEntropyBlockSize)
     run_cross_entropy(const __grid_constant__ CrossEntropyBatch batch) {
   cross_entropy_kernel(DeviceBlock(), batch);
 }
-
-}  // namespace
 
 cudaError_t submit_cross_entropy(const model::CrossEntropyBatch& batch, cudaStream_t stream) {
   if (batch.rows == 0) return cudaSuccess;

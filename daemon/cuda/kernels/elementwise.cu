@@ -2,7 +2,6 @@
 #include "daemon/cuda/kernels/launch.h"
 
 namespace stoker::cuda {
-namespace {
 
 __global__ void run_swiglu(const __grid_constant__ SwigluValues values) {
   swiglu_kernel(DeviceBlock(), values);
@@ -15,8 +14,6 @@ __global__ void run_swiglu_gradient(const __grid_constant__ SwigluGradients grad
 __global__ void run_rope(const __grid_constant__ RopeRotation rotation, int64_t steps) {
   rope_kernel(DeviceBlock(), rotation, steps);
 }
-
-}  // namespace
 
 cudaError_t submit_swiglu(const model::SwigluValues& values, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(elementwise_blocks(steps_of(values.size)));

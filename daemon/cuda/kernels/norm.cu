@@ -2,7 +2,6 @@
 #include "daemon/cuda/kernels/norm_kernel.h"
 
 namespace stoker::cuda {
-namespace {
 
 __global__ void run_norm(const __grid_constant__ NormRows rows) {
   norm_kernel(DeviceBlock(), rows);
@@ -15,8 +14,6 @@ __global__ void run_norm_gradient(const __grid_constant__ NormGradients gradient
 __global__ void run_norm_weight_gradient(const __grid_constant__ NormGradients gradients) {
   norm_weight_gradient_kernel(DeviceBlock(), gradients);
 }
-
-}  // namespace
 
 cudaError_t submit_norm(const model::NormRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return cudaSuccess;
