@@ -171,8 +171,9 @@ TEST_F(LoraRunTest, RejectsChangedOrMissingPretrainedWeights) {
   EXPECT_EQ(train(config_, run_dir(), lora({"--set", "model.pretrained.path=" + other})).code, 78);
   EXPECT_THAT(log_of("stokerd"),
               HasSubstr("model.pretrained.path: sum of the weights that the adapter belongs to"));
-  const auto evaluated =
-      evaluator(run_dir(), {"--once", "--set", "model.pretrained.path=" + other}).wait(120s);
+  const auto evaluated = evaluator(run_dir(), {"--once", "--set", "model.pretrained.path=" + other,
+                                               "--set", "eval.max_attempts=1"})
+                             .wait(120s);
   ASSERT_TRUE(evaluated);
   EXPECT_THAT(log_of("stoker-eval"),
               HasSubstr("was trained with another model.pretrained.path, SHA-256"));
