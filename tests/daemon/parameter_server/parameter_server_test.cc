@@ -3,12 +3,13 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <barrier>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +22,7 @@
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include "daemon/group/socket_address.h"
@@ -36,7 +38,8 @@ using namespace std::chrono_literals;
 
 constexpr size_t kNumServers = 2;
 
-class ParameterServerTest : public ::testing::Test {
+// A store, without servers.
+class ServerStartTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);
@@ -51,21 +54,6 @@ class ParameterServerTest : public ::testing::Test {
     auto store = group::TcpStore::serve(*std::move(listening), meeting_.store);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = *std::move(store);
-    for (size_t i = 0; i < kNumServers; ++i) {
-      servers_[i] =
-          std::make_unique<ParameterServer>(options_of(i), make_variables(needs_norm_[i]));
-      threads_[i] = std::jthread(
-          [this, i](const std::stop_token& stop) { outcomes_[i] = servers_[i]->run(stop); });
-    }
-  }
-  void TearDown() override {
-    connections_.clear();
-    for (std::jthread& thread : threads_) thread.request_stop();
-    join();
-  }
-  void join() {
-    for (std::jthread& thread : threads_)
-      if (thread.joinable()) thread.join();
   }
 
   ServerOptions options_of(size_t server) const {
@@ -85,17 +73,52 @@ class ParameterServerTest : public ::testing::Test {
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
     return options;
   }
+  virtual train::NamedTensors make_parameters() const {
+    return {{"weight", at::full({num_elements_}, 0.0).set_requires_grad(true)}};
+  }
   VariableStore make_variables(bool needs_norm = false) const {
     config::TrainConfig train;
     train.max_grad_norm.reset();
-    auto optimizer = train::Optimizer::create(
-        config::OptimizerConfig(), train,
-        {{"weight", at::full({num_elements_}, 0.0).set_requires_grad(true)}});
+    auto optimizer = train::Optimizer::create(config::OptimizerConfig(), train, make_parameters());
     EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
     return VariableStore(
         *std::move(optimizer), 1, [](uint64_t) { return 0.1; }, [](uint64_t) { return true; },
         needs_norm);
   }
+
+  FileSystem* files_ = &default_file_system();  // of the servers
+  config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
+  size_t num_workers_ = 2;
+  int64_t num_elements_ = 3;  // of the variables of each server
+  uint64_t max_steps_ = 100;
+  const test::TemporaryDirectory folder_;
+  const std::string updates_dir_ = folder_.path() + "/updates";
+  ClusterTask task_;
+  Meeting meeting_;
+  std::unique_ptr<group::TcpStore> store_;
+};
+
+class ParameterServerTest : public ServerStartTest {
+ protected:
+  void SetUp() override {
+    ServerStartTest::SetUp();
+    for (size_t i = 0; i < kNumServers; ++i) {
+      servers_[i] =
+          std::make_unique<ParameterServer>(options_of(i), make_variables(needs_norm_[i]));
+      threads_[i] = std::jthread(
+          [this, i](const std::stop_token& stop) { outcomes_[i] = servers_[i]->run(stop); });
+    }
+  }
+  void TearDown() override {
+    connections_.clear();
+    for (std::jthread& thread : threads_) thread.request_stop();
+    join();
+  }
+  void join() {
+    for (std::jthread& thread : threads_)
+      if (thread.joinable()) thread.join();
+  }
+
   // A start of a worker.
   WorkerConnection& connect(int worker) {
     ClusterTask task = task_;
@@ -192,25 +215,44 @@ class ParameterServerTest : public ::testing::Test {
     return record.ok() && *record ? (*record)->step : 0;
   }
 
-  FileSystem* files_ = &default_file_system();  // of the servers
-  config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
-  size_t num_workers_ = 2;
-  int64_t num_elements_ = 3;                    // of the variable of each server
   std::array<bool, kNumServers> needs_norm_{};  // of all gradients
-  uint64_t max_steps_ = 100;
-  const test::TemporaryDirectory folder_;
-  const std::string updates_dir_ = folder_.path() + "/updates";
-  ClusterTask task_;
   // Of the last connection.
   at::Tensor untrained_;
   std::array<at::Tensor, kNumServers> parameters_;  // of which server
-  Meeting meeting_;
-  std::unique_ptr<group::TcpStore> store_;
   std::array<std::unique_ptr<ParameterServer>, kNumServers> servers_;
   std::array<Status, kNumServers> outcomes_;
   std::vector<std::unique_ptr<WorkerConnection>> connections_;
   std::array<std::jthread, kNumServers> threads_;
 };
+
+// It has told that it is there before.
+TEST_F(ServerStartTest, EndsIfOtherServerCannotCreateThreads) {
+  meeting_.open_timeout = 1s;
+  ServerOptions options = options_of(1);
+  options.start_thread = [](std::function<void()>) -> std::jthread {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  };
+  ParameterServer without_threads(std::move(options), make_variables());
+  ASSERT_EQ(without_threads.run({}).code(), StatusCode::kBusy);
+  ParameterServer first(options_of(0), make_variables());
+  EXPECT_EQ(first.run({}).code(), StatusCode::kPeerLost);
+}
+
+TEST_F(ServerStartTest, ReportsThreadThatCannotBeCreated) {
+  int num_threads = 0;
+  ServerOptions options = options_of(0);
+  options.start_thread = [&num_threads](std::function<void()> body) {
+    if (++num_threads == 2)
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    return std::jthread(std::move(body));
+  };
+  ParameterServer server(std::move(options), make_variables());
+  const Status outcome = server.run({});
+  EXPECT_EQ(outcome.code(), StatusCode::kBusy);
+  EXPECT_NE(outcome.message().find("cannot create thread 2 of the parameter server"),
+            std::string::npos)
+      << outcome.message();
+}
 
 class ShortTimeoutTest : public ParameterServerTest {
  protected:
@@ -228,19 +270,6 @@ TEST_F(ShortTimeoutTest, KeepsWorkerThatWaitsLongerThanTimeout) {
   }
   ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
   train(worker);
-}
-
-// It has told that it is there before.
-TEST_F(ParameterServerTest, EndsIfOtherServerCannotCreateThreads) {
-  meeting_.store.prefix = "other";
-  ServerOptions options = options_of(1);
-  options.start_thread = [](std::function<void()>) -> std::jthread {
-    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-  };
-  ParameterServer without_threads(std::move(options), make_variables());
-  ASSERT_EQ(without_threads.run({}).code(), StatusCode::kBusy);
-  ParameterServer first(options_of(0), make_variables());
-  EXPECT_EQ(first.run({}).code(), StatusCode::kPeerLost);
 }
 
 TEST_F(ParameterServerTest, EndsOnlyConnectionOfInvalidRequest) {
@@ -409,22 +438,6 @@ TEST_F(AsyncNormTest, CountsNoGradientWithoutNorm) {
   EXPECT_TRUE(chief.read_state(1, {}).ok());
 }
 
-TEST_F(ParameterServerTest, ReportsThreadThatCannotBeCreated) {
-  int num_threads = 0;
-  ServerOptions options = options_of(0);
-  options.start_thread = [&num_threads](std::function<void()> body) {
-    if (++num_threads == 2)
-      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-    return std::jthread(std::move(body));
-  };
-  ParameterServer server(std::move(options), make_variables());
-  const Status outcome = server.run({});
-  EXPECT_EQ(outcome.code(), StatusCode::kBusy);
-  EXPECT_NE(outcome.message().find("cannot create thread 2 of the parameter server"),
-            std::string::npos)
-      << outcome.message();
-}
-
 TEST_F(ParameterServerTest, EndsAtOnceWithoutChief) {
   for (const auto& server : servers_) server->request_end(1h);
   join();
@@ -452,22 +465,62 @@ TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
     EXPECT_NE(log->identity.start_id, 0u);
     EXPECT_EQ(log->identity.start_id,
               read_update_log(update_log_path(updates_dir_, 0))->identity.start_id);
-    ASSERT_EQ(log->updates.size(), 3u);  // the chief prefetches ticket 5
-    EXPECT_EQ(log->updates[0], (LoggedUpdate{.ticket = 6, .worker = 1, .read_steps = {4, 4}}));
-    EXPECT_EQ(log->updates[1], (LoggedUpdate{.ticket = 4, .worker = 0, .read_steps = {4, 4}}));
-    EXPECT_EQ(log->updates[2], (LoggedUpdate{.ticket = 7, .worker = 1, .read_steps = {6, 6}}));
+    const std::vector<LoggedUpdate> expected{
+        {.ticket = 6, .worker = 1, .read_steps = {4, 4}},  // the chief prefetches ticket 5
+        {.ticket = 4, .worker = 0, .read_steps = {4, 4}},
+        {.ticket = 7, .worker = 1, .read_steps = {6, 6}}};
+    ASSERT_EQ(log->updates.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(log->updates.ticket(i), expected[i].ticket);
+      EXPECT_EQ(log->updates.worker(i), expected[i].worker);
+      EXPECT_TRUE(std::ranges::equal(log->updates.read_steps(i), expected[i].read_steps));
+    }
   }
 }
 
-// Of variables that take longer to read and to update than a request.
+// The allocator of tensors. Calls a function in an allocation.
+class HookedAllocator final : public c10::Allocator {
+ public:
+  HookedAllocator() { c10::SetCPUAllocator(this); }
+  ~HookedAllocator() override { c10::SetCPUAllocator(&original_); }
+
+  // In the next one of that size, on its thread.
+  void call_in_next(size_t bytes, std::function<void()> hook) {
+    hook_ = std::move(hook);
+    bytes_ = bytes;
+  }
+  c10::DataPtr allocate(size_t bytes) override {
+    if (size_t expected = bytes; bytes > 0 && bytes_.compare_exchange_strong(expected, 0)) hook_();
+    return original_.allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return original_.raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+ private:
+  c10::Allocator& original_ = *c10::GetDefaultCPUAllocator();
+  std::function<void()> hook_;
+  std::atomic<size_t> bytes_ = 0;  // 0: none; set after hook_
+};
+
+// Each server has two variables. It copies the second one, which is not contiguous, whenever it packs or unpacks it: between
+// the two, another worker pushes a gradient.
 class ConcurrentWorkersTest : public AsyncServerTest {
  protected:
-  using Parameters = std::array<at::Tensor, kNumServers>;
+  ConcurrentWorkersTest() { num_elements_ = 2 * kRows * kColumns; }
 
-  ConcurrentWorkersTest() {
-    num_workers_ = 4;
-    num_elements_ = 1 << 18;
-    max_steps_ = 80;
+  train::NamedTensors make_parameters() const override {
+    return {{"first", at::full({kRows, kColumns}, 0.0).set_requires_grad(true)},
+            {"second", at::full({kColumns, kRows}, 0.0).t().set_requires_grad(true)}};
+  }
+  void push_between_variables(WorkerConnection& worker, const WorkerConnection::Claimed& claimed) {
+    constexpr size_t kBytes = kRows * kColumns * sizeof(float);
+    allocator_.call_in_next(kBytes, [this, &worker, claimed] {
+      pushed_ = std::async(std::launch::async, [this, &worker, claimed] { push(worker, claimed); });
+      // It has to wait for the lock that is held here. Without that lock, it ends sooner.
+      (void)pushed_.wait_for(300ms);
+    });
   }
   // Each update changes all elements by the same amount. Whether they are equal, up to how vectors and single
   // elements are rounded.
@@ -475,44 +528,38 @@ class ConcurrentWorkersTest : public AsyncServerTest {
     const double first = values[0].item<double>();
     return (values - first).abs().max().item<double>() < 1e-4;
   }
-  // Until the last step.
-  void train_to_end(WorkerConnection& worker, const Parameters& parameters) {
-    while (!HasFatalFailure()) {
-      const auto claimed = worker.claim({});
-      ASSERT_TRUE(claimed.ok()) << claimed.status().to_string();
-      if (claimed->reply == ClaimReply::kEnded) return;
-      if (claimed->reply == ClaimReply::kWait) continue;
-      ASSERT_TRUE(worker.pull(claimed->step, {}).ok());
-      for (const at::Tensor& each : parameters)
-        if (!is_of_one_update(each)) ++num_partial_;
-      push(worker, *claimed);
-    }
-  }
 
-  std::atomic<int> num_partial_ = 0;  // parts that were read
+  static constexpr int64_t kRows = 7, kColumns = 13;
+  HookedAllocator allocator_;
+  std::future<void> pushed_;
 };
 
 TEST_F(ConcurrentWorkersTest, ReadNoVariablesInMiddleOfUpdate) {
-  std::vector<std::pair<WorkerConnection*, Parameters>> workers;
-  for (int i = 0; i < static_cast<int>(num_workers_); ++i) {
-    WorkerConnection& worker = connect(i);
-    workers.emplace_back(&worker, parameters_);
-  }
-  ASSERT_TRUE(workers.front().first->initialize(0, {}, {}).ok());
-  std::barrier all_have_read(static_cast<std::ptrdiff_t>(num_workers_));
-  std::vector<std::jthread> threads;
-  for (const auto& [worker, parameters] : workers)
-    threads.emplace_back([&, worker, parameters] {
-      const auto first = pull(*worker);
-      all_have_read.arrive_and_wait();
-      push(*worker, first);
-      train_to_end(*worker, parameters);
-    });
-  threads.clear();
-  EXPECT_EQ(num_partial_, 0);
-  const auto log = read_update_log(update_log_path(updates_dir_, 0));
-  ASSERT_TRUE(log.ok()) << log.status().to_string();
-  EXPECT_EQ(log->updates.size(), max_steps_);
+  WorkerConnection& other = connect(1);
+  WorkerConnection& chief = connect(0);
+  const auto read = parameters_;
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  push_between_variables(other, pull(other));
+  ASSERT_TRUE(chief.pull(0, {}).ok());
+  for (const at::Tensor& each : read) EXPECT_TRUE(is_of_one_update(each));
+  ASSERT_TRUE(pushed_.valid()) << "it was not between the variables";
+  pushed_.get();
+  ASSERT_TRUE(chief.pull(1, {}).ok());
+  for (const at::Tensor& each : read) EXPECT_LT(each.max().item<double>(), 1);
+}
+
+TEST_F(ConcurrentWorkersTest, UpdateAllVariablesByOneGradient) {
+  WorkerConnection& other = connect(1);
+  WorkerConnection& chief = connect(0);
+  const auto read = parameters_;
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  const auto claimed = pull(chief);
+  push_between_variables(other, pull(other));
+  push(chief, claimed);
+  ASSERT_TRUE(pushed_.valid()) << "it was not between the variables";
+  pushed_.get();
+  ASSERT_TRUE(chief.pull(2, {}).ok());
+  for (const at::Tensor& each : read) EXPECT_TRUE(is_of_one_update(each));
 }
 
 TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {
