@@ -263,12 +263,6 @@ void LoggedUpdates::push_back(uint64_t ticket, uint32_t worker,
   read_steps_.insert(read_steps_.end(), read_steps.begin(), read_steps.end());
 }
 
-LoggedUpdate LoggedUpdates::operator[](size_t index) const {
-  const auto steps = read_steps(index);
-  return {
-      .ticket = ticket(index), .worker = worker(index), .read_steps = {steps.begin(), steps.end()}};
-}
-
 std::string update_log_path(const std::string& directory, uint32_t server) {
   return join_path(directory, "ps-" + std::to_string(server) + ".log");
 }

@@ -30,8 +30,6 @@ struct LoggedUpdate {
   uint32_t worker = 0;
   // By server: the steps of the variables that the gradient was computed from.
   std::vector<uint64_t> read_steps;
-
-  bool operator==(const LoggedUpdate&) const = default;
 };
 
 // Updates with as many read steps each. The logs of a long run have many, so these are stored as columns.
@@ -40,12 +38,8 @@ class LoggedUpdates {
   void reserve(size_t num_updates, size_t num_servers);
   void shrink_to_fit();
   void push_back(uint64_t ticket, uint32_t worker, std::span<const uint64_t> read_steps);
-  void push_back(const LoggedUpdate& update) {
-    push_back(update.ticket, update.worker, update.read_steps);
-  }
 
   size_t size() const { return tickets_.size(); }
-  LoggedUpdate operator[](size_t index) const;
   uint64_t ticket(size_t index) const { return tickets_[index]; }
   uint32_t worker(size_t index) const { return workers_[index]; }
   std::span<const uint64_t> read_steps(size_t index) const {

@@ -78,7 +78,8 @@ class ReplayConnectionTest : public ::testing::Test {
   void apply(size_t server, const Computed& computed) {
     ASSERT_TRUE(
         stores_[server].apply(computed.logged.ticket, packed({computed.gradients[server]})).ok());
-    logs_[server].updates.push_back(computed.logged);
+    const auto& [ticket, worker, read_steps] = computed.logged;
+    logs_[server].updates.push_back(ticket, worker, read_steps);
   }
   ReplayConnection replay() {
     auto order = ReplayOrder::create({logs_[0], logs_[1]}, 0);

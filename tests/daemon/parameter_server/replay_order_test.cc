@@ -27,7 +27,8 @@ std::vector<ReadUpdateLog> logs_of(const std::vector<std::vector<LoggedUpdate>>&
     logs[i].identity = {.server = static_cast<uint32_t>(i),
                         .num_servers = static_cast<uint32_t>(updates.size())};
     logs[i].first_step = first_step;
-    for (const LoggedUpdate& update : updates[i]) logs[i].updates.push_back(update);
+    for (const auto& [ticket, worker, read_steps] : updates[i])
+      logs[i].updates.push_back(ticket, worker, read_steps);
   }
   return logs;
 }

@@ -16,6 +16,7 @@ namespace {
 
 using test::log_of;
 using testing::AllOf;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -47,8 +48,13 @@ class UpdateLogTest : public ::testing::Test {
     ASSERT_TRUE(log.ok()) << log.status().to_string();
     EXPECT_EQ(log->first_step, first_step);
     ASSERT_EQ(log->first_step + log->updates.size(), end);
-    for (uint64_t i = first_step + 1; i <= end; ++i)
-      EXPECT_EQ(log->updates[i - first_step - 1], update_to(i));
+    for (uint64_t step = first_step + 1; step <= end; ++step) {
+      const size_t i = step - first_step - 1;
+      const LoggedUpdate expected = update_to(step);
+      EXPECT_EQ(log->updates.ticket(i), expected.ticket);
+      EXPECT_EQ(log->updates.worker(i), expected.worker);
+      EXPECT_THAT(log->updates.read_steps(i), ElementsAreArray(expected.read_steps));
+    }
   }
   void change_byte(uint64_t offset) const {
     std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
