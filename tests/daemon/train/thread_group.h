@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +32,7 @@ class ThreadGroup {
   group::ProcessGroup& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   // All ranks lose their peers in this collective, counted from 1.
   void lose_at(uint64_t collective) { lost_at_ = collective; }
-  // check_lost() reports it, before training.
+  // check_lost() reports it from now on.
   void lose_devices() { has_lost_devices_ = true; }
   // check_rank() reports it.
   void exit(int rank) {
@@ -192,7 +194,7 @@ class ThreadGroup {
     return at::cat(parts);
   }
 
-  bool has_lost_devices_ = false;  // constant while ranks train
+  std::atomic<bool> has_lost_devices_ = false;
   // Each of the thread of its rank.
   std::vector<std::vector<int64_t>> started_sizes_, scattered_sizes_;
   std::mutex mutex_;
