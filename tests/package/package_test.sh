@@ -57,14 +57,17 @@ ExecStart=
 ExecStart=/usr/bin/stoker-eval --run-dir %S/stoker/%i --follow --set eval.priority=normal --set eval.max_samples=256
 UNIT
 mounts=(--bind-ro="$scratch/packages:/packages" --bind-ro="$(dirname "$libtorch"):/opt/libtorch")
-# Those of libtorch-cpu.txt, which stoker-libtorch verifies.
+# The wheels of libtorch-cpu.txt, which stoker-libtorch verifies, and what it needs of Debian.
 wheels=${XDG_CACHE_HOME:-$HOME/.cache}/stoker/wheels
 missing=()
 while read -r name version; do
-  [[ -n $(find "$wheels" -name "${name//-/_}-$version-*.whl" 2>/dev/null) ]] || missing+=("$name")
+  [[ -n $(find "$wheels" -name "${name//-/_}-$version-*.whl" 2>/dev/null) ]] || missing+=("$name-$version.whl")
 done < <(sed -nE 's/^([a-z-]+)==([0-9.]+) .*/\1 \2/p' "$source/scripts/libtorch-cpu.txt")
+for name in python3-venv unzip; do
+  [[ $(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null) == installed ]] || missing+=("$name")
+done
 if ((${#missing[@]})); then
-  printf 'stoker-libtorch --install is not run: no wheel of %s in %s\n' "${missing[*]}" "$wheels"
+  printf 'stoker-libtorch --install is not run, without %s (wheels: %s)\n' "${missing[*]}" "$wheels"
 else
   mounts+=(--bind-ro="$wheels:/wheels")
 fi
