@@ -21,34 +21,36 @@ constexpr std::chrono::milliseconds kConnectTimeout{2000};
 constexpr std::chrono::milliseconds kHelloTimeout{10'000};
 constexpr std::chrono::milliseconds kIsPausedTimeout{10'000};
 
-// `chief`: what has happened to it. `ranks`: that still run without it.
-std::string explain_lost_chief(const std::string& chief, const std::vector<int>& ranks) {
-  std::vector<std::string> numbers;
-  for (const int rank : ranks) numbers.push_back(std::to_string(rank));
-  return chief + "; still running: rank " + join(numbers, ", ") +
-         "; with parameter servers nothing is saved until the chief (worker 0) is started again; "
-         "in a group these exit, and then all ranks are to be started again";
+// `loss`: what has happened to the chief. `ranks`: that still run without it.
+std::string explain_lost_chief(const std::string& loss, const std::vector<RunningRank>& ranks) {
+  const bool is_cluster = !ranks.front().task.empty();
+  std::vector<std::string> names;
+  for (const RunningRank& each : ranks)
+    names.push_back(is_cluster ? each.task : std::to_string(each.rank));
+  if (is_cluster)
+    return "the chief (worker 0) " + loss + "; still running: " + join(names, ", ") +
+           "; nothing is saved until the chief is started again";
+  return "the chief (rank 0) " + loss + "; still running: rank " + join(names, ", ") +
+         "; these exit when they notice it, and then all ranks are to be started again";
 }
 
 // The run directory explains best why stokerd does not answer.
 Status describe_error(const Status& status, const std::optional<run::RunLayout>& maybe_layout) {
   if (status.code() != StatusCode::kUnreachable || !maybe_layout.has_value()) return status;
   const run::RunState state = run::read_run_state(*maybe_layout);
-  const std::vector<int> ranks = find_running_ranks(*maybe_layout);
+  const std::vector<RunningRank> ranks = find_running_ranks(*maybe_layout);
   const std::string run = "stokerd is not reachable for " + maybe_layout->root() + ": ";
   switch (state.phase) {
     case run::RunState::Phase::kEnded:
       if (state.end->outcome == run::RunOutcome::kFailed && !ranks.empty())
-        return Status(
-            StatusCode::kUnreachable,
-            run + explain_lost_chief("the chief (rank 0) " + format_run_state(state), ranks));
+        return Status(StatusCode::kUnreachable,
+                      run + explain_lost_chief(format_run_state(state), ranks));
       return Status(StatusCode::kUnreachable,
                     run + "the run has ended, " + format_run_state(state));
     case run::RunState::Phase::kCrashed:
       if (!ranks.empty())
         return Status(StatusCode::kUnreachable,
-                      run + explain_lost_chief(
-                                "the chief (rank 0) was killed or its machine crashed", ranks));
+                      run + explain_lost_chief("was killed or its machine crashed", ranks));
       return Status(StatusCode::kUnreachable, run + format_run_state(state));
     case run::RunState::Phase::kPreempted:
     case run::RunState::Phase::kAbsent:

@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <string_view>
 
 #include "ctl/text_format.h"
+#include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/verify.h"
@@ -25,6 +27,17 @@ bool is_run_directory(const run::RunLayout& layout) {
        {layout.config_file(), layout.checkpoints_dir(), layout.metrics_dir()})
     if (std::filesystem::exists(path, ignored)) return true;
   return false;
+}
+
+// Of the lock of a rank, in which its holder has written it; empty: none.
+std::string task_in(const std::string& lock_path) {
+  constexpr std::string_view kTask = " task=";
+  constexpr size_t kMaxBytes = 4096;
+  const auto holder = read_file(lock_path, kMaxBytes);
+  const size_t at = holder.ok() ? holder->find(kTask) : std::string::npos;
+  if (at == std::string::npos) return "";
+  const size_t begin = at + kTask.size();
+  return printable(holder->substr(begin, holder->find('\n', begin) - begin));
 }
 
 }  // namespace
@@ -77,17 +90,18 @@ std::string format_run_state(const run::RunState& state) {
   return "stokerd has not run in this directory yet";
 }
 
-std::vector<int> find_running_ranks(const run::RunLayout& layout) {
-  std::vector<int> ranks;
+std::vector<RunningRank> find_running_ranks(const run::RunLayout& layout) {
+  std::vector<RunningRank> ranks;
   const auto names = list_directory(std::filesystem::path(layout.rank_dir(0)).parent_path());
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
     int rank = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
     if (error != std::errc() || end != name.data() + name.size()) continue;
-    const auto locked = is_locked(run::RunLayout(layout.rank_dir(rank)).lock_file());
-    if (locked.ok() && *locked) ranks.push_back(rank);
+    const std::string lock = run::RunLayout(layout.rank_dir(rank)).lock_file();
+    const auto locked = is_locked(lock);
+    if (locked.ok() && *locked) ranks.push_back({.rank = rank, .task = task_in(lock)});
   }
-  std::ranges::sort(ranks);
+  std::ranges::sort(ranks, {}, &RunningRank::rank);
   return ranks;
 }
 

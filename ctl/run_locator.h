@@ -21,9 +21,13 @@ Result<run::RunLayout> locate_run(const std::string& run_dir);
 // One line without a newline: "finished at step 2 000: all steps are done".
 std::string format_run_state(const run::RunState& state);
 
+struct RunningRank {
+  int rank = 0;
+  std::string task;  // "ps 1 (10.0.0.6:2222)"; empty: of a group
+};
 // Of a run whose chief is lost, in order: the other ranks of its group, or tasks of its cluster, that still
 // run. They hold the locks of their directories.
-std::vector<int> find_running_ranks(const run::RunLayout& layout);
+std::vector<RunningRank> find_running_ranks(const run::RunLayout& layout);
 
 // Of a run without checkpoints: "yet", or which one was saved last and is missing now.
 std::string explain_no_checkpoint(const run::RunLayout& layout);

@@ -172,8 +172,11 @@ Status DaemonApp::open() {
 Status DaemonApp::open_rank_directory() {
   const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own.logs_dir()));
-  auto lock = lock_file(
-      own.lock_file(), "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock_.wall()));
+  // The task is that of the configuration, of options or of TF_CONFIG. stokerctl reads it here.
+  auto lock =
+      lock_file(own.lock_file(),
+                "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock_.wall()) +
+                    (launch_.maybe_cluster ? " task=" + launch_.maybe_cluster->task.name() : ""));
   if (lock.status().code() == StatusCode::kBusy)
     return Status(StatusCode::kBusy, lock.status().message() + ": another process is rank " +
                                          std::to_string(launch_.environment.rank) +

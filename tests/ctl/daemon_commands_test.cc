@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
@@ -558,8 +559,8 @@ TEST_F(DaemonCommandsTest, NamesRanksThatRunWithoutChief) {
     EXPECT_EQ(lost.code, 69);
     EXPECT_EQ(std::ranges::count(lost.err, '\n'), 1);
     EXPECT_THAT(lost.err, HasSubstr("the chief (rank 0) was killed or its machine crashed; still "
-                                    "running: rank 2, 10; with parameter servers nothing is saved "
-                                    "until the chief (worker 0) is started again"));
+                                    "running: rank 2, 10; these exit when they notice it, and then "
+                                    "all ranks are to be started again\n"));
   }
   write_exit_status(run::RunOutcome::kFailed, 40);
   EXPECT_THAT(
@@ -570,6 +571,25 @@ TEST_F(DaemonCommandsTest, NamesRanksThatRunWithoutChief) {
   locks.clear();
   write_exit_status(run::RunOutcome::kFailed, 40);
   EXPECT_THAT(ctl({"status"}).err, HasSubstr("the run has ended, failed at step 40"));
+}
+
+TEST_F(DaemonCommandsTest, NamesTasksThatRunWithoutChief) {
+  write_file(layout().lock_file(), "");
+  std::vector<FileLock> locks;
+  for (const auto& [rank, task] :
+       {std::pair(1, "worker 1 (b:2223)"), std::pair(2, "ps 0 (a:2222)")}) {
+    std::filesystem::create_directories(layout().rank_dir(rank));
+    auto lock = lock_file(run::RunLayout(layout().rank_dir(rank)).lock_file(),
+                          std::string("pid=1 since=now task=") + task);
+    ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+    locks.push_back(*std::move(lock));
+  }
+  EXPECT_THAT(ctl({"status"}).err,
+              HasSubstr("the chief (worker 0) was killed or its machine crashed; still running: "
+                        "worker 1 (b:2223), ps 0 (a:2222); nothing is saved until the chief is "
+                        "started again\n"));
+  write_exit_status(run::RunOutcome::kFailed, 40);
+  EXPECT_THAT(ctl({"status"}).err, HasSubstr("the chief (worker 0) failed at step 40: "));
 }
 
 TEST_F(DaemonCommandsTest, ExitsWith69OnMissingSocket) {
