@@ -1,13 +1,23 @@
 // Ranks that would not train the same run: all end with 78 before the first step, and name the rank and
 // what differs. The setting that differs is in group_run_test.cc.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/app/group_start.h"
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/config/load_config.h"
+#include "shared/run/run_layout.h"
 #include "tests/system/group_run_fixture.h"
 
 namespace stoker::test {
@@ -55,6 +65,48 @@ class GroupMismatchTest : public GroupRunTest {
 TEST_F(GroupMismatchTest, NamesRankWhoseBuildComputesDifferently) {
   configure(24);
   expect_mismatch("CPU capability", "DEFAULT, but [A-Z0-9]+", {}, {"ATEN_CPU_CAPABILITY=default"});
+}
+
+// This test is rank 1, as stokerd starts it, of a build that differs in its version only.
+TEST_F(GroupMismatchTest, NamesRankWithOtherVersion) {
+  ::signal(SIGPIPE, SIG_IGN);
+  configure(24);
+  std::vector<std::string> overrides;
+  const std::vector<std::string> command = arguments(run_dir());
+  for (size_t i = 0; i < command.size(); ++i)
+    if (command[i] == "--set") overrides.push_back(command[i + 1]);
+  const auto config = config::load_config(path("group.yaml"), overrides);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  group::SharedSettings settings = app::shared_settings(*config);
+  const auto version =
+      std::ranges::find(settings, "stoker version", &group::SharedSettings::value_type::first);
+  ASSERT_NE(version, settings.end());
+  const std::string own = std::exchange(version->second, "0.0.0");
+
+  auto chief = start_rank(0, 2, run_dir());
+  const run::RunLayout layout(run_dir());
+  std::filesystem::create_directories(layout.rank_dir(1));
+  const auto lock = lock_file(app::layout_of_rank(layout, 1).lock_file(), "the test");
+  ASSERT_TRUE(lock.ok()) << lock.status().message();
+  const auto opened = app::open_process_group(*config,
+                                              {.launcher = group::Launcher::kTorchrun,
+                                               .rank = 1,
+                                               .world_size = 2,
+                                               .local_rank = 1,
+                                               .local_world_size = 2,
+                                               .store_host = "127.0.0.1",
+                                               .store_port = static_cast<uint16_t>(port_.number())},
+                                              layout, {}, nullptr, {});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const Status same = (*opened)->check_same(settings, {});
+  EXPECT_EQ(exit_code_for(same), ExitCode::kConfiguration);
+  EXPECT_EQ(code_of(chief), 78);
+  const std::string difference = "rank 1 \\([^ ]+, pid " + std::to_string(::getpid()) +
+                                 "\\): stoker version is 0.0.0, but " + own +
+                                 " on rank 0; start all ranks";
+  EXPECT_THAT(same.message(), ContainsRegex(difference));
+  EXPECT_THAT(output_of(0), ContainsRegex(difference));
+  EXPECT_EQ(newest_record_step(run_dir()), 0u);
 }
 
 // Also if its parameters are the same.
