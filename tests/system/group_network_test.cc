@@ -32,7 +32,7 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 constexpr int kPort = 29500;  // free in a new namespace
-constexpr int kTimeoutSeconds = 5;
+constexpr int kTimeoutSeconds = 3;
 
 // Names of the interfaces, on both hosts. The first one has the route to rank 0 and to the store.
 constexpr const char* kMain = "main0";

@@ -42,7 +42,8 @@ class GroupRunTest : public RunTest {
   }
   // Until it is stopped. Another number of steps changes no byte of the steps before.
   void configure_endless() {
-    std::string config = small_config("distributed: {reduction: ordered}\n");
+    std::string config =
+        small_config("distributed: {reduction: ordered}\neval: {poll_interval_seconds: 0.2}\n");
     const size_t begin = config.find("{name: cosine");
     ASSERT_NE(begin, std::string::npos);
     config.replace(begin, config.find('\n', begin) - begin, "{name: constant}");

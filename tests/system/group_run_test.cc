@@ -211,7 +211,7 @@ TEST_F(GroupRunTest, NamesChiefStoppedInCommitThatEndsWhenItContinues) {
   const std::string run = run_dir();
   auto ranks = start_group(2, run,
                            joined(kSharded, {"--set", "checkpoint.save_every_steps=1", "--set",
-                                             "distributed.timeout_seconds=5"}));
+                                             "distributed.timeout_seconds=3"}));
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
   stop_in_commit(*ranks[0], run);
   EXPECT_EQ(code_of(*ranks[1]), 73);

@@ -136,6 +136,19 @@ class GroupTest : public ::testing::Test {
     return groups;
   }
 
+  // A group for each, so that one wait is that of all. With a timeout that is longer than the test waits.
+  std::vector<std::vector<test::Process*>> start_each(const std::vector<std::string>& scenarios,
+                                                      int world_size) {
+    std::vector<std::vector<test::Process*>> groups;
+    for (const std::string& scenario : scenarios) {
+      const Settings settings{.scenario = scenario, .timeout = milliseconds(10 * kPatience)};
+      std::vector<test::Process*>& ranks = groups.emplace_back();
+      for (int rank = 0; rank < world_size; ++rank)
+        ranks.push_back(&start(rank, world_size, settings, scenario + " " + std::to_string(rank)));
+    }
+    return groups;
+  }
+
   static std::string output_of(const test::Process& process) {
     std::ifstream file(process.log());
     std::ostringstream text;
@@ -418,23 +431,14 @@ TEST_F(GroupTest, NamesKilledRankOnAllOthers) {
 }
 
 // Gloo does not report that to sends that could not be written, in the first case, and to receives that have begun, in the
-// second. The timeout is longer than the test waits.
+// second.
 TEST_F(GroupTest, NamesRankKilledDuringTransfersOfStoppedOne) {
-  struct Sums {
-    std::string scenario;
-    std::string lost;
-  };
-  const std::vector<Sums> cases{
-      {.scenario = "loss 1 2000 2 8000", .lost = "rank 1"},
-      {.scenario = "loss 1 16777216 1 10000", .lost = "rank 1"},  // more than sockets buffer
-      {.scenario = "loss 0 2000 2 1", .lost = "(another rank|rank 1)"},
-      {.scenario = "loss 0 16777216 1 1", .lost = "(another rank|rank 1)"}};
-  for (const auto& [scenario, lost] : cases) {
-    SCOPED_TRACE(scenario);
-    const Settings settings{.scenario = scenario, .timeout = milliseconds(10 * kPatience)};
-    std::vector<test::Process*> ranks;
-    for (int rank = 0; rank < 2; ++rank)
-      ranks.push_back(&start(rank, 2, settings, scenario + " " + std::to_string(rank)));
+  // The second and the fourth one are of more than sockets buffer.
+  const auto groups = start_each(
+      {"loss 1 2000 2 8000", "loss 1 16777216 1 10000", "loss 0 2000 2 1", "loss 0 16777216 1 1"},
+      2);
+  for (const auto& ranks : groups) {
+    SCOPED_TRACE(ranks[0]->log());
     ASSERT_TRUE(wait_for_output(*ranks[0], "started\n")) << output_of(*ranks[0]);
     ASSERT_TRUE(wait_for_output(*ranks[1], "opened ")) << output_of(*ranks[1]);
     ranks[0]->signal(SIGSTOP);
@@ -446,21 +450,24 @@ TEST_F(GroupTest, NamesRankKilledDuringTransfersOfStoppedOne) {
     ASSERT_TRUE(exit);
     ASSERT_EQ(exit->signal, SIGKILL) << output_of(*ranks[1]);
     ranks[0]->signal(SIGCONT);
-    expect_lost(ranks, 1, "; rank 0 lost " + lost + " in collective [0-9]+: ");
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    SCOPED_TRACE(groups[i][0]->log());
+    const std::string lost = i < 2 ? "rank 1" : "(another rank|rank 1)";  // in a sum of the backend
+    expect_lost(groups[i], 1, "; rank 0 lost " + lost + " in collective [0-9]+: ");
   }
 }
 
 // The sum of rank 0 does not end then, and Gloo's threads with it. Rank 1 only notices if rank 0 closes its connections
-// nevertheless. With a timeout that is longer than the test waits.
+// nevertheless.
 TEST_F(GroupTest, NamesRankKilledDuringSumThatWaitsForAnother) {
-  for (const std::string scenario : {"partial sum", "broadcast in partial sum"}) {
-    SCOPED_TRACE(scenario);
-    const Settings settings{.scenario = scenario, .timeout = milliseconds(10 * kPatience)};
-    std::vector<test::Process*> ranks;
-    for (int rank = 0; rank < 3; ++rank)
-      ranks.push_back(&start(rank, 3, settings, scenario + " " + std::to_string(rank)));
+  const auto groups = start_each({"partial sum", "broadcast in partial sum"}, 3);
+  for (const auto& ranks : groups) {
     ASSERT_TRUE(wait_for_output(*ranks[0], "started\n")) << output_of(*ranks[0]);
     ASSERT_TRUE(ranks[2]->kill());
+  }
+  for (const auto& ranks : groups) {
+    SCOPED_TRACE(ranks[0]->log());
     expect_lost(ranks, 2, "; rank [01] lost (another rank|rank [02]) in collective [0-9]+: ");
   }
 }
@@ -536,13 +543,13 @@ TEST_F(GroupOfLostRankTest, NamesChiefKilledAtAnyCollective) {
 }
 
 TEST_F(GroupOfLostRankTest, IsNamedIfItIsStoppedAtAnyCollective) {
-  start_groups(SIGSTOP, 2, milliseconds(10'000));
+  start_groups(SIGSTOP, 2, milliseconds(4'000));
   expect_named();
 }
 
 // The store is stopped too.
 TEST_F(GroupOfLostRankTest, NamesChiefStoppedAtAnyCollective) {
-  start_groups(SIGSTOP, 0, milliseconds(10'000));
+  start_groups(SIGSTOP, 0, milliseconds(4'000));
   expect_named();
 }
 
@@ -610,16 +617,10 @@ TEST_F(GroupTest, ReportsReasonOfRankThatFailed) {
   }
 }
 
-// With a timeout that is longer than the test waits.
 TEST_F(GroupTest, ReportsReasonOfRankThatFailedAfterItStartedSum) {
-  for (const std::string backend : {"reduce-scatter", "allreduce"}) {
-    std::vector<test::Process*> ranks;
-    for (int rank = 0; rank < 3; ++rank)
-      ranks.push_back(&start(
-          rank, 3, {.scenario = "failure in " + backend, .timeout = milliseconds(10 * kPatience)},
-          backend + std::to_string(rank)));
+  for (const auto& ranks : start_each({"failure in reduce-scatter", "failure in allreduce"}, 3)) {
     for (const size_t survivor : {1, 2}) {
-      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73) << backend;
+      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73) << ranks[survivor]->log();
       EXPECT_THAT(output_of(*ranks[survivor]),
                   ContainsRegex("devices aborted\nerror peer lost: rank 0 \\([^ ]+, pid [0-9]+\\) "
                                 "failed: out of memory: no memory is left"));
