@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
 
+#include "shared/base/machine.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -55,6 +56,21 @@ TEST_F(ResumeTest, DoesNotCountStartsRejectedForChange) {
   EXPECT_NE(log_of("stokerd").find("setting changed key=train.max_steps previous=80 current=160"),
             std::string::npos)
       << log_of("stokerd");
+}
+
+TEST_F(ResumeTest, RecordsMachineOfEachCheckpoint) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
+  EXPECT_EQ(manifest(80).at("processor").as_string(), describe_processor());
+  EXPECT_EQ(manifest(80).at("system").as_string(), describe_system());
+  EXPECT_EQ(manifest(80).at("device").as_string(), "cpu");
+  EXPECT_EQ(manifest(80).at("num_threads").to_number<int>(), 1);
+  ASSERT_EQ(
+      train(config, run_dir(), {"--set", "train.max_steps=160", "--set", "train.num_threads=2"})
+          .code,
+      0)
+      << log_of("stokerd");
+  EXPECT_EQ(manifest(160).at("num_threads").to_number<int>(), 2);
 }
 
 TEST_F(ResumeTest, AcceptsBatchSizeChangeWithFlag) {
