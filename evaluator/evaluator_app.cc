@@ -27,8 +27,9 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kRunPollInterval = 1s;  // until the configuration is loaded
-constexpr auto kStopTimeout = 5s;      // time for the current batch to finish after a stop
-constexpr auto kReportedPause = 60s;   // an evaluation that has paused for longer says why
+constexpr auto kExitPollInterval = 100ms;
+constexpr auto kStopTimeout = 5s;     // time for the current batch to finish after a stop
+constexpr auto kReportedPause = 60s;  // an evaluation that has paused for longer says why
 
 std::string wait_reason(const run::RunState& state) {
   if (!state.no_locks.empty())
@@ -59,6 +60,13 @@ std::chrono::milliseconds poll_timeout(std::chrono::milliseconds poll,
   const auto remaining =
       std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
   return std::clamp<std::chrono::milliseconds>(remaining, 1ms, poll);
+}
+
+// exit_status.json appears before the trainer releases the lock, which is no event.
+bool is_exiting(const run::RunState& state, const run::RunLayout& layout) {
+  std::error_code ignored;
+  return state.phase == run::RunState::Phase::kRunning &&
+         std::filesystem::exists(layout.exit_status_file(), ignored);
 }
 
 // Limits the memory of this process (RLIMIT_DATA), so that a model or batch that is too large fails
@@ -411,7 +419,8 @@ Status EvaluatorApp::follow(std::stop_token stop) {
     }
     if (loop_result.num_considered > 0) wait_logger_.over();
     wait_logger_.waiting(loop_result.maybe_due_at ? loop_result.waiting_for : wait_reason(state));
-    watch.wait(poll_timeout(poll, loop_result, clock_.monotonic()), stop);
+    const auto timeout = poll_timeout(poll, loop_result, clock_.monotonic());
+    watch.wait(is_exiting(state, layout_) ? std::min(timeout, kExitPollInterval) : timeout, stop);
   }
   return {};
 }

@@ -88,7 +88,8 @@ TEST_F(EvaluatorFaultTest, RecordsCorruptCheckpointAndEvaluatesOthers) {
 // inotify_add_watch succeeds but delivers no events, as on a network file system.
 TEST_F(EvaluatorFaultTest, FindsNewCheckpointsByPollingWithoutInotifyEvents) {
   if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
-  const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
+  const std::string config =
+      write_config(small_config("eval: {checkpoints: all, poll_interval_seconds: 0.1}\n"));
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=10"}).code, 0);
   const std::string name = checkpoints(run_dir()).back();
   fs::rename(run_dir() + "/checkpoints/" + name, path("later"));

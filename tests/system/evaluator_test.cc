@@ -114,7 +114,9 @@ TEST_F(EvaluatorTest, ReportsPathOfInvalidCheckpoint) {
 TEST_F(EvaluatorTest, FollowsRunDirectoryCreatedLater) {
   Process follower = evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(wait_for_log("waiting reason=\"the start of the run"));
-  ASSERT_EQ(train(write_config(small_config()), run_dir()).code, 0);
+  // Also the end of the run is found without a scan.
+  const std::string config = write_config(small_config("eval: {poll_interval_seconds: 600}\n"));
+  ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(exit_code(std::move(follower)), 0);
   EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
 }
