@@ -24,6 +24,7 @@ using std::chrono::nanoseconds;
 
 constexpr auto kTick = 25ms;
 constexpr auto kWarmUpTime = 500ms;  // not measured after a change
+constexpr auto kStopDelay = 2s;      // until an evaluator is stopped
 constexpr auto kStartLimit = 60s;
 constexpr auto kMaxEvaluatorStart = 20s;
 constexpr uint64_t kMaxRows = 1 << 30;
@@ -124,7 +125,7 @@ Status EndToEndRun::wait_for_first_steps() {
 Result<double> EndToEndRun::step_ms(BackgroundLoad background, Saving saving, nanoseconds time,
                                     StepTime statistic) {
   STOKER_RETURN_IF_ERROR(set_load(background));
-  STOKER_RETURN_IF_ERROR(wait(background, saving, kWarmUpTime));
+  STOKER_RETURN_IF_ERROR(wait(background, saving, tiny_ ? kTick : kWarmUpTime));
   const uint64_t before = size_of(rows_path());
   STOKER_RETURN_IF_ERROR(wait(background, saving, time));
   for (;;) {
@@ -155,7 +156,7 @@ Status EndToEndRun::set_load(BackgroundLoad background) {
   evaluator_->signal(SIGCONT);
   if (background == BackgroundLoad::kStoppedEvaluator) {
     // Stop it while it is working.
-    STOKER_RETURN_IF_ERROR(wait(background, Saving::kEachSecond, 2s));
+    STOKER_RETURN_IF_ERROR(wait(background, Saving::kEachSecond, tiny_ ? kTick : kStopDelay));
     evaluator_->signal(SIGSTOP);
   }
   return {};
