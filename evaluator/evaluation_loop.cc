@@ -310,6 +310,14 @@ void EvaluationLoop::request_early_stop(uint64_t step) {
 
 // ---- Outcomes
 
+Status EvaluationLoop::failures() const {
+  if (failures_.count == 0) return {};
+  return Status(failures_.all_corrupt ? StatusCode::kCorrupt : StatusCode::kInternal,
+                std::to_string(failures_.count) + " of the evaluations failed, the first at step " +
+                    std::to_string(failures_.first_step) + "; " +
+                    layout_.evaluation_outcomes_file() + " has the reasons");
+}
+
 Status EvaluationLoop::handle_failure(const Task& task, const std::string& manifest_sha256,
                                       const Status& error) {
   const checkpoint::CheckpointEntry& entry = task.entry;
@@ -367,6 +375,10 @@ Status EvaluationLoop::record_outcome(Outcome outcome, const Task& task,
   STOKER_RETURN_IF_ERROR(outcome_log_->append(
       {entry.step, manifest_sha256, outcome, attempts, reason, task.request.id},
       to_iso8601(clock_.wall())));
+  if (outcome == Outcome::kFailed || outcome == Outcome::kCorrupt) {
+    if (++failures_.count == 1) failures_.first_step = entry.step;
+    failures_.all_corrupt &= outcome == Outcome::kCorrupt;
+  }
   if (task.is_requested()) remove_request(task.request.path);
   attempt_counts_->remove(entry.step, manifest_sha256);
   not_before_.erase(entry.path);

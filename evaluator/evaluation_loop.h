@@ -11,7 +11,8 @@
 // Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): a required
 //           file cannot be written, the results do not have the metric of eval.monitor
 //           (kInvalidArgument), or only checkpoints remain that another program keeps locked
-//           (kBusy). A checkpoint that cannot be evaluated is not an error; its outcome is logged.
+//           (kBusy). A checkpoint that cannot be evaluated is not an error; its outcome is logged,
+//           and failures() has them together.
 // Crash:    after a crash at any point and a restart, each checkpoint has exactly one result, one
 //           record per dataset and one outcome. A requested evaluation is repeated unless its outcome
 //           was recorded.
@@ -73,6 +74,10 @@ class EvaluationLoop {
   // Highest step with a final outcome, of the checkpoints seen by this object; 0: none.
   uint64_t newest_resolved() const { return newest_resolved_; }
 
+  // Ok: all outcomes that this object has recorded are evaluated or superseded. kCorrupt: others are
+  // corrupt; kInternal: one or more are failed.
+  Status failures() const;
+
  private:
   struct Task {
     checkpoint::CheckpointEntry entry;
@@ -131,6 +136,11 @@ class EvaluationLoop {
   std::optional<std::chrono::nanoseconds> last_checkpoint_time_;
   std::optional<std::chrono::nanoseconds> last_evaluation_start_;  // start of the last evaluation
   uint64_t newest_resolved_ = 0;
+  struct Failures {
+    int count = 0;
+    uint64_t first_step = 0;
+    bool all_corrupt = true;
+  } failures_;
 };
 
 }  // namespace stoker::evaluator

@@ -388,7 +388,7 @@ Status EvaluatorApp::evaluate_once(std::stop_token stop) {
     const bool ended = run::read_run_state(layout_).phase == run::RunState::Phase::kEnded;
     STOKER_ASSIGN_OR_RETURN(const auto loop_result,
                             loop_->evaluate_due({.run_ended = ended}, stop));
-    if (!loop_result.maybe_due_at) return {};
+    if (!loop_result.maybe_due_at) return stop.stop_requested() ? Status() : loop_->failures();
     wait_logger_.waiting(loop_result.waiting_for);
     DirectoryWatcher({layout_.checkpoints_dir()}).wait(100ms, stop);
   }

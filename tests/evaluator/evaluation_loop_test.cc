@@ -252,6 +252,31 @@ TEST_F(EvaluationLoopTest, RecordsDeletedCheckpointAsSuperseded) {
   EXPECT_EQ(outcomes(), Lines{"10 superseded"});
 }
 
+TEST_F(EvaluationLoopTest, CountsOutcomesWithoutResultAsFailures) {
+  config_.eval.max_attempts = 1;
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  corrupt(20, "model.safetensors");
+  error_ = [](const auto& checkpoint) {
+    if (checkpoint.manifest().step == 10) fs::remove_all(checkpoint.path());
+    return checkpoint.manifest().step == 10 ? Status(StatusCode::kIoError, "gone") : Status();
+  };
+  const auto loop = open();
+  EXPECT_TRUE(loop->failures().ok());
+  loop_result(*loop);
+  EXPECT_EQ(outcomes(), (Lines{"10 superseded", "20 corrupt", "30 evaluated"}));
+  EXPECT_EQ(loop->failures().code(), StatusCode::kCorrupt);
+  EXPECT_NE(loop->failures().message().find("1 of the evaluations failed, the first at step 20"),
+            std::string::npos)
+      << loop->failures().message();
+  EXPECT_NE(loop->failures().message().find(layout_.evaluation_outcomes_file()), std::string::npos);
+  error_ = [](const auto&) { return Status(StatusCode::kOutOfMemory, "10 GB"); };
+  request(30);
+  loop_result(*loop);
+  EXPECT_EQ(outcomes().back(), "30 failed");
+  EXPECT_EQ(loop->failures().code(), StatusCode::kInternal);
+  EXPECT_TRUE(open()->failures().ok()) << "of an earlier life";
+}
+
 TEST_F(EvaluationLoopTest, EvaluatesOpenCheckpointAfterDeletion) {
   commit(10);
   error_ = [this](const checkpoint::VerifiedCheckpoint& checkpoint) {

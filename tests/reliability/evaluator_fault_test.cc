@@ -76,7 +76,7 @@ TEST_F(EvaluatorFaultTest, RecordsCorruptCheckpointAndEvaluatesOthers) {
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_whole(model, bytes);
   const auto exit = evaluator(run_dir(), {"--once"}).wait(60s);
-  ASSERT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
+  ASSERT_TRUE(exit && exit->code == 65) << log_of("stoker-eval");
   const std::string outcomes = text_of(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_NE(outcomes.find("\"outcome\":\"corrupt\""), std::string::npos) << outcomes;
   EXPECT_NE(outcomes.find("model.safetensors"), std::string::npos) << outcomes;

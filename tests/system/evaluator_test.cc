@@ -247,10 +247,14 @@ train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
 eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
 )");  // a batch takes 4 GB
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 0);
+  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 70);
   const std::string outcomes = text_of(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_NE(outcomes.find("\"outcome\":\"failed\""), std::string::npos)
       << outcomes << log_of("stoker-eval");
+  EXPECT_NE(log_of("stoker-eval").find("1 of the evaluations failed, the first at step 2"),
+            std::string::npos)
+      << log_of("stoker-eval");
+  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 0) << "nothing is pending";
   fs::remove(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once", "--set", "eval.batch_size=64", "--set",
                                             "eval.max_samples=640"})),
