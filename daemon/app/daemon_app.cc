@@ -183,10 +183,11 @@ Status DaemonApp::open_rank_directory() {
                                          " of this run; start each rank once");
   if (!lock.ok()) return lock.status();
   rank_lock_ = *std::move(lock);
-  return start_log(own);
+  return start_log();
 }
 
-Status DaemonApp::start_log(const run::RunLayout& own) {
+Status DaemonApp::start_log() {
+  const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
   STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
                                    .format = config_.log.format,
                                    .file = own.trainer_log(),
@@ -202,7 +203,7 @@ Status DaemonApp::start_log(const run::RunLayout& own) {
 
 Status DaemonApp::open_run_directory() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
-  STOKER_RETURN_IF_ERROR(start_log(layout_));
+  STOKER_RETURN_IF_ERROR(start_log());
   for (const std::string& warning : directory_->warnings())
     log_warn("run directory not durable", {{"reason", warning}});
   // A restart by the launcher has the same command line.

@@ -59,7 +59,7 @@ class DaemonApp {
   Status open();
   Status open_run_directory();
   Status open_rank_directory();
-  Status start_log(const run::RunLayout& own);  // of this rank
+  Status start_log();  // of this rank
   ExitCode leave_group(const Status& reason);
   bool is_chief() const { return launch_.environment.is_chief(); }
   bool is_in_group() const { return launch_.environment.world_size > 1; }
