@@ -60,6 +60,13 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
   return outcome;
 }
 
+void Run::end_requests(const Status& failure) {
+  const Status ended = train::training_ended(failure);
+  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
+    train::answer(done, ended);
+  channels_.mailbox.close(ended);
+}
+
 Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
                                             const std::function<void()>& on_training) {
   set_progress_line("waiting for the other ranks");

@@ -1,4 +1,4 @@
-// The parts of Run for other threads (control server, watchdog, DaemonApp), and the end of their requests.
+// The parts of Run for other threads: control server, watchdog, DaemonApp.
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -75,13 +75,6 @@ void Run::request_stop(bool is_preemption) {
   post(control::Stop{.is_preemption = is_preemption}, {});
   stop_requested_ = true;
   preparation_stop_.request_stop();
-}
-
-void Run::end_requests(const Status& failure) {
-  const Status ended = train::training_ended(failure);
-  for (const train::Done& done : std::exchange(channels_.release_requests, {}))
-    train::answer(done, ended);
-  channels_.mailbox.close(ended);
 }
 
 bool Run::is_prepared() const {
