@@ -183,6 +183,7 @@ bool FakeStreams::can_run(size_t stream) const {
 
 void FakeStreams::run(size_t stream) {
   std::deque<Item>& queue = queues_[stream];
+  ++num_parts_;
   if (queue.front().run()) queue.pop_front();
 }
 
@@ -299,17 +300,16 @@ void FakeStreams::record(Event event, Stream stream) {
   if (is_for_graphs) violate("\"" + events_[event].name + "\" is recorded without a graph");
   begin_call();
   const uint64_t version = ++events_[event].recorded;
-  // Without it, the event is complete as soon as the host gets there.
-  if (is_removed("record " + events_[event].name)) {
+  const auto complete = [this, event, version] {
     events_[event].completed = version;
-    return;
-  }
-  queue_of(stream).push_back({.run =
-                                  [this, event, version] {
-                                    events_[event].completed = version;
-                                    return true;
-                                  },
-                              .is_ready = {}});
+    events_[event].completed_at = num_parts_;
+    return true;
+  };
+  // Without it, the event is complete as soon as the host gets there.
+  if (is_removed("record " + events_[event].name))
+    complete();
+  else
+    queue_of(stream).push_back({.run = complete, .is_ready = {}});
 }
 
 void FakeStreams::wait(Stream stream, Event event) {
@@ -342,7 +342,8 @@ double FakeStreams::elapsed_ms(Event begin, Event end) {
   begin_call();
   if (events_[begin].completed == 0 || events_[end].completed != events_[end].recorded)
     violate("the time of an incomplete event is read");
-  return 1;
+  return static_cast<double>(events_[end].completed_at) -
+         static_cast<double>(events_[begin].completed_at);
 }
 
 // ---- Copies

@@ -98,6 +98,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
     EventUse use = EventUse::kOrder;
     uint64_t recorded = 0;  // number of record() calls
     uint64_t completed = 0;
+    uint64_t completed_at = 0;  // by num_parts_
   };
   struct Call;  // of a function in the thread
   class FakeGraph;
@@ -142,6 +143,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   double eagerness_[kStreams] = {};  // 0: runs only while the host waits
   double pause_probability_ = 0;
   std::deque<Item> queues_[kStreams];
+  uint64_t num_parts_ = 0;  // that have run: the time of the device, one millisecond each
   std::vector<EventState> events_;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::vector<double>> host_memory_;
