@@ -79,11 +79,9 @@ bool Trainer::try_save() {
       answer_at_step(done, R"("already_saved":true)");
     return true;
   }
-  if (maybe_group_) {
-    engine_->synchronize();
-    // Then the state is undefined; the next collective returns the error. Later losses do not change the state.
-    if (!maybe_group_->group().check_lost().ok()) return false;
-  }
+  // The host has waited for the device. If a rank was lost until then, the state is undefined, and the next
+  // collective returns the error. Later losses do not change the state.
+  if (maybe_group_ && !maybe_group_->group().check_lost().ok()) return false;
   writer::Snapshot* const snapshot = writer_.try_begin();
   if (snapshot == nullptr) return false;
   const nanoseconds began = clock_.monotonic();

@@ -67,7 +67,16 @@ class TrainerGroupGraphsTest : public TrainerGroupTest {
       const LaterRing ring = make_later_ring();
       ModelContext context;
       context.maybe_group = &group_->rank(rank);
-      context.make_engine = on_fake_device(ring, device.options, device.captures);
+      context.make_engine =
+          [this, rank, make = on_fake_device(ring, device.options, device.captures)](auto calls) {
+            if (rank == 0 && on_chiefs_update_)
+              calls.exchanges.back().work = [update = calls.exchanges.back().work,
+                                             after = on_chiefs_update_] {
+                update();
+                after();
+              };
+            return make(std::move(calls));
+          };
       ranks_.push_back(std::make_unique<Session>(config, folder(), kNoPoison, std::move(context)));
       *ring = ranks_.back()->ring_.get();
       const GroupStep step(group_->rank(rank), config.train.gradient_accumulation_steps);
@@ -106,6 +115,7 @@ class TrainerGroupGraphsTest : public TrainerGroupTest {
   const FakeDeviceLog& log(size_t rank) const { return *devices_[rank].options.log; }
 
   std::vector<Device> devices_;
+  std::function<void()> on_chiefs_update_;  // on its device, for the next open_on_devices()
 };
 
 struct GroupVariant {
@@ -348,6 +358,26 @@ TEST_F(TrainerGroupGraphsTest, UpdatesNothingAfterLostRank) {
     EXPECT_EQ(log(0).replays, kGraphs * (6 - GraphSchedule::kWarmUpSteps) - 1);
     expect_no_violations();
   }
+}
+
+// The sums of a step can fail while the host is ahead of the device, and its state is then undefined.
+TEST_F(TrainerGroupGraphsTest, SavesNothingIfRankIsLostOnDevice) {
+  auto config = plain_config(4);
+  config.checkpoint.save_every_steps = 2;
+  devices_.resize(2);
+  for (Device& device : devices_) {
+    device.captures = false;
+    device.options.is_lazy = true;
+  }
+  int updates = 0;
+  on_chiefs_update_ = [&updates, this] {
+    if (++updates == 2) group_->lose_devices();
+  };
+  open_on_devices(config, 2);
+  EXPECT_EQ(train()[0].status().code(), StatusCode::kPeerLost);
+  EXPECT_EQ(updates, 4);
+  EXPECT_THAT(chief().saved(), IsEmpty());
+  expect_no_violations();
 }
 
 }  // namespace
