@@ -8,6 +8,7 @@
 #include <boost/json/basic_parser_impl.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/data/record/chat_messages.h"
 
 namespace stoker::data::format {
@@ -16,6 +17,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxNameBytes = 64;  // in error messages
 
 // The value found for one name.
 struct Found {
@@ -189,7 +191,8 @@ class Handler {
 
  private:
   bool fail(json::error_code& error, const std::string& what) {
-    wrong_ = what.empty() ? "is not an object" : "'" + path_.substr(0, 64) + "' " + what;
+    wrong_ =
+        what.empty() ? "is not an object" : quote_for_message(path_, kMaxNameBytes) + " " + what;
     error = json::error::incomplete;  // any code works: wrong_ has the message
     return false;
   }

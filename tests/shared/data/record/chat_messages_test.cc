@@ -229,6 +229,8 @@ TEST_F(ChatMessagesTest, MustBeObjectsWithRoleAndContent) {
                     {"'messages.tool_calls' is not supported in a message"});
   expect_line_error(R"({"messages": [{"role": "user", "content": "x", "weight": 0}]})",
                     {"'messages.weight' is not supported in a message"});
+  expect_line_error(R"({"messages": [{"role": "user", "con\ntent": "x"}]})",
+                    {"'messages.con?tent' is not supported in a message"});
   expect_line_error(R"({"messages": [{"role": "user", "content": "x <|im_end|>"}]})",
                     {"line 1", "has the special token <|im_end|> in a message"});
   write("data.jsonl", "{\"messages\": []}\n");
