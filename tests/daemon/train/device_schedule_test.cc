@@ -26,6 +26,8 @@
 //   wait start of sums               gradients are used before their sum has started
 //   record start of sums             the same
 //   query finished                   the time of work that is not complete is read: see StreamQueueTest
+//   record finished                  the same
+//   record started                   the time of work includes the wait for its batch: see StreamQueueTest
 //
 // To replay a schedule: STOKER_DEVICE_SEED=N device_schedule_test
 #include <stdlib.h>
@@ -607,14 +609,12 @@ TEST_F(DeviceScheduleTest, RemovingAnyFenceIsNoticed) {
                   "record use of the state", "synchronize drop of graphs", "record drop of graphs",
                   "synchronize device", "wait for call", "wait gradients complete",
                   "record gradients complete", "wait start of sums", "record start of sums",
-                  // For the time only.
+                  // For the time only: see StreamQueueTest.
                   "record started", "record finished", "query finished"))
       << "a new fence belongs to the list at the top";
   EXPECT_FALSE(find_schedule("", 50)) << "with all fences";
   for (const std::string& fence : totals.fences) {
     if (fence.find("started") != fence.npos || fence.find("finished") != fence.npos) continue;
-    // So that a lost rank is noticed, which a group of one does not have.
-    if (fence.find("Trainer::try_save") != fence.npos) continue;
     const auto found = find_schedule(fence, kMaxSchedules);
     EXPECT_TRUE(found) << "training goes well without: " << fence;
     if (found)
@@ -641,8 +641,32 @@ TEST(StreamQueueTest, ReadsOnlyTimesOfCompleteWork) {
   uint64_t timed = 0;
   EXPECT_THAT(violations_without_waiting("", &timed), ::testing::IsEmpty());
   EXPECT_EQ(timed, 0u);
-  EXPECT_THAT(violations_without_waiting("query finished", &timed),
-              ::testing::Not(::testing::IsEmpty()));
+  for (const char* const fence : {"query finished", "record finished"})
+    EXPECT_THAT(violations_without_waiting(fence, &timed), ::testing::Not(::testing::IsEmpty()))
+        << fence;
+}
+
+// The mean time of work that consists of nothing, but waits for the copy of its batch.
+double time_of_work(const std::string& removed_fence) {
+  const FakeDeviceOptions options{
+      .removed_fence = removed_fence, .is_lazy = true, .is_all_pinned = true};
+  cuda::StreamQueue queue(std::make_unique<fake_device::FakeStreams>(options), 64, 2);
+  const std::vector<std::byte> batch(64);
+  const cuda::CopyPart part{.offset = 0, .bytes = batch};
+  for (int i = 0; i < 8; ++i) {
+    queue.start_copy(0, 0, {&part, 1});
+    queue.begin_work(0);
+    queue.end_work(0);
+    queue.synchronize();
+  }
+  const cuda::DeviceUsage usage = queue.usage();
+  EXPECT_EQ(usage.works, 4u);
+  return usage.work_ms / static_cast<double>(usage.works);
+}
+
+TEST(StreamQueueTest, TimesWorkWithoutWaitForItsBatch) {
+  EXPECT_EQ(time_of_work(""), 1);
+  EXPECT_GT(time_of_work("record started"), 1);
 }
 
 // Adds to two tensors in a graph and reads each when the replay has recorded its event. Returns how often a
