@@ -216,12 +216,12 @@ TEST_F(GroupNetworkTest, TrainsSameBytesOverSlowLinkThatLosesPackets) {
       GTEST_SKIP() << "the kernel limits no rates: " << text_of(path("tc.out"));
   }
   const std::vector<std::string> wide{"--set", "model.hidden_sizes=[200, 200]"};
-  start(run_dir(), 12, wide);
+  start(run_dir(), 6, wide);
   ASSERT_NO_FATAL_FAILURE(expect_codes(0));
   Process statistics(on_host(0, {"tc", "-s", "qdisc", "show", "dev", kMain}), path("dropped.out"));
   ASSERT_TRUE(statistics.wait(kPatience));
   EXPECT_THAT(text_of(path("dropped.out")), ContainsRegex("dropped [1-9]"));
-  expect_same_as_alone(run_dir(), 12, wide);
+  expect_same_as_alone(run_dir(), 6, wide);
 }
 
 // Each exchange of a step waits for several round trips, and for the packets that are sent again.

@@ -373,7 +373,7 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
   const auto store = TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "test"});
   ASSERT_TRUE(store.ok()) << store.status().message();
   // Also of each reply of the store.
-  test::Process& rank = start(1, 2, {.timeout = milliseconds(3'000)});
+  test::Process& rank = start(1, 2, {.timeout = milliseconds(2'000)});
   const auto joined = join_group(
       **store, {.launcher = Launcher::kTorchrun, .rank = 0, .world_size = 2}, "runs/test",
       {.host = "node-0", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
@@ -589,14 +589,14 @@ TEST_F(GroupTest, NamesKilledChiefAndRestartsWithStoreOfAgent) {
 }
 
 TEST_F(GroupTest, NamesStoppedRankAfterTimeout) {
-  const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(3'000)});
+  const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(2'000)});
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
   ranks[1]->signal(SIGSTOP);
   expect_lost(ranks, 1);
 }
 
 TEST_F(GroupTest, NamesStoppedChiefAfterTimeout) {
-  const auto ranks = start_all(2, {.scenario = "forever", .timeout = milliseconds(3'000)});
+  const auto ranks = start_all(2, {.scenario = "forever", .timeout = milliseconds(2'000)});
   ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
   ranks[0]->signal(SIGSTOP);
   EXPECT_EQ(exit_code_of(*ranks[1]), 73);
