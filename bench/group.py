@@ -347,9 +347,10 @@ class Bench:
         generator, restarts = random.Random(1), []
         run, agent = self.start_under_torchrun(2, 10**6)
         try:
-            while len(records(run)) < 20:
+            # From a checkpoint on, so that no kill loses steps from before.
+            while not any(Path(run, "checkpoints").glob("step-*")):
                 time.sleep(0.01)
-            first, began = records(run)[-1]["step"], time.monotonic()
+            first, began = SAVE_EVERY_STEPS, time.monotonic()
             for _ in range(self.args.kills):
                 time.sleep(generator.expovariate(1 / self.args.mtbf))
                 restarts.append(self.kill_and_wait_for_step(run))
