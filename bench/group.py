@@ -3,12 +3,14 @@ the control record, time from the kill of a rank to the next step, time until th
 write.
 
   group.py BIN [--only PART,…] [--repetitions N] [--steps N] [--kills N] [--pairs N] [--text FILE] [--layers N] [--dir DISK]
+           [--rate RATE]
 
 BIN is the folder of stokerd. Parts:
 
   steps    the GPT of config/cpp-gpt.yaml's size on bytes, one thread per rank, next to PyTorch's DistributedDataParallel
   overlap  a GPT of 25 million parameters, reduction allreduce: sums in buckets during the backward pass, and in one
-           bucket after it; the same micro-batches in two processes together, without sums
+           bucket after it; the same micro-batches in two processes together, without sums. With --rate the ranks are in two
+           network namespaces whose link has that rate, which needs root and iproute2
   record   sums of as many gradients as those of `steps`, with and without the control record, and the record alone;
            needs the target group_test_program
   kills    from kill -9 of a rank under torchrun to the next step, 2 and 4 ranks, next to PyTorch's DistributedDataParallel,
@@ -34,6 +36,7 @@ The rows alternate, and the medians over the repetitions are printed; all of the
 rank. PyTorch, for torchrun and the rows of DistributedDataParallel, is that of the Python that runs this.
 """
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -49,6 +52,7 @@ import time
 from pathlib import Path
 
 from goodput import simulate
+from slow_link import SlowLink
 
 SAVE_EVERY_STEPS = 50
 SETUP = {"layers": 4, "width": 128, "heads": 4, "context": 128, "micro_batches": 4, "micro_batch_size": 4}
@@ -60,6 +64,7 @@ SAVED = {"layers": 12, "width": 768, "heads": 12, "context": 64, "micro_batches"
 DEFAULT_PARTS = ("steps", "overlap", "record", "kills")
 PARTS = (*DEFAULT_PARTS, "losses", "ranks", "commands", "goodput", "saves", "alone")
 LOSS_TIMEOUT_SECONDS = 5  # distributed.timeout_seconds of the part losses
+BASELINE = str(Path(__file__).with_name("group_baseline.py"))
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
 
 
@@ -93,8 +98,8 @@ def records(run):
 
 
 class Bench:
-    def __init__(self, args, work):
-        self.args, self.work, self.runs = args, work, 0
+    def __init__(self, args, work, maybe_link=None):
+        self.args, self.work, self.runs, self.maybe_link = args, work, 0, maybe_link
 
     def command(self, steps, reduction, setup=SETUP, bucket_mib=25, shard="none", socket="null"):
         self.runs += 1
@@ -103,17 +108,20 @@ class Bench:
         run = str(Path(self.work, f"run-{self.runs}"))
         return run, [str(Path(self.args.bin, "stokerd")), "--config", str(config), "--run-dir", run]
 
-    @staticmethod
-    def start_ranks(command, world, **options):
-        """World 0: one process without the variables of a launcher."""
+    def start_ranks(self, command, world, **options):
+        """World 0: one process without the variables of a launcher. Two ranks are on the hosts of the link, if there is one."""
         port, ranks = free_port(), []
         for rank in range(max(1, world)):
             variables = {} if world == 0 else {
                 "RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world,
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            if world == 2 and self.maybe_link:
+                variables |= {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": self.maybe_link.address(0),
+                              "GLOO_SOCKET_IFNAME": SlowLink.INTERFACE}  # of PyTorch
+            on_host = self.maybe_link.on_host(rank) if world == 2 and self.maybe_link else []
             environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
             streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, **options}
-            ranks.append(subprocess.Popen(command, env=environment, text=True, **streams))
+            ranks.append(subprocess.Popen([*on_host, *command], env=environment, text=True, **streams))
         return ranks
 
     @staticmethod
@@ -177,13 +185,19 @@ class Bench:
 
     @staticmethod
     def ddp_command(world, setup):
-        script = str(Path(__file__).with_name("group_baseline.py"))
-        return [*TORCHRUN, f"--nproc-per-node={world}", "--max-restarts=1", script, json.dumps(setup)]
+        return [*TORCHRUN, f"--nproc-per-node={world}", "--max-restarts=1", BASELINE, json.dumps(setup)]
 
     def ddp_step_ms(self, world, setup=SETUP, steps=None, **options):
         """With bucket_mib 0 nothing is summed."""
-        command = self.ddp_command(world, {**setup, "steps": steps or self.args.steps, **options})
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+        setup = {**setup, "steps": steps or self.args.steps, **options}
+        if not self.maybe_link:
+            command = self.ddp_command(world, setup)
+            return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+        ranks = self.start_ranks([sys.executable, BASELINE, json.dumps(setup)], world)
+        outputs = [rank.communicate()[0] for rank in ranks]
+        if any(rank.returncode for rank in ranks):
+            sys.exit(f"{BASELINE} failed")
+        return float(outputs[0].split()[-1])
 
     def control(self, run, *command):
         """The reply of stokerctl."""
@@ -404,13 +418,17 @@ def main():
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--text", default="/usr/include/c++")
     parser.add_argument("--layers", type=int, default=SAVED["layers"])
+    parser.add_argument("--rate", help="of the link between the ranks, of the part overlap: 4gbit; default: none, loopback")
     parser.add_argument("--dir", help="on the disk of the run directories; default: that of temporary files")
     args = parser.parse_args()
     parts = args.only.split(",")
     if unknown := set(parts) - set(PARTS):
         parser.error(f"--only: unknown part: {', '.join(unknown)}")
-    with tempfile.TemporaryDirectory(dir=args.dir) as work:
-        bench = Bench(args, work)
+    if args.rate and parts != ["overlap"]:
+        parser.error("--rate: requires --only overlap")
+    with (tempfile.TemporaryDirectory(dir=args.dir) as work,
+          SlowLink(args.rate) if args.rate else contextlib.nullcontext() as maybe_link):
+        bench = Bench(args, work, maybe_link)
         rows = {}
         steps = {
             "1 process": lambda: bench.step_ms("ordered", 0),
