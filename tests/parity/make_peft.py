@@ -3,8 +3,8 @@
 
 Each subfolder has a small model as transformers saves it, or the weights of a VisionTransformer of torchvision; an
 adapter/ as PEFT saves it; and expected.safetensors: inputs, the logits and the gradient of every trained parameter in
-the first step, and the losses and trained parameters of ten steps of AdamW. COUNT (50) random configurations per
-model_type. The golden folders are those of COUNT 0.
+the first step, and the losses and trained parameters of four steps of AdamW. COUNT (50) random configurations per
+model_type. The golden folders are those of COUNT 0, with ten steps.
 """
 import random
 import sys
@@ -14,7 +14,7 @@ from pathlib import Path
 import make_bert
 import torch
 import torch.nn.functional as F
-from make_huggingface import MAKERS, move_vectors, plain_batch, record_steps, record_training
+from make_huggingface import MAKERS, STEPS, move_vectors, plain_batch, record_steps, record_training
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora.layer import MultiheadAttention
 from safetensors.torch import save_model
@@ -78,7 +78,7 @@ def write_adapter(folder, base, config):
     return model, parameters
 
 
-def write_language_model(model_type, folder, rng, seed):
+def write_language_model(model_type, folder, rng, seed, steps):
     config = MAKERS[model_type](rng)
     torch.manual_seed(seed)
     base = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
@@ -90,10 +90,10 @@ def write_language_model(model_type, folder, rng, seed):
     targets = TARGETS["gpt2" if model_type == "gpt2" else "llama"]
     config = adapter_config(rng, targets, saved, fan_in_fan_out=model_type == "gpt2", task_type="CAUSAL_LM")
     model, parameters = write_adapter(folder, base, config)
-    record_training(folder, model, parameters, [plain_batch(model.config, seed) for _ in range(2)])
+    record_training(folder, model, parameters, [plain_batch(model.config, seed) for _ in range(2)], steps=steps)
 
 
-def write_bert(folder, rng, seed):
+def write_bert(folder, rng, seed, steps):
     base = make_bert.make_model(rng, seed, torch.float32)
     base.save_pretrained(folder)
     is_per_token, targets = seed % 2 == 0, TARGETS["bert"]
@@ -103,7 +103,7 @@ def write_bert(folder, rng, seed):
         targets = [*targets, "all-linear"]
     config = adapter_config(rng, targets, [None] if task else [None, ["classifier"]], task_type=task)
     model, parameters = write_adapter(folder, base, config)
-    make_bert.record_training(folder, model, parameters, rng, is_per_token, is_padded=seed % 3 != 0)
+    make_bert.record_training(folder, model, parameters, rng, is_per_token, is_padded=seed % 3 != 0, steps=steps)
 
 
 VIT_SIZES = ("image_size", "patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim", "num_classes")
@@ -113,7 +113,7 @@ def load_vit(sizes):
     return VisionTransformer(**dict(zip(VIT_SIZES, sizes.tolist())))
 
 
-def write_vit(folder, rng, seed):
+def write_vit(folder, rng, seed, steps):
     heads, patch = rng.randint(1, 3), rng.randint(2, 4)
     sizes = torch.tensor([patch * rng.randint(1, 3), patch, rng.randint(1, 3), heads, heads * rng.randint(3, 6),
                           rng.randint(3, 20), rng.randint(2, 5)])
@@ -136,7 +136,7 @@ def write_vit(folder, rng, seed):
         logits = model(expected[f"images{i % 2}"])
         return logits, F.cross_entropy(logits, expected[f"labels{i % 2}"])
 
-    record_steps(folder, parameters, step, expected)
+    record_steps(folder, parameters, step, expected, steps)
 
 
 def main():
@@ -149,7 +149,7 @@ def main():
     writers = {name: partial(write_language_model, name) for name in MAKERS} | {"bert": write_bert, "vit": write_vit}
     for name, write in writers.items():
         for seed in range(first, first + count) if count > 0 else golden.get(name, ()):
-            write(folder / f"{name}_{seed}", random.Random(f"{name} {seed}"), seed)
+            write(folder / f"{name}_{seed}", random.Random(f"{name} {seed}"), seed, 4 if count > 0 else STEPS)
 
 
 if __name__ == "__main__":
