@@ -301,10 +301,9 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
     console.out << *text;
     has_more = !text->empty();
   }
-  const auto incomplete = tail->read_incomplete_line();
-  if (!incomplete.ok())
-    return console.fail(incomplete.status(), exit_code_for_reading(incomplete.status()));
-  console.out << *incomplete;
+  const auto rest = tail->read_rest();
+  if (!rest.ok()) return console.fail(rest.status(), exit_code_for_reading(rest.status()));
+  console.out << *rest;
   return ExitCode::kSuccess;
 }
 

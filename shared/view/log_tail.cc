@@ -106,7 +106,7 @@ Result<LogTail> LogTail::open(const std::string& path, uint64_t lines, std::stri
   return tail;
 }
 
-Result<std::string> LogTail::read_block() const {
+Result<std::string> LogTail::read_rest() const {
   std::string text(kBlockBytes, '\0');
   STOKER_ASSIGN_OR_RETURN(const size_t bytes_read,
                           read_at(fd_.get(), offset_, text.data(), text.size(), path_));
@@ -115,16 +115,11 @@ Result<std::string> LogTail::read_block() const {
 }
 
 Result<std::string> LogTail::read_lines() {
-  STOKER_ASSIGN_OR_RETURN(std::string text, read_block());
+  STOKER_ASSIGN_OR_RETURN(std::string text, read_rest());
   const size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
   if (end > 0 || text.size() < kBlockBytes) text.resize(end);
   offset_ += text.size();
   return text;
-}
-
-Result<std::string> LogTail::read_incomplete_line() const {
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_block());
-  return text.substr(text.rfind('\n') + 1);
 }
 
 Result<bool> LogTail::is_rotated() {
@@ -146,7 +141,7 @@ Result<std::string> LogTail::read_more() {
   // Read the rest of a rotated file first; nothing is appended to it any more.
   STOKER_ASSIGN_OR_RETURN(std::string text, read_lines());
   if (!text.empty() || !rotated) return text;
-  STOKER_ASSIGN_OR_RETURN(std::string incomplete, read_incomplete_line());
+  STOKER_ASSIGN_OR_RETURN(std::string incomplete, read_rest());
   if (!incomplete.empty()) incomplete += '\n';
   STOKER_ASSIGN_OR_RETURN(fd_, open_run_file(run_dir_, path_));
   offset_ = 0;

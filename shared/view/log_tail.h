@@ -32,11 +32,12 @@ class LogTail {
   // links are followed.
   static Result<LogTail> open(const std::string& path, uint64_t lines, std::string run_dir = {});
 
-  // Returns the complete lines that were appended since the last call, at most 256 KiB per call; empty if
-  // there is nothing new. A longer line is returned in parts.
+  // Returns the complete lines that were appended since the last call, at most 256 KiB of a file per call;
+  // empty if there is nothing new. A longer line is returned in parts.
   Result<std::string> read_more();
-  // Returns the incomplete line at the end, which read_more() returns again once it is complete.
-  Result<std::string> read_incomplete_line() const;
+  // Returns what read_more() has not, at most 256 KiB: the last line can be incomplete. read_more() returns
+  // it again.
+  Result<std::string> read_rest() const;
   // Skips all but the last `bytes` bytes of what was appended to the current file. False: there are
   // not more.
   bool skip_to_last(uint64_t bytes);
@@ -44,7 +45,6 @@ class LogTail {
  private:
   LogTail(std::string path, std::string run_dir, UniqueFd fd)
       : path_(std::move(path)), run_dir_(std::move(run_dir)), fd_(std::move(fd)) {}
-  Result<std::string> read_block() const;
   Result<std::string> read_lines();
   Result<bool> is_rotated();
 

@@ -98,15 +98,15 @@ TEST_F(LogTailTest, ReturnsLineWhenItIsComplete) {
   write_file(log(), "one\ntw");
   LogTail tail = open(2);
   EXPECT_EQ(more(tail), "one\n");
-  EXPECT_EQ(*tail.read_incomplete_line(), "tw");
+  EXPECT_EQ(*tail.read_rest(), "tw");
   append("o\nthr");
-  EXPECT_EQ(*tail.read_incomplete_line(), "thr");
+  EXPECT_EQ(*tail.read_rest(), "two\nthr");
   EXPECT_EQ(more(tail), "two\n");
   // Nothing is appended to it any more.
   std::filesystem::rename(log(), log() + ".1");
   write_file(log(), "four\n");
   EXPECT_EQ(more(tail), "thr\nfour\n");
-  EXPECT_EQ(*tail.read_incomplete_line(), "");
+  EXPECT_EQ(*tail.read_rest(), "");
 }
 
 TEST_F(LogTailTest, ReturnsLongLineInParts) {
