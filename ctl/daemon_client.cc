@@ -23,10 +23,13 @@ constexpr std::chrono::milliseconds kIsPausedTimeout{10'000};
 
 // `loss`: what has happened to the chief. `ranks`: that still run without it.
 std::string explain_lost_chief(const std::string& loss, const std::vector<RunningRank>& ranks) {
-  const bool is_cluster = !ranks.front().task.empty();
+  const auto has_task = [](const RunningRank& each) { return !each.task.empty(); };
+  const bool is_cluster = std::ranges::any_of(ranks, has_task);
   std::vector<std::string> names;
   for (const RunningRank& each : ranks)
-    names.push_back(is_cluster ? each.task : std::to_string(each.rank));
+    names.push_back(has_task(each) ? each.task
+                    : is_cluster   ? "rank " + std::to_string(each.rank)
+                                   : std::to_string(each.rank));
   if (is_cluster)
     return "the chief (worker 0) " + loss + "; still running: " + join(names, ", ") +
            "; nothing is saved until the chief is started again";

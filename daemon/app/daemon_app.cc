@@ -172,7 +172,7 @@ Status DaemonApp::open() {
 Status DaemonApp::open_rank_directory() {
   const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own.logs_dir()));
-  // The task is that of the configuration, of options or of TF_CONFIG. stokerctl reads it here.
+  // stokerctl reads the task, which is last, from here: config.yaml lacks it if options or TF_CONFIG set it.
   auto lock =
       lock_file(own.lock_file(),
                 "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock_.wall()) +
