@@ -28,6 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kRunPollInterval = 1s;  // until the configuration is loaded
 constexpr auto kExitPollInterval = 100ms;
+constexpr int kMaxExitPolls = 50;     // a child of the trainer can hold its lock for longer
 constexpr auto kStopTimeout = 5s;     // time for the current batch to finish after a stop
 constexpr auto kReportedPause = 60s;  // an evaluation that has paused for longer says why
 
@@ -388,11 +389,11 @@ Status EvaluatorApp::evaluate_once(std::stop_token stop) {
     const bool ended = run::read_run_state(layout_).phase == run::RunState::Phase::kEnded;
     STOKER_ASSIGN_OR_RETURN(const auto loop_result,
                             loop_->evaluate_due({.run_ended = ended}, stop));
-    if (!loop_result.maybe_due_at) return stop.stop_requested() ? Status() : loop_->failures();
+    if (!loop_result.maybe_due_at) return loop_->failures();
     wait_logger_.waiting(loop_result.waiting_for);
     DirectoryWatcher({layout_.checkpoints_dir()}).wait(100ms, stop);
   }
-  return {};
+  return loop_->failures();
 }
 
 Status EvaluatorApp::follow(std::stop_token stop) {
@@ -400,6 +401,7 @@ Status EvaluatorApp::follow(std::stop_token stop) {
       {layout_.root(), layout_.checkpoints_dir(), layout_.evaluation_requests_dir()});
   const auto poll = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config_.eval.poll_interval_seconds));
+  int exit_polls = 0;
   while (!stop.stop_requested()) {
     // Read the run state before listing the checkpoints: a run that has already ended adds no more.
     const auto state = run::read_run_state(layout_);
@@ -420,7 +422,9 @@ Status EvaluatorApp::follow(std::stop_token stop) {
     if (loop_result.num_considered > 0) wait_logger_.over();
     wait_logger_.waiting(loop_result.maybe_due_at ? loop_result.waiting_for : wait_reason(state));
     const auto timeout = poll_timeout(poll, loop_result, clock_.monotonic());
-    watch.wait(is_exiting(state, layout_) ? std::min(timeout, kExitPollInterval) : timeout, stop);
+    exit_polls = is_exiting(state, layout_) ? exit_polls + 1 : 0;
+    const bool polls_exit = exit_polls > 0 && exit_polls <= kMaxExitPolls;
+    watch.wait(polls_exit ? std::min(timeout, kExitPollInterval) : timeout, stop);
   }
   return {};
 }

@@ -145,7 +145,7 @@ TEST_F(LoraRunTest, MergesWithTheScaleOfTheCheckpoint) {
   EXPECT_THAT(log_of("ctl"), HasSubstr("was changed since the checkpoint was saved"));
   EXPECT_EQ(text_of(path("before.safetensors")), text_of(path("after.safetensors")));
   const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
-  ASSERT_TRUE(evaluated);
+  ASSERT_TRUE(evaluated && evaluated->code == 70);
   EXPECT_THAT(log_of("stoker-eval"), HasSubstr("another model.lora.r or lora_alpha"));
 }
 
@@ -174,7 +174,7 @@ TEST_F(LoraRunTest, RejectsChangedOrMissingPretrainedWeights) {
   const auto evaluated = evaluator(run_dir(), {"--once", "--set", "model.pretrained.path=" + other,
                                                "--set", "eval.max_attempts=1"})
                              .wait(120s);
-  ASSERT_TRUE(evaluated);
+  ASSERT_TRUE(evaluated && evaluated->code == 70);
   EXPECT_THAT(log_of("stoker-eval"),
               HasSubstr("was trained with another model.pretrained.path, SHA-256"));
 }

@@ -192,7 +192,8 @@ TEST_F(TokenizerRunTest, RejectsAnotherTokenizerOnResumeAndEvaluation) {
   EXPECT_THAT(log_of("stokerd"), AllOf(HasSubstr("data.train.tokenizer: sum of the file"),
                                        HasSubstr("--allow-model-change")));
   // Further attempts would wait.
-  ASSERT_TRUE(evaluator(run_dir(), {"--once", "--set", "eval.max_attempts=1"}).wait(120s));
+  const auto ended = evaluator(run_dir(), {"--once", "--set", "eval.max_attempts=1"}).wait(120s);
+  ASSERT_TRUE(ended && ended->code == 70);
   EXPECT_THAT(log_of("stoker-eval"),
               HasSubstr("was trained with another data.train.tokenizer.path, SHA-256"));
 }
