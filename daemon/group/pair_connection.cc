@@ -42,7 +42,8 @@ Status PairConnection::lost(const std::string& reason) const {
 Result<std::unique_ptr<PairConnection>> PairConnection::open(TcpStore& store,
                                                              const PairOptions& options) {
   try {
-    auto gloo = c10d::ProcessGroupGloo::Options::create(options.open_timeout);
+    auto gloo =
+        c10d::ProcessGroupGloo::Options::create(std::min(options.open_timeout, options.timeout));
     gloo->threads = 1;
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     auto keys = c10::make_intrusive<c10d::PrefixStore>(

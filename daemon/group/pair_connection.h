@@ -2,7 +2,7 @@
 // one process are independent: when a process of one is lost, the others are not affected.
 //
 // Threads:  one at a time, on each side. The process must ignore SIGPIPE, as stokerd does.
-// Blocking: open() until the other process has called it, at most for `open_timeout`. send() and receive() at
+// Blocking: open() until the other process has called it, at most for `open_timeout` and for `timeout`. send() and receive() at
 //           most for `timeout`; a stop wakes them.
 // Owner:    the store must outlive this object; nothing else may use it during open().
 // Errors:   kPeerLost: the other process exited, hangs or cannot be reached. kCancelled. The connection

@@ -20,7 +20,6 @@ struct Meeting {
   group::TcpStoreOptions store;
   std::string address;  // of this process: numeric
   std::chrono::milliseconds timeout{120'000};
-  std::chrono::milliseconds open_timeout{10'000};    // of a connection, which both tasks open
   std::chrono::milliseconds start_timeout{600'000};  // of a worker, until all servers serve
 };
 

@@ -221,7 +221,6 @@ Status ParameterServer::watch_server(size_t other, const std::stop_token& stop) 
                .side = is_first() ? 0 : 1,
                .address = meeting.address,
                .peer = "ps " + std::to_string(other) + " (" + options_.task.cluster.ps[other] + ")",
-               .open_timeout = meeting.open_timeout,
                .timeout = meeting.timeout});
   // One byte back and forth, so that a host that is lost is noticed, too.
   const at::Tensor byte = make_bytes(1).zero_();
@@ -254,7 +253,6 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
               .side = 0,
               .address = options_.meeting.address,
               .peer = name,
-              .open_timeout = options_.meeting.open_timeout,
               .timeout = options_.meeting.timeout});
   {
     const std::lock_guard lock(mutex_);

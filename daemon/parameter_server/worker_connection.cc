@@ -60,7 +60,6 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
                             .side = 1,
                             .address = meeting.address,
                             .peer = "ps " + std::to_string(i) + " (" + task.cluster.ps[i] + ")",
-                            .open_timeout = meeting.open_timeout,
                             .timeout = meeting.timeout}));
     server.push_bytes =
         at::empty({push_bytes(packed_bytes(parts[i].parameters), parts.size())}, at::kByte);

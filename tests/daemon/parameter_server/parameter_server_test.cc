@@ -227,7 +227,7 @@ class ParameterServerTest : public ServerStartTest {
 
 // It has told that it is there before.
 TEST_F(ServerStartTest, EndsIfOtherServerCannotCreateThreads) {
-  meeting_.open_timeout = 1s;
+  meeting_.timeout = 1s;
   ServerOptions options = options_of(1);
   options.start_thread = [](std::function<void()>) -> std::jthread {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
