@@ -35,8 +35,8 @@ ExitCode run_daemon(int argc, char** argv) {
     std::cerr << (has_places ? "" : "stokerd: ") << config.status().message() << "\n";
     return ExitCode::kConfiguration;
   }
-  if (const Status device = train::check_build_type(config->train.device); !device.ok()) {
-    std::cerr << device.message() << "\n";
+  if (const Status device = train::check_supported_by_build(config->train.device); !device.ok()) {
+    std::cerr << "stokerd: " << device.message() << "\n";
     return ExitCode::kConfiguration;
   }
   if (!parsed.command->run_dir.empty()) config->run.dir = parsed.command->run_dir;

@@ -60,13 +60,13 @@ Result<const cuda::CudaModule*> fake_module(const config::DeviceConfig& device) 
 #ifdef STOKER_FAKE_DEVICE
   return fake_device::module_of_seed(static_cast<uint64_t>(device.index.value_or(0)));
 #else
-  return check_build_type(device);
+  return check_supported_by_build(device);
 #endif
 }
 
 }  // namespace
 
-Status check_build_type([[maybe_unused]] const config::DeviceConfig& device) {
+Status check_supported_by_build([[maybe_unused]] const config::DeviceConfig& device) {
 #ifndef STOKER_FAKE_DEVICE
   if (device.type == config::DeviceConfig::Type::kFake)
     return Status(

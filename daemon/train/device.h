@@ -20,8 +20,8 @@
 
 namespace stoker::train {
 
-// kInvalidArgument: no build of this type has such a device.
-Status check_build_type(const config::DeviceConfig& device);
+// kInvalidArgument: this type of build does not have the device.
+Status check_supported_by_build(const config::DeviceConfig& device);
 
 // kInvalidArgument: the device does not exist or is not supported by this machine, driver or build;
 // the message states the cause.
