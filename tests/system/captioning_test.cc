@@ -3,7 +3,9 @@
 // boundary when it is killed.
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -112,9 +114,16 @@ TEST_F(CaptioningRunTest, ResumesExactlyOnBothSidesOfUnfreezing) {
       "checkpoint: {save_every_steps: 20, keep_last: 10}\nmetrics: {log_every_steps: 3}\n");
   ASSERT_EQ(train(config, run_dir("uninterrupted"), {}).code, 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("parameters unfrozen step=100"));
-  const std::string saved = run_dir("uninterrupted") + "/checkpoints/step-000000";
-  const auto first = encoder_of(saved + "020"), frozen = encoder_of(saved + "100"),
-             trained = encoder_of(saved + "120");
+  // By step. A save is skipped while the one before has not ended.
+  std::map<uint64_t, std::string> saved;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(run_dir("uninterrupted") + "/checkpoints"))
+    if (const std::string name = entry.path().filename(); name.starts_with("step-"))
+      saved[std::stoull(name.substr(5))] = entry.path();
+  const auto after = saved.upper_bound(kUnfrozen);
+  ASSERT_TRUE(after != saved.begin() && after != saved.end());
+  const auto first = encoder_of(saved.begin()->second),
+             frozen = encoder_of(std::prev(after)->second), trained = encoder_of(after->second);
   EXPECT_THAT(first, Not(IsEmpty()));
   EXPECT_TRUE(frozen == first) << "unchanged until it is unfrozen";
   for (const auto& [name, bytes] : trained) EXPECT_TRUE(bytes != frozen.at(name)) << name;
