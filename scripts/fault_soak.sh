@@ -90,7 +90,7 @@ if [[ -z $faketime ]]; then say "without clock changes: libfaketime is not insta
 trainer=''
 evaluator=''
 clients=()
-# libfaketime removes its files at a regular end only.
+# libfaketime leaves its files if its process is killed or ends without destructors.
 remove_clock() { rm -f /dev/shm/{faketime_shm,sem.faketime_sem}_"$1"; }
 clean_up() {
   local pid

@@ -72,7 +72,7 @@ struct Manifest {
   std::string created_at;      // ISO 8601, informational
   std::string stoker_version;  // version of stoker
   std::string torch_version;   // version of LibTorch
-  // Of the process that wrote it, informational; empty or 0: not recorded.
+  // Of rank 0 when it wrote this, informational; empty or 0: not recorded.
   std::string processor, system, device;
   uint64_t num_threads = 0;
   int world_size = 1;

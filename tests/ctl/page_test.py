@@ -195,7 +195,7 @@ def main():
         (work / "new").mkdir()
         other = subprocess.Popen([bin_folder / "stoker-web", "--listen", "127.0.0.1:0", work / "new"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         # It reads the list of runs every ten seconds; here twenty times as often.
-        page.call("Page.addScriptToEvaluateOnNewDocument", source="const set = window.setInterval; window.setInterval = (call, ms) => set(call, ms / 20)")
+        page.call("Page.addScriptToEvaluateOnNewDocument", source="{ const set = window.setInterval; window.setInterval = (call, ms) => set(call, ms / 20); }")
         page.open(other.stdout.readline().strip())
         page.wait_for("document.body?.innerText.includes('No run yet')")
         write_run(work / "new/first", 50, 0.1)

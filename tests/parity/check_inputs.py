@@ -11,10 +11,11 @@ from torch.testing import assert_close
 def main():
     golden, folder = pathlib.Path(sys.argv[1]), sys.argv[2]
     try:
-        import make_inputs
+        import torchvision  # noqa: F401
     except ImportError as error:
         print(f"not compared with the transforms of torchvision: {error}")
         return
+    import make_inputs
     sys.argv = ["make_inputs.py", folder]
     make_inputs.main()
     name = "inputs.safetensors"

@@ -14,7 +14,7 @@ fail() {
   exit 1
 }
 
-# Optimizing LibTorch's headers takes a quarter of the time.
+# For a test: optimizing LibTorch's headers takes a quarter of the time.
 printf '#!/bin/sh\nexec "%s" "$@" -O0\n' "$compiler" >"$scratch/compiler"
 chmod +x "$scratch/compiler"
 
@@ -23,7 +23,7 @@ cmake --install "$build" --prefix "$tree" >"$scratch/install.log"
 "$tree/bin/stoker-libtorch" "$libtorch" >/dev/null
 mkdir "$scratch/plugin"
 cp "$tree/share/stoker/plugin/gated_mlp.cc" "$scratch/plugin/"
-CXX=$scratch/compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/plugin/gated_mlp.cc" "$scratch/plugin/gated_mlp.so"
+CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/plugin/gated_mlp.cc" "$scratch/plugin/gated_mlp.so"
 ! ldd "$scratch/plugin/gated_mlp.so" | grep torch || fail "the plugin is bound to one LibTorch"
 
 cp "$tree/share/stoker/plugin/gated_mlp_test.cc" "$scratch/plugin/"

@@ -1,6 +1,7 @@
 // main() of the test programs. One that has loaded LibTorch ends without the destructors of its
-// globals: they take 70 ms, a quarter of a short test, and stokerd does not run them either. A sanitizer
-// reports, and changes the exit status, in an exit handler.
+// globals: they take 70 ms, a quarter of a short test, and stokerd does not run them either, so
+// no test may leave a file or a process to such a destructor. A sanitizer reports, and changes the exit status,
+// in an exit handler.
 #include <dlfcn.h>
 
 #include <cstdio>
