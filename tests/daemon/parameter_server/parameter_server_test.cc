@@ -562,6 +562,38 @@ TEST_F(ConcurrentWorkersTest, UpdateAllVariablesByOneGradient) {
   for (const at::Tensor& each : read) EXPECT_TRUE(is_of_one_update(each));
 }
 
+class FourWorkersTest : public AsyncServerTest {
+ protected:
+  FourWorkersTest() {
+    num_workers_ = 4;
+    max_steps_ = 80;
+  }
+};
+
+TEST_F(FourWorkersTest, MakeAsManyUpdatesAsTheRunHasSteps) {
+  std::vector<WorkerConnection*> workers;
+  for (int i = 0; i < static_cast<int>(num_workers_); ++i) workers.push_back(&connect(i));
+  ASSERT_TRUE(workers.front()->initialize(0, {}, {}).ok());
+  std::vector<std::jthread> threads;
+  for (WorkerConnection* const worker : workers)
+    threads.emplace_back([this, worker] {
+      while (!HasFatalFailure()) {
+        const auto claimed = worker->claim({});
+        ASSERT_TRUE(claimed.ok()) << claimed.status().to_string();
+        if (claimed->reply == ClaimReply::kEnded) return;
+        if (claimed->reply == ClaimReply::kWait) continue;
+        ASSERT_TRUE(worker->pull(claimed->step, {}).ok());
+        push(*worker, *claimed);
+      }
+    });
+  threads.clear();
+  for (uint32_t server = 0; server < kNumServers; ++server) {
+    const auto log = read_update_log(update_log_path(updates_dir_, server));
+    ASSERT_TRUE(log.ok()) << log.status().to_string();
+    EXPECT_EQ(log->updates.size(), max_steps_);
+  }
+}
+
 TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {
   WorkerConnection& chief = connect(0);
   ASSERT_TRUE(chief.initialize(4, {}, {}).ok());
