@@ -72,10 +72,10 @@ uint64_t peak_memory() {
   return kib << 10;
 }
 
-// 512 MiB in two shards, of which only the headers take space on the disk. Each tensor is read by its
+// 4 GiB in two shards, of which only the headers take space on the disk. Each tensor is read by its
 // range, into memory that is given back before the next.
 TEST_F(HuggingFaceFolderTest, NeedsMemoryForTheLargestTensorOnly) {
-  constexpr uint64_t kTensors = 16, kTensorBytes = uint64_t{16} << 20;
+  constexpr uint64_t kTensors = 32, kTensorBytes = uint64_t{64} << 20;
   std::string weight_map = "{";
   for (const std::string& file : {kFirst, kSecond}) {
     TensorHeader header;
