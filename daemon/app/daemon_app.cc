@@ -395,8 +395,9 @@ void DaemonApp::tick() {
     if (is_chief()) handle_early_stop_request();
   }
   publish_wait(*status);
-  notifier_.alive();
+  // It extends the timeout of systemd's watchdog as well, until the next sign of life.
   if (is_in_long_phase(status->state)) notifier_.extend_timeout(kExtension);
+  notifier_.alive();
   check_group_hang(*status);
   check_stop_deadline(*status);
   const bool starting = !training_ && stop_requested_;

@@ -29,7 +29,8 @@ class SystemdNotifier {
   void status(std::string_view text);  // one line for `systemctl status`
   void alive();  // WATCHDOG=1: the main thread runs; Watchdog finds that training hangs
   void stopping();
-  // Starting or stopping takes at least this much longer.
+  // Starting or stopping takes at least this much longer. Until alive() is called again, systemd's watchdog
+  // waits as long.
   void extend_timeout(std::chrono::microseconds by);
 
  private:
