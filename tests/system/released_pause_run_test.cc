@@ -74,7 +74,8 @@ TEST_F(ReleasedPauseRunTest, NeedsBuildWithSimulatedDevice) {
   const std::vector<std::string> fake{"--set", "train.device=fake"};
   EXPECT_EQ(train(config, run_dir(), fake).code, 78);
   const std::string line =
-      "train.device: fake exists in builds of type Debug only; set it to auto, cpu or cuda\n";
+      "stokerd: train.device: fake exists in builds of type Debug only; set it to auto, cpu or "
+      "cuda\n";
   EXPECT_EQ(log_of("stokerd"), line);
   EXPECT_EQ(train(config, run_dir(), joined(fake, {"--check-config"})).code, 78);
   EXPECT_EQ(log_of("stokerd"), line + line);
