@@ -50,8 +50,7 @@ std::optional<int64_t> growth_of(const std::vector<MemorySample>& samples) {
   return minimum(3 * quarter, samples.size()) - minimum(quarter, 2 * quarter);
 }
 
-// More than a buffer that grew once while the disk was slow: 48 KiB.
-constexpr int64_t kMaxHeapGrowth = 64 << 10;
+constexpr int64_t kMaxHeapGrowth = 48 << 10;
 constexpr int64_t kMaxResidentGrowth = 512 << 10;
 
 // A series like that of a run with a sample every 100 steps: buffers that grow during warm-up,
