@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -28,8 +29,7 @@ std::string explain_lost_chief(const std::string& loss, const std::vector<Runnin
   std::vector<std::string> names;
   for (const RunningRank& each : ranks)
     names.push_back(has_task(each) ? each.task
-                    : is_cluster   ? "rank " + std::to_string(each.rank)
-                                   : std::to_string(each.rank));
+                                   : (is_cluster ? "rank " : "") + std::to_string(each.rank));
   if (is_cluster)
     return "the chief (worker 0) " + loss + "; still running: " + join(names, ", ") +
            "; nothing is saved until the chief is started again";
