@@ -20,7 +20,7 @@ devices) is skipped with the reason.
                  runs killed twenty times; needs scripts/deps.sh --python (ten minutes)
   corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
-  device_schedule  training on a simulated device in 100,000 random schedules (a quarter of an hour)
+  device_schedule  training on a simulated device in 100,000 random schedules (20 minutes)
   ring_model     the interleavings of the ring's protocol (an hour, 12 GB); its code in schedules with
                  one preemption more (minutes)
   hostile        all tests labeled `hostile`, with 10 s to 10 minutes of random writes to the ring
