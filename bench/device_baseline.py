@@ -4,13 +4,14 @@ torch.compile compiles model and loss, on a GPU with CUDA graphs. Clipping and A
 PyTorch's fused kernel; the faster counts. They are no CUDA graph, because the gradients have other addresses after each
 backward pass, so that a graph would copy them first. The batch is copied asynchronously from pinned memory in each step, as
 an efficient data loader does. Prints the number of elements in the model's parameters and buffers. Then, for each line on
-standard input, which is a number of seconds, trains for that long in each of these ways and prints the steps per second of the
-fastest. Exits at the end of standard input.
+standard input, which is a number of seconds, trains for that long and prints the steps per second: at first in each of these
+ways, then in the fastest. Exits at the end of standard input; without a line, it has compiled everything and measured nothing.
 """
 import argparse
 import json
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import torch
@@ -90,7 +91,8 @@ def main():
     updates = [update_with(fused=True)]
     if is_compiled:
         loss_function = torch.compile(loss_function, mode="reduce-overhead" if is_cuda else None, backend=args.backend)
-        updates.append(torch.compile(update_with(foreach=True), backend=args.backend))
+        # Capturable: the counts of steps are on the device, too.
+        updates.append(torch.compile(update_with(foreach=True, capturable=is_cuda), backend=args.backend))
     batch = [t.pin_memory() if is_cuda else t for t in batch_of(setup)]
     bf16 = setup["precision"] == "bf16"
 
@@ -103,28 +105,43 @@ def main():
         loss.backward()
         update()
 
-    def wait():
-        if is_cuda:
-            torch.cuda.synchronize()
-
     def steps_per_second(update, seconds):
         for _ in range(WARM_UP_STEPS):
             step(update)
-        wait()
+        if is_cuda:
+            torch.cuda.synchronize()
+            previous, latest = torch.cuda.Event(), torch.cuda.Event()
         start, steps = time.monotonic(), 0
         while steps == 0 or time.monotonic() - start < seconds:
             step(update)
             steps += 1
-            if steps % 16 == 0:
-                wait()  # bounds how far the host runs ahead
-        wait()
+            if is_cuda and steps % 16 == 0:  # bounds how far the host runs ahead; the device never waits
+                previous, latest = latest, previous
+                latest.record()
+                previous.synchronize()
+        if is_cuda:
+            torch.cuda.synchronize()
         return steps / (time.monotonic() - start)
 
-    for update in updates * 2:
-        step(update)  # compiles; the first update creates the state of the optimizer, so that the second is another
+    def compiles(update):
+        """Whether it runs: without the compiled update, the fused one is measured."""
+        try:
+            step(update)
+            step(update)  # compiles again: the first update creates the state of the optimizer
+        except Exception:
+            if update is updates[0]:
+                raise
+            traceback.print_exc()
+            return False
+        return True
+
+    updates = [update for update in updates if compiles(update)]
     print(size, flush=True)
     for line in sys.stdin:
-        print(max(steps_per_second(update, float(line)) for update in updates), flush=True)
+        measured = [(steps_per_second(update, float(line)), update) for update in updates]
+        fastest = max(measured, key=lambda each: each[0])
+        updates = [fastest[1]]
+        print(fastest[0], flush=True)
 
 
 if __name__ == "__main__":

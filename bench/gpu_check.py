@@ -2,7 +2,8 @@
 
 Every check appends a line to FOLDER/results.jsonl when it ends, also with what it had measured before it failed. A check
 that has passed or failed on this device is not repeated; one that ran out of time or was skipped is. Only one program uses
-the device at a time. FOLDER/log has the output of all programs, FOLDER/page.md the tables (gpu_page.py).
+the device at a time, except that checks which measure nothing run next to torch.compile (class Compilation). FOLDER/log has
+the output of all programs, FOLDER/page.md the tables (gpu_page.py).
 """
 import argparse
 import contextlib
@@ -16,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -26,7 +28,9 @@ sys.dont_write_bytecode = True
 import gpu_page  # noqa: E402
 
 ERROR_LENGTH = 300
+OUTPUT_LENGTH = 1 << 20  # of a program, in the log
 LIMIT = 480  # seconds of a call
+KILL_TIMEOUT = 20  # seconds; a process that waits for a driver that hangs does not end
 
 
 class Skipped(Exception):
@@ -62,10 +66,7 @@ class Power(threading.Thread):
         if self.process is None:
             return
         for line in self.process.stdout:
-            try:
-                self.samples.append([float(value) for value in line.split(",")])
-            except ValueError:
-                pass  # [N/A]
+            self.samples.append([number_of(value) for value in line.split(",")])
 
     def stop(self):
         """The maximum of the memory, and the means over the samples in which the device was busy."""
@@ -77,10 +78,19 @@ class Power(threading.Thread):
         samples = list(self.samples)
         if not samples:
             return {}
-        busy = [sample for sample in samples if sample[2] >= 50] or samples
-        mean = [sum(column) / len(busy) for column in zip(*busy)]
-        most = max(sample[1] for sample in samples)
-        return {"power_w": round(mean[0], 1), "memory_mib": most, "busy_percent": round(mean[2], 1)}
+        busy = [sample for sample in samples if (sample[2] or 0) >= 50] or samples
+        columns = {field: [sample[i] for sample in busy if sample[i] is not None] for i, field in enumerate(self.FIELDS)}
+        values = {field: round(sum(column) / len(column), 1) for field, column in columns.items() if column}
+        if "memory_mib" in values:
+            values["memory_mib"] = max(sample[1] for sample in samples if sample[1] is not None)
+        return values
+
+
+def number_of(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None  # [N/A]
 
 
 class Check:
@@ -94,6 +104,8 @@ class Check:
         self.is_cuda = args.device.startswith("cuda")
         self.deadline = 0.0
         self.values = {}  # what a check has measured so far, which is kept if it fails
+        self.tests, self.passed_tests = [], []  # of cuda_test
+        self.results = {}  # of the checks before, by name
 
     def remaining(self):
         return max(0.0, self.deadline - time.monotonic())
@@ -162,9 +174,13 @@ class Check:
     def end(self, process):
         """Kills it and its children. What it wrote to standard output and standard error, which the log has, too."""
         self.kill(process)
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_TIMEOUT)
         out, errors = text_of(process.output), text_of(process.errors)
-        self.log.write((errors + out).encode())
+        for text in (errors, out):
+            if len(text) > OUTPUT_LENGTH:
+                text = text[: OUTPUT_LENGTH // 2] + "\n[...]\n" + text[-OUTPUT_LENGTH // 2 :]
+            self.log.write(text.encode())
         self.log.flush()
         return out, errors
 
@@ -179,7 +195,7 @@ class Check:
         return self.run([sys.executable, self.args.bench / script, *arguments], **options)
 
     def has_torch(self):
-        if self.args.torch == "none":
+        if self.args.torch is None:
             raise Skipped("this Python has no torch that sees the device")
 
     def has_fused_kernels(self):
@@ -222,11 +238,7 @@ def check_libraries(check):
     if not check.args.module and check.is_cuda:
         raise Failed("libstoker_cuda.so is missing: pack a build with LibTorch's CUDA part (scripts/deps.sh --cuda-link)")
     result = {"version": check.run([check.program("stokerd"), "--version"]).strip(), "glibc": platform.libc_ver()[1]}
-    if check.args.torch != "none":
-        code = ("import json, torch; print(json.dumps({'torch': torch.__version__, 'cuda': torch.version.cuda, "
-                "'cudnn': torch.backends.cudnn.version() if torch.cuda.is_available() else None}))")
-        result |= json.loads(check.run([sys.executable, "-c", code]).strip().splitlines()[-1])
-    return result
+    return result | {key: value for key, value in (check.args.torch or {}).items() if key != "folder"}
 
 
 def missing_libraries(check, path, folders=()):
@@ -235,7 +247,7 @@ def missing_libraries(check, path, folders=()):
 
 
 def nvidia_folders(check):
-    return sorted(Path(check.args.torch).parent.glob("nvidia/*/lib")) if check.args.torch != "none" else []
+    return sorted(Path(check.args.torch["folder"]).parent.glob("nvidia/*/lib")) if check.args.torch else []
 
 
 def check_selection(check):
@@ -292,9 +304,9 @@ def attention_check(env):
     def run(check):
         extra = dict(env)
         if "LD_LIBRARY_PATH" in extra:
-            if check.args.torch == "none":
+            if check.args.torch is None:
                 raise Skipped("no folder of NVIDIA's libraries")
-            nvidia = Path(check.args.torch).parent / "nvidia" / "cu13" / "lib"
+            nvidia = Path(check.args.torch["folder"]).parent / "nvidia" / "cu13" / "lib"
             extra["LD_LIBRARY_PATH"] = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(nvidia)]))
         line = bench_line(check, "gpt2", runs=1, env=extra)
         return {"value": line["value"], "unit": line["unit"]}
@@ -327,18 +339,25 @@ def reason_of(test, out, errors):
 
 def cuda_test(name_filter):
     """All tests in one process. After a failure, which can be the reason of those that follow, a crash, or a test that does
-    not end, the tests that have not passed are run in another process: the results of the others do not depend on it."""
+    not end, the tests that have not passed are run in another process: the results of the others do not depend on it. When
+    none passes in two processes, all fail by themselves."""
 
     def run(check):
         tests, passed, skipped, failed = list_tests(check, name_filter), [], {}, {}
+        check.tests, check.passed_tests = list(tests), passed
+        fruitless = 0
         while tests and check.remaining() > 0:
             code, out, errors = check.run_tests(
                 [check.program("cuda_test"), "--gtest_color=no", f"--gtest_filter={':'.join(tests)}"], MAX_SILENCE / check.args.shorten)
             ended = {test: how for how, test in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(\d+ ms\)$", out, re.M)}
-            passed += [test for test in tests if ended.get(test) == "OK"]
+            passed += (newly_passed := [test for test in tests if ended.get(test) == "OK"])
             skipped |= {test: reason_of(test, out, errors) for test in tests if ended.get(test) == "SKIPPED"}
             tests = [test for test in tests if test not in passed and test not in skipped]
             if not tests:
+                break
+            fruitless = 0 if newly_passed else fruitless + 1
+            if fruitless == 2 and all(test in ended for test in tests):
+                failed |= {test: reason_of(test, out, errors) for test in tests}
                 break
             first = tests[0]
             if first in ended:
@@ -364,10 +383,20 @@ def cuda_test(name_filter):
     return run
 
 
+# Fused kernels, and what the names of the tests that compare them with LibTorch's contain. "gpt2" trains with the first four.
+KERNEL_TESTS = {"adamw": "Adamw", "cross_entropy": "CrossEntropy", "gelu": "Gelu", "norm": "Norm|ResidualStream", "rope": "Rope",
+                "swiglu": "Swiglu"}
+GPT2_KERNELS = ("adamw", "cross_entropy", "gelu", "norm")
+
+
 def check_kernels(check):
-    """The fused kernels compared with LibTorch's."""
+    """The fused kernels compared with LibTorch's. Which of them passed all of their tests."""
     check.has_fused_kernels()
-    return cuda_test("CudaKernelsTest.*")(check)
+    try:
+        return cuda_test("CudaKernelsTest.*")(check)
+    finally:
+        tests_of = {kernel: {test for test in check.tests if re.search(words, test)} for kernel, words in KERNEL_TESTS.items()}
+        check.values["kernels_passed"] = [kernel for kernel, own in tests_of.items() if own and own <= set(check.passed_tests)]
 
 
 # ---- bit-exact resume
@@ -524,15 +553,75 @@ def with_power(check, measure):
     return result | used
 
 
-def stoker_steps(name, fused=False):
-    def run(check):
-        if fused:
-            check.has_fused_kernels()
-        env = {"STOKER_BENCH_FUSED_KERNELS": "1"} if fused else None
-        keys = ("metric", "unit", "value", "spread")
-        return with_power(check, lambda: {key: value for key, value in bench_line(check, name, env=env).items() if key in keys})
+def measure_steps(check, name, runs=3, env=None):
+    keys = ("metric", "unit", "value", "spread")
+    return with_power(check, lambda: {key: value for key, value in bench_line(check, name, runs, env).items() if key in keys})
 
-    return run
+
+def stoker_steps(name):
+    return lambda check: measure_steps(check, name)
+
+
+def check_fused_steps(check):
+    """With the kernels that passed their tests, together. If that fails, one by one."""
+    check.has_fused_kernels()
+    tested = check.results.get("fused kernels", {}).get("kernels_passed")
+    kernels = [kernel for kernel in GPT2_KERNELS if tested is None or kernel in tested]
+    if not kernels:
+        raise Skipped("no kernel passed its test")
+
+    def measure(kernels, runs):
+        return measure_steps(check, "gpt2", runs, {"STOKER_BENCH_FUSED_KERNELS": ",".join(kernels)})
+
+    check.values["kernels"] = kernels
+    try:
+        return measure(kernels, 3)
+    except Failed as error:
+        singly = check.values["singly"] = {}
+        for kernel in kernels:
+            try:
+                singly[kernel] = measure([kernel], 1)["value"]
+            except Failed as reason:
+                singly[kernel] = str(reason)
+        raise Failed(str(error)) from None
+
+
+def baseline_command(check, name, how):
+    options = ["--backend", "aot_eager"] if check.quick else []  # captures graphs, without a compiler
+    return [sys.executable, check.args.bench / "device_baseline.py", how, json.dumps(setup_of(check, name)), *options]
+
+
+class Compilation:
+    """Runs the compiled peers in the background without measuring, so that torch.compile's cache on disk has their code: the
+    compilation is work of the CPU, for longer than anything else here."""
+
+    MAX_SECONDS = 240
+
+    def __init__(self, check, names):
+        self.check, self.process, self.deadline = check, None, 0.0
+        self.names = names if check.args.torch else []
+
+    def start(self):
+        """Of the next model, unless one is being compiled."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        self.finish(0)
+        if not self.names:
+            return
+        name = self.names.pop(0)
+        self.check.deadline = time.monotonic() + 60  # of the list of models
+        self.deadline = time.monotonic() + self.MAX_SECONDS / self.check.args.shorten
+        with contextlib.suppress(Failed, OutOfTime):
+            self.process = self.check.start(baseline_command(self.check, name, "compiled"), stdin=subprocess.DEVNULL)
+
+    def finish(self, seconds):
+        """Waits, so that the device is idle."""
+        if self.process is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0, min(seconds, self.deadline - time.monotonic())))
+        self.check.end(self.process)
+        self.process = None
 
 
 def peer_steps(name, how):
@@ -541,11 +630,10 @@ def peer_steps(name, how):
         if how == "compiled" and check.quick and name != "mlp":
             raise Skipped("--quick compiles the mlp only")
         setup = setup_of(check, name)
-        options = ["--backend", "aot_eager"] if check.quick else []  # captures graphs, without a compiler
         requests = b"0.05\n" if check.quick else b"4\n4\n4\n"
 
         def measure():
-            out = check.python("device_baseline.py", how, json.dumps(setup), *options, stdin=requests)
+            out = check.run(baseline_command(check, name, how), stdin=requests)
             lines = [float(line) for line in out.split()]
             values = sorted(value * setup["units"] for value in lines[1:])
             return {"parameters": int(lines[0]), "unit": setup["unit"] + "/s", "value": values[len(values) // 2],
@@ -709,7 +797,8 @@ def check_cifar(check):
     if data is None:
         raise Skipped("needs --cifar10 FOLDER")
     if data.is_file():
-        check.run(["tar", "-xf", data, "-C", check.work])
+        with tarfile.open(data) as archive:  # tar(1) would need xz(1)
+            archive.extractall(check.work, filter="data")
         data = check.work / "cifar10"
     run_dir = check.work / "cifar"
     steps = 4 if check.quick else 70 * 391
@@ -738,57 +827,67 @@ def check_cifar(check):
 # ---- compute-sanitizer
 
 
-def sanitizer_check(tool, tests, needs_kernels=False):
+def sanitizer_check(tool, tests, is_of_kernels=False):
     def run(check):
-        if needs_kernels:
+        if is_of_kernels:
             check.has_fused_kernels()
-        return check_sanitizer(check, tool, tests)
+        return check_sanitizer(check, tool, tests, is_of_kernels)
 
     return run
 
 
-def check_sanitizer(check, tool, tests):
+def check_sanitizer(check, tool, tests, is_of_kernels):
     installed = map(str, Path("/usr/local").glob("cuda*/bin/compute-sanitizer"))
     sanitizer = shutil.which("compute-sanitizer") or next(installed, None)
     if sanitizer is None:
         raise Skipped("compute-sanitizer is not installed")
     options = ["--report-api-errors", "no"] if tool == "memcheck" else []
+    if is_of_kernels:  # in stoker's namespace; those of NVIDIA's libraries, which are slow, synchronize in other ways
+        options += ["--kernel-name", "kernel_substring=stoker"]
     out = check.run([sanitizer, "--tool", tool, *options, "--error-exitcode", "9", check.program("cuda_test"),
                      f"--gtest_filter={tests}"], accept=(0, 1, 9))
+    check.values["passed"] = int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])
     summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", out)
     if not summary or int(summary[-1]) > 0:
         raise Failed(f"{summary[-1] if summary else 'no summary of'} errors; see the log")
-    return {"errors": 0, "passed": int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])}
+    if failed := re.findall(r"^\[  FAILED  \] (\S+) \(", out, re.M):
+        raise Failed(f"no errors, but {', '.join(failed)} failed")
+    if check.values["passed"] == 0:
+        raise Failed("no test ran")
+    return {"errors": 0}
 
 
 # ---- All checks: part -> (name, most seconds, function). A part takes less than LIMIT.
 
 PARTS = {
     "start": [
-        ("libraries", 60, check_libraries),
-        ("stoker-libtorch", 90, check_selection),
-        ("first steps", 120, check_first_steps),
-        ("attention", 80, attention_check({})),
-        ("attention, NVIDIA's folder in LD_LIBRARY_PATH", 60, attention_check({"LD_LIBRARY_PATH": ""})),
-        ("attention without cuDNN", 60, attention_check({"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"})),
+        ("libraries", 40, check_libraries),
+        ("stoker-libtorch", 40, check_selection),
+        ("first steps", 60, check_first_steps),
+        ("attention", 50, attention_check({})),
+        ("attention, NVIDIA's folder in LD_LIBRARY_PATH", 35, attention_check({"LD_LIBRARY_PATH": ""})),
+        ("attention without cuDNN", 35, attention_check({"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"})),
     ],
     "tests": [
-        ("cuda_test", 300, cuda_test("-*DoesNotFit*")),
-        ("cuda_test out of memory", 60, cuda_test("*DoesNotFit*")),
-        ("fused kernels", 100, check_kernels),
+        ("cuda_test", 200, cuda_test("-*DoesNotFit*:CudaKernelsTest.*")),
+        ("fused kernels", 50, check_kernels),
     ],
     "resume": [
-        ("bit-exact resume", 120, check_resume),
-        ("bit-exact pause --release", 120, check_release),
+        ("bit-exact resume", 80, check_resume),
+        ("bit-exact pause --release", 50, check_release),
     ],
-    "memory": [("gpt2 in stokerd", 150, check_memory), ("copies to the host", 60, check_copies)],
+    "memory": [
+        ("gpt2 in stokerd", 90, check_memory),
+        ("copies to the host", 30, check_copies),
+        ("cuda_test out of memory", 40, cuda_test("*DoesNotFit*")),
+    ],
     # The others run between two measurements of stoker: a device slows down as it gets warm.
     "gpt2": [
-        ("gpt2 stoker", 70, stoker_steps("gpt2")),
-        ("gpt2 eager", 70, peer_steps("gpt2", "eager")),
-        ("gpt2 compiled", 210, peer_steps("gpt2", "compiled")),
-        ("gpt2 stoker again", 60, stoker_steps("gpt2")),
-        ("gpt2 fused kernels", 60, stoker_steps("gpt2", fused=True)),
+        ("gpt2 stoker", 40, stoker_steps("gpt2")),
+        ("gpt2 eager", 40, peer_steps("gpt2", "eager")),
+        ("gpt2 compiled", 150, peer_steps("gpt2", "compiled")),
+        ("gpt2 stoker again", 40, stoker_steps("gpt2")),
+        ("gpt2 fused kernels", 60, check_fused_steps),
     ],
     "resnet50": [
         ("resnet50 stoker", 70, stoker_steps("resnet50")),
@@ -808,12 +907,14 @@ PARTS = {
     ],
     "cifar10": [("cifar10", 300, check_cifar)],
     "sanitizer": [
+        ("memcheck, fused kernels", 110, sanitizer_check("memcheck", "CudaKernelsTest.*", is_of_kernels=True)),
+        ("racecheck, fused kernels", 110, sanitizer_check("racecheck", "CudaKernelsTest.*", is_of_kernels=True)),
         # Tests that capture, replay, copy and resume.
         ("memcheck", 240, sanitizer_check("memcheck", "*SamplesNewDropoutMask*:*ResumesBitForBit*")),
-        ("memcheck, fused kernels", 110, sanitizer_check("memcheck", "CudaKernelsTest.*", needs_kernels=True)),
-        ("racecheck, fused kernels", 110, sanitizer_check("racecheck", "CudaKernelsTest.*", needs_kernels=True)),
     ],
 }
+# They measure nothing: torch.compile may run next to them.
+UNTIMED_PARTS = ("tests", "resume", "sanitizer")
 
 
 def device_name(device):
@@ -828,23 +929,20 @@ def device_name(device):
     return lines[index] if index < len(lines) else ""
 
 
-def torch_folder(device):
-    """Of the torch of this Python, if it can use the device; else "none"."""
-    is_usable = "torch.cuda.is_available()" if device.startswith("cuda") else "True"
-    code = f"import torch; print(torch.__path__[0] if {is_usable} else 'none')"
+def find_torch(device):
+    """Folder and versions of the torch of this Python, if it can use the device."""
+    code = ("import json, sys, torch; can_use = torch.cuda.is_available() or 'cuda' not in sys.argv[1]; "
+            "print(json.dumps({'folder': torch.__path__[0], 'torch': torch.__version__, 'cuda': torch.version.cuda, "
+            "'cudnn': torch.backends.cudnn.version()} if can_use else None))")
     try:
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    except subprocess.TimeoutExpired:
-        return "none"
-    return result.stdout.strip() or "none"
-
-
-def read_results(path):
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        result = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True, timeout=300)
+        return json.loads(result.stdout.strip().splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return None
 
 
 def write_page(folder, results_path):
-    page = gpu_page.page_of(read_results(results_path))
+    page = gpu_page.page_of(gpu_page.read_results(results_path))
     (folder / "page.md").write_text(page)
     return page
 
@@ -898,41 +996,58 @@ def main():
         setattr(args, name, getattr(args, name).resolve())
     args.cifar10 = args.cifar10.resolve() if args.cifar10 else None
     args.folder.mkdir(parents=True, exist_ok=True)
-    gpu, args.torch = device_name(args.device), torch_folder(args.device)
+    gpu, args.torch = device_name(args.device), find_torch(args.device)
     if not gpu:
         sys.exit("gpu_check: nvidia-smi does not list " + args.device)
     results_path, bad, is_complete = args.folder / "results.jsonl", False, True
     decided = {"passed"} | (set() if args.retry else {"failed"})
-    done = {result["check"] for result in read_results(results_path) if result["gpu"] == gpu and result["status"] in decided}
-    print(f"{gpu}; torch: {args.torch}", flush=True)
+    print(f"{gpu}; torch: {args.torch['folder'] if args.torch else 'none'}", flush=True)
+
+    def remaining():
+        return args.limit - (time.monotonic() - begin)
+
+    def progress(text):
+        print(f"[{time.monotonic() - begin:4.0f} s] {text}", flush=True)
+
+    if results_path.exists() and not results_path.read_bytes().endswith(b"\n"):
+        results_path.write_text(results_path.read_text() + "\n")  # a call was ended while it wrote
     with open(args.folder / "log", "ab") as log:
         check = Check(args, log)
+        check.results = {result["check"]: result for result in gpu_page.read_results(results_path) if result["gpu"] == gpu}
+        planned = [(part, *each) for part in args.parts or PARTS for each in PARTS[part]
+                   if check.results.get(each[0], {}).get("status") not in decided]
+        compiled = [name.removesuffix(" compiled") for _, name, _, _ in planned if name.endswith(" compiled")]
+        compilation = Compilation(check, [name for name in compiled if name == "mlp" or not args.quick])
         try:
-            for part in args.parts or PARTS:
-                for name, most, function in PARTS[part]:
-                    if name in done:
-                        continue
-                    # A busy machine does not fail tests.
-                    seconds = most * (4 if args.quick else 1) / args.shorten
-                    remaining = args.limit - (time.monotonic() - begin)
-                    if remaining < most / args.shorten / 2:  # most need less
-                        is_complete = False
-                        print(f"{part}: {name}: no time left", flush=True)
-                        continue
-                    log.write(f"\n==== {part}: {name}\n".encode())
-                    start, log_start = time.monotonic(), log.tell()
-                    status, values = run_check(check, min(seconds, remaining), function)
-                    result = {"part": part, "check": name, "status": status, "gpu": gpu, "quick": args.quick,
-                              "seconds": round(time.monotonic() - start, 1), **values}
-                    # Tests cause warnings on purpose.
-                    if part not in ("tests", "sanitizer") and (warnings := warnings_since(check, log_start)):
-                        result["warnings"] = warnings
-                    with open(results_path, "a") as file:
-                        file.write(json.dumps(result) + "\n")
-                    write_page(args.folder, results_path)
-                    bad |= status in ("failed", "out of time")
-                    print(f"{part}: {name}: {status} in {result['seconds']} s {values.get('reason', '')}", flush=True)
+            for part, name, most, function in planned:
+                # A busy machine does not fail tests.
+                seconds, least = most * (4 if args.quick else 1) / args.shorten, most / args.shorten / 2  # most need less
+                if part not in UNTIMED_PARTS:
+                    compilation.finish(max(0, remaining() - least))
+                if remaining() < least:
+                    is_complete = False
+                    progress(f"{part}: {name}: no time left")
+                    continue
+                if part in UNTIMED_PARTS:
+                    compilation.start()
+                log.write(f"\n==== {part}: {name}\n".encode())
+                start, log_start = time.monotonic(), log.tell()
+                seconds = min(seconds, remaining())
+                progress(f"{part}: {name}, at most {seconds:.0f} s")
+                status, values = run_check(check, seconds, function)
+                result = {"part": part, "check": name, "status": status, "gpu": gpu, "quick": args.quick,
+                          "seconds": round(time.monotonic() - start, 1), **values}
+                causes_warnings = part in ("tests", "sanitizer") or name.startswith("cuda_test")  # on purpose
+                if not causes_warnings and (warnings := warnings_since(check, log_start)):
+                    result["warnings"] = warnings
+                check.results[name] = result
+                with open(results_path, "a") as file:
+                    file.write(json.dumps(result) + "\n")
+                write_page(args.folder, results_path)
+                bad |= status in ("failed", "out of time")
+                progress(f"{part}: {name}: {status} in {result['seconds']} s {values.get('reason', '')}".rstrip())
         finally:
+            compilation.finish(0)
             shutil.rmtree(check.work, ignore_errors=True)
     print("\n" + write_page(args.folder, results_path))
     if not is_complete:

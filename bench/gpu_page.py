@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 MARKS = ("<!-- measured: gpu_page.py -->", "<!-- end of measured -->")
-PEAK_BF16 = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+# Without sparsity. The first name that is part of the GPU's counts.
+PEAK_BF16 = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H200 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}
 GOALS = {("gpt2", "compiled"): 1.0, ("resnet50", "compiled"): 1.0, ("mlp", "eager"): 1.5}
 
 
@@ -38,7 +39,7 @@ def mfu(result, gpu):
 def check_rows(results):
     rows = ["| check | result | seconds | |", "|---|---|---|---|"]
     shown = ("version", "glibc", "torch", "cuda", "cudnn", "first_start_s", "start_s", "graphs", "value", "unit", "interrupted_at", "steps",
-             "released_mib", "files", "errors", "accuracy", "training_s", "samples_per_second", "copy_gb_per_s", "skipped", "reason",
+             "released_mib", "files", "errors", "accuracy", "training_s", "samples_per_second", "copy_gb_per_s", "skipped", "kernels_passed", "reason",
              "warnings")
     for result in results.values():
         if result["part"] in ("gpt2", "resnet50", "steps", "published", "memory") and result["status"] == "passed" and \
@@ -90,11 +91,20 @@ def step_rows(results, gpu):
 
 
 def kernel_lines(results):
-    plain, fused = own_steps(results, "gpt2"), passed(results, "gpt2 fused kernels")
-    if plain is None or fused is None:
+    plain, fused = own_steps(results, "gpt2"), results.get("gpt2 fused kernels")
+    if plain is None or fused is None or "kernels" not in fused:
         return []
-    return ["", f"gpt2 with `train.fused_kernels`: {format_number(fused['value'])} {fused['unit']}, "
-                f"{fused['value'] / plain['value']:.2f} x without."]
+
+    def compared(value):
+        if isinstance(value, str):
+            return text_of(value)
+        return f"{format_number(value)} {plain['unit']}, {value / plain['value']:.2f} x without"
+
+    title = f"gpt2 with `train.fused_kernels` {text_of(fused['kernels'])}"
+    if fused["status"] == "passed":
+        return ["", f"{title}: {compared(fused['value'])}."]
+    return ["", f"{title}: {text_of(fused['reason'])}. One by one:", "", "| kernel | gpt2 |", "|---|---|",
+            *(f"| {kernel} | {compared(value)} |" for kernel, value in fused.get("singly", {}).items())]
 
 
 def published_rows(results):
@@ -141,6 +151,17 @@ def memory_lines(result, copies):
     return lines
 
 
+def read_results(path):
+    """Without a line that was not written to its end, because a call was ended."""
+    results = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            results.append(json.loads(line))
+        except ValueError:
+            pass
+    return results
+
+
 def page_of(all_results):
     """The tables, one section per device; of repeated checks, the last one counts."""
     lines = []
@@ -165,7 +186,7 @@ def replace_section(page, tables):
 
 
 def main():
-    tables = page_of([json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()])
+    tables = page_of(read_results(Path(sys.argv[1])))
     if len(sys.argv) < 3:
         print(tables)
         return

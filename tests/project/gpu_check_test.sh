@@ -49,8 +49,8 @@ echo 'import os; print(os.environ["LD_LIBRARY_PATH"])' >"$tree/libexec/stoker/gp
 LD_LIBRARY_PATH=/driver check_torch 2.11.0+cu130 "'13.0'"
 [[ $output == "$scratch/torch/torch/lib:/driver" ]] || fail "the right torch is rejected, or libraries of the machine are not found: $output"
 
-# Each part ends within a call, and a call of 170 seconds begins any check, which half of its limit must be left for. What is
-# computed from the trace of a profile.
+# Each part ends within a call, a call of 170 seconds begins any check, which half of its limit must be left for, and one of 570 seconds
+# begins all checks of the first one if each needs half of its limit. What is computed from the trace of a profile.
 PYTHONPATH=$root/bench python3 - <<'PYTHON' || fail "bench/gpu_check.py"
 import sys
 sys.dont_write_bytecode = True
@@ -58,6 +58,8 @@ import gpu_check, gpu_page
 for part, checks in gpu_check.PARTS.items():
     limits = [most for _, most, _ in checks]
     assert sum(limits) < gpu_check.LIMIT and max(limits) / 2 < 170, f"{part}: {limits}"
+first_call = [most for part in ("start", "tests", "resume", "memory", "gpt2") for _, most, _ in gpu_check.PARTS[part]]
+assert sum(first_call) / 2 < 570, sum(first_call)
 events = [{"cat": "kernel", "name": name, "ts": start, "dur": us} for name, start, us in (("a", 10, 30), ("b", 30, 20), ("a", 60, 30))]
 events += [{"cat": "gpu_memcpy", "name": "copy", "ts": 50, "dur": 5}, {"cat": "cpu_op", "name": "op", "ts": 0, "dur": 200}]
 assert gpu_check.kernels_of(events) == [{"name": "a", "share": 0.75}, {"name": "b", "share": 0.25}]
@@ -76,7 +78,8 @@ else
 fi
 SH
 # cuda_test TEST…: TEST is NAME=ENDING. Has the tests of a suite Cuda, which end with OK, FAILED or SKIPPED, by a CRASH, or never (HANG).
-# After one has failed, all others of the process fail, as on a device that is lost.
+# After one has failed, all others of the process fail, as on a device that is lost. WAIT waits until something is compiled. The tests of
+# fused kernels have names with Kernel.
 make_cuda_test() {
   make_program "$scratch/bin/cuda_test" <<SH
 #!/usr/bin/env bash
@@ -85,7 +88,11 @@ $(
     cat <<'BODY'
 if [[ $1 == --gtest_list_tests ]]; then
   echo Cuda.
-  [[ $2 == *=-* ]] || tests=${tests%% *}  # other checks
+  case $2 in
+    *=-*) tests=$(tr ' ' '\n' <<<"$tests" | grep -v Kernel) ;;
+    *CudaKernelsTest*) tests=$(tr ' ' '\n' <<<"$tests" | grep Kernel) ;;
+    *) tests=${tests%% *} ;;  # out of memory
+  esac
   for test in $tests; do echo "  ${test%=*}"; done
   exit
 fi
@@ -96,6 +103,10 @@ for test in $tests; do
   echo "[ RUN      ] Cuda.$name"
   case $ending in
     OK) ;;
+    WAIT)
+      while [[ ! -e $scratch/compiling ]]; do sleep 0.05; done
+      ending=OK
+      ;;
     SKIPPED) printf 'cuda_test.cc:1: Skipped\nno CUDA device available\n\n' ;;
     FAILED) printf 'cuda_test.cc:1: Failure\nExpected: %s\n\n' "$name" && lost=FAILED ;;
     CRASH) echo 'an illegal address' >&2 && kill -SEGV $$ ;;
@@ -112,23 +123,28 @@ BODY
   )
 SH
 }
-make_cuda_test A=OK B=OK
+make_cuda_test A=OK B=OK AdamwKernel=OK CrossEntropyKernel=OK GeluKernel=OK NormKernel=OK SwigluKernel=OK
 make_program "$scratch/bin/stokerd" <<'SH'
 #!/usr/bin/env bash
 echo 'CUDA      yes, with fused kernels'
 SH
 make_program "$scratch/gpu/compute-sanitizer" <<'SH'
 #!/usr/bin/env bash
-printf '[  PASSED  ] 2 tests.\n%s\n' "$SUMMARY"
+[[ $SUMMARY != crash ]] || kill -SEGV $$
+[[ "$*" != *CudaKernelsTest* || "$*" == *'--kernel-name kernel_substring=stoker'* ]] || SUMMARY='ERROR SUMMARY: 5 errors'  # of LibTorch's kernels
+printf '%s\n' "${TESTS-[  PASSED  ] 2 tests.}" "$SUMMARY"
 [[ $SUMMARY == *' 0 '* ]]
 SH
-# Ends when nvidia-smi has printed. With fused kernels it is faster.
+# Ends when nvidia-smi has printed. Each fused kernel makes it faster; BROKEN_KERNEL fails.
 make_program "$scratch/bin/stoker-bench-device" <<'SH'
 #!/usr/bin/env bash
 [[ $1 != --list ]] || { echo 'device-gpt2      {"model":"gpt2","units":16384,"unit":"tokens"}' && exit; }
+[[ -z ${ORDER-} ]] || echo bench >>"$ORDER"
+[[ $STOKER_BENCH_FUSED_KERNELS != *${BROKEN_KERNEL:-none}* ]] || { echo 'an illegal address' >&2 && exit 1; }
 sleep 1
+kernels=$(tr ',' ' ' <<<"$STOKER_BENCH_FUSED_KERNELS" | wc -w)
 printf '{"bench":"%s","metric":"gpt2 of 163000000 parameters, 39000000 of them embeddings","unit":"tokens/s","value":%d,"spread":[499000,501000]}\n' "$2" \
-  $((500000 + ${STOKER_BENCH_FUSED_KERNELS:-0} * 100000))
+  $((500000 + kernels * 25000))
 SH
 check() {  # FOLDER OPTION…: sets `output` and `code`
   output=$(PATH=$scratch/gpu:$PATH python3 "$root/bench/gpu_check.py" --bin "$scratch/bin" --tests "$scratch/bin" --bench-bin "$scratch/bin" \
@@ -139,11 +155,21 @@ check "$scratch/out" tests gpt2
 [[ $code == 0 ]] || fail "exit $code: $output"
 [[ $output == *'gpt2 eager: skipped'* ]] || fail "a Python without a GPU was measured: $output"
 for text in '### NVIDIA H100 80GB HBM3' '| cuda_test | passed |' '500,000 tokens/s (MFU 37.6%)' '| 700 W |' '| fused kernels | passed |' \
-  ': 600,000 tokens/s, 1.20 x without.'; do
+  'adamw, cross_entropy, gelu, norm: 600,000 tokens/s, 1.20 x without.'; do
   grep -qF -- "$text" "$scratch/out/page.md" || fail "the page lacks '$text': $(cat "$scratch/out/page.md")"
 done
 
-# What has passed is not repeated.
+# A kernel whose test fails, as rope's, which has none, is not measured. If training with the others fails, each is measured.
+make_cuda_test A=OK AdamwKernel=FAILED CrossEntropyKernel=OK GeluKernel=OK NormKernel=OK
+BROKEN_KERNEL=norm check "$scratch/kernels" tests gpt2
+for text in '3 tests passed; kernels_passed cross_entropy, gelu, norm; reason Cuda.AdamwKernel: Expected: AdamwKernel' '`train.fused_kernels` cross_entropy, gelu, norm: stoker-bench-device: exit 1: an illegal address. One by one:' \
+  '| cross_entropy | 525,000 tokens/s, 1.05 x without |' '| norm | stoker-bench-device: exit 1: an illegal address |'; do
+  grep -qF -- "$text" "$scratch/kernels/page.md" || fail "the page lacks '$text': $(cat "$scratch/kernels/page.md")"
+done
+make_cuda_test A=OK B=OK AdamwKernel=OK CrossEntropyKernel=OK GeluKernel=OK NormKernel=OK SwigluKernel=OK
+
+# What has passed is not repeated, also after a call that was ended while it wrote a result.
+printf '{"part": "te' >>"$scratch/out/results.jsonl"
 lines=$(grep -c '"passed"' "$scratch/out/results.jsonl")
 check "$scratch/out" tests gpt2
 [[ $(grep -c '"passed"' "$scratch/out/results.jsonl") == "$lines" ]] || fail "checks that have passed were repeated: $output"
@@ -179,6 +205,14 @@ for text in '"status": "failed"' '"passed": 4' 'Cuda.B: did not end' 'Cuda.D: Ex
 done
 for test in Cuda.A Cuda.C Cuda.E Cuda.H; do [[ $result != *"$test"* ]] || fail "$test has failed: $result"; done
 
+# Where all tests fail, not each is run in another process.
+rm -r "$scratch/late"
+make_cuda_test A=FAILED B=FAILED C=FAILED D=FAILED
+check "$scratch/late" tests
+result=$(result_of "$scratch/late" cuda_test)
+[[ $result == *'"passed": 0'*'Cuda.A: Expected: A; Cuda.B: Expected: B; '*'Cuda.D: Expected: D"'* ]] || fail "where all tests fail: $result"
+[[ $(grep -c 'bin/cuda_test --gtest_color=no.*Cuda.D' "$scratch/late/log") == 2 ]] || fail "where all tests fail: $(cat "$scratch/late/log")"
+
 # A check that has run out of time is repeated by the next call.
 rm -r "$scratch/late"
 make_cuda_test A=OK B=FAILED C=HANG D=HANG E=HANG F=HANG G=HANG
@@ -192,7 +226,7 @@ check "$scratch/late" tests
 # Also if it is the last test that runs when the time ends, here before it has been silent for long.
 rm -r "$scratch/late"
 make_cuda_test A=HANG
-check "$scratch/late" --shorten 60 tests
+check "$scratch/late" --shorten 60 memory
 result=$(result_of "$scratch/late" "cuda_test out of memory")
 [[ $result == *'"status": "out of time"'*'did not end: Cuda.A'* ]] || fail "without time for the last test: exit $code, $result"
 
@@ -208,14 +242,60 @@ wait $pid && code=0 || code=$?
 [[ $code == 143 ]] || fail "after SIGTERM: exit $code"
 expect_no_child "a program runs after SIGTERM"
 
-# What compute-sanitizer finds fails a check, and so does the lack of its summary.
+# What compute-sanitizer finds fails a check, and so do the lack of its summary, a crash, and failed tests. Of those of fused kernels, only
+# stoker's are checked.
 expect_sanitized() {  # SUMMARY STATUS REASON
   SUMMARY=$1 check "$scratch/sanitizer" --retry sanitizer
-  [[ $(grep -c "^sanitizer: .*: $2 in .*$3" <<<"$output") == 3 ]] || fail "compute-sanitizer with '$1': $output"
+  [[ $(grep -c "^\[.* s\] sanitizer: .*: $2 in .*$3" <<<"$output") == 3 ]] || fail "compute-sanitizer with '$1': $output"
 }
 expect_sanitized '========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)' failed '3 errors; see the log'
 expect_sanitized '' failed 'no summary of errors'
+expect_sanitized crash failed 'compute-sanitizer: exit -11'
+TESTS='[  FAILED  ] Cuda.A (1 ms)' expect_sanitized '========= ERROR SUMMARY: 0 errors' failed 'no errors, but Cuda.A failed'
+TESTS='' expect_sanitized '========= ERROR SUMMARY: 0 errors' failed 'no test ran'
 expect_sanitized '========= ERROR SUMMARY: 0 errors' passed ''
+
+# While tests run, the compiled model is compiled, and what is measured waits until that has ended, but not longer than it may take.
+mkdir -p "$scratch/bench" "$scratch/fake/torch"
+cp "$root"/bench/gpu_{check,page}.py "$scratch/bench/"
+cat >"$scratch/bench/device_baseline.py" <<'PYTHON'
+import os, sys, time
+from pathlib import Path
+order, results = Path(os.environ["ORDER"]), Path(os.environ["RESULTS"])
+how, requests = sys.argv[1], sys.stdin.read().split()
+def write(text):
+    with order.open("a") as file:
+        file.write(text + "\n")
+write(f"{how} {'measured' if requests else 'begins'}")
+if not requests:
+    (order.parent / "compiling").touch()
+    while not results.exists() or "cuda_test" not in results.read_text():
+        time.sleep(0.05)
+    if os.environ.get("HANG"):
+        time.sleep(1000)
+    write(f"{how} ends")
+print(163000000)
+for request in requests:
+    print(10)
+PYTHON
+cat >"$scratch/fake/torch/__init__.py" <<'PYTHON'
+from types import SimpleNamespace as Names
+__version__, version = "2.11.0+cu130", Names(cuda="13.0")
+cuda, backends = Names(is_available=lambda: True), Names(cudnn=Names(version=lambda: 91900))
+PYTHON
+make_cuda_test A=WAIT
+check_compiled() {  # FOLDER OPTION…
+  output=$(PATH=$scratch/gpu:$PATH PYTHONPATH=$scratch/fake ORDER=$scratch/order RESULTS=$1/results.jsonl python3 "$scratch/bench/gpu_check.py" --bin "$scratch/bin" \
+    --tests "$scratch/bin" --bench-bin "$scratch/bin" --config "$root/config" "$@" tests gpt2 2>&1) && code=0 || code=$?
+  order=$(paste -s -d ';' "$scratch/order")
+  rm "$scratch/order"
+}
+check_compiled "$scratch/compiled"
+[[ $order == 'compiled begins;compiled ends;bench;eager measured;compiled measured;bench' ]] || fail "what was compiled when: $order: $output"
+[[ $(result_of "$scratch/compiled" 'gpt2 compiled') == *'"value": 163840'* ]] || fail "the compiled model is not measured: $output"
+rm "$scratch/compiling"
+HANG=1 check_compiled "$scratch/hangs" --shorten 60
+[[ $order == 'compiled begins;bench;'* ]] || fail "a compilation that does not end: $order: $output"
 
 # Tests that skip themselves do not pass where there is a GPU.
 make_cuda_test A=SKIPPED
