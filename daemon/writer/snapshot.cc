@@ -20,6 +20,7 @@ Snapshot::~Snapshot() {
 }
 
 void Snapshot::release(Block& block) const {
+  if (pinned_allocator_.poison) pinned_allocator_.poison(block.memory, block.capacity);
   if (block.is_pinned) pinned_allocator_.unpin(block.memory);
   ::operator delete(block.memory, kPageAlignment);
   block = {};

@@ -29,7 +29,7 @@ enum class Part { kModel, kOptimizer, kTrainerState, kEma };  // the file that a
 struct PinnedAllocator {
   std::function<bool(void* bytes, size_t size)> pin;  // false: failed, memory unchanged
   std::function<void(void* bytes)> unpin;
-  // Called with memory that is reused; empty: nothing. For tests: makes late reads of it visible.
+  // Called with memory that is reused or freed; empty: nothing. For tests: makes late reads of it visible.
   std::function<void(void* bytes, size_t size)> poison = {};
 };
 

@@ -1,7 +1,10 @@
 #include "daemon/writer/snapshot.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -65,6 +68,25 @@ TEST(SnapshotTest, PinsReservedMemoryForItsLifetimeWhenDriverAccepts) {
     fill(2000000);
   }
   EXPECT_TRUE(pinned.empty());
+}
+
+TEST(SnapshotTest, PoisonsMemoryBeforeReuseAndBeforeItIsUnpinned) {
+  std::vector<std::string> calls;
+  {
+    Snapshot snapshot({.pin = [](void*, size_t) { return true; },
+                       .unpin = [&](void*) { calls.emplace_back("unpin"); },
+                       .poison =
+                           [&](void* bytes, size_t size) {
+                             std::memset(bytes, 0xff, size);
+                             calls.push_back("poison " + std::to_string(size));
+                           }});
+    snapshot.reserve(100);
+    snapshot.begin();
+    snapshot.reserve(5000);
+    EXPECT_EQ(calls, (std::vector<std::string>{"poison 4096", "poison 4096", "unpin"}));
+    calls.clear();
+  }
+  EXPECT_EQ(calls, (std::vector<std::string>{"poison 8192", "unpin"}));
 }
 
 TEST(SnapshotTest, ReusesMemoryOfPreviousSnapshot) {
