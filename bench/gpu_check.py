@@ -224,8 +224,16 @@ def last_line(text):
 # ---- start
 
 
+# For the log: what one would look at if something does not start.
+MACHINE = """
+nvidia-smi; cat /proc/driver/nvidia/version; ls -l /dev/nvidia*; ldconfig -p | grep -E 'libcuda|libnvidia-ml'
+uname -a; nproc; free -m; df -h / /tmp /dev/shm; ulimit -a; env | grep -E '^(CUDA|LD|NCCL|NVIDIA|PATH|PYTORCH|TORCH)'
+"""
+
+
 def check_libraries(check):
     """Versions, and that every program finds its libraries."""
+    check.run(["bash", "-c", MACHINE + "true"])
     missing = []
     programs = ["stokerd", "stoker-eval", "stokerctl", "stoker-feed", "stoker-bench-device", "cuda_test"]
     for path in [check.program(name) for name in programs]:
@@ -936,9 +944,11 @@ def find_torch(device):
             "'cudnn': torch.backends.cudnn.version()} if can_use else None))")
     try:
         result = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True, timeout=300)
-        return json.loads(result.stdout.strip().splitlines()[-1])
-    except (subprocess.TimeoutExpired, IndexError, ValueError):
+    except subprocess.TimeoutExpired:
+        print("gpu_check: torch does not load", flush=True)
         return None
+    print(result.stderr, end="", flush=True)
+    return json.loads(result.stdout.strip().rpartition("\n")[2] or "null")
 
 
 def write_page(folder, results_path):
