@@ -162,7 +162,7 @@ done
 # A kernel whose test fails, as rope's, which has none, is not measured. If training with the others fails, each is measured.
 make_cuda_test A=OK AdamwKernel=FAILED CrossEntropyKernel=OK GeluKernel=OK NormKernel=OK
 BROKEN_KERNEL=norm check "$scratch/kernels" tests gpt2
-for text in '3 tests passed; kernels_passed cross_entropy, gelu, norm; reason Cuda.AdamwKernel: Expected: AdamwKernel' '`train.fused_kernels` cross_entropy, gelu, norm: stoker-bench-device: exit 1: an illegal address. One by one:' \
+for text in '3 tests passed; kernels_passed cross_entropy, gelu, norm; reason Cuda.AdamwKernel: Expected: AdamwKernel' 'fused_kernels` cross_entropy, gelu, norm: stoker-bench-device: exit 1: an illegal address. One by one:' \
   '| cross_entropy | 525,000 tokens/s, 1.05 x without |' '| norm | stoker-bench-device: exit 1: an illegal address |'; do
   grep -qF -- "$text" "$scratch/kernels/page.md" || fail "the page lacks '$text': $(cat "$scratch/kernels/page.md")"
 done
