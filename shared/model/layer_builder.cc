@@ -1,7 +1,6 @@
 #include "shared/model/layer_builder.h"
 
 #include <array>
-#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -15,6 +14,8 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/modules/rnn.h>
+
+#include "shared/model/lstm_layers.h"
 
 namespace stoker::model {
 namespace {
@@ -155,8 +156,10 @@ class LayerBuilder {
     STOKER_ASSIGN_OR_RETURN(Shape shape,
                             checked({input_[0], width}, {4, width, input_[1] + width}));
     const torch::nn::LSTM lstm(torch::nn::LSTMOptions(input_[1], width).batch_first(true));
-    sequential_.add(
-        lstm, [lstm = lstm.ptr()](const at::Tensor& x) { return std::get<0>(lstm->forward(x)); });
+    sequential_.add(lstm, [lstm](const at::Tensor& x) {
+      torch::nn::LSTM handle = lstm;
+      return run_lstm(handle, x).steps;
+    });
     return shape;
   }
 

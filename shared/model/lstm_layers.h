@@ -24,13 +24,15 @@ struct LstmStates {
 };
 
 // `input` [batch, time, features]; `lstm` must have batch_first. Applies the dropout of the module
-// between layers in training mode. On the CPU, computes in fp32, also under autocast, unless the weights
-// are F64.
+// between layers in training mode. Under autocast to BF16, and on the CPU under any, computes in F32, unless
+// the weights are F64.
 LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Tensor& length = {});
 
-// The implementation for padded sequences on devices other than the CPU; works on any device. Runs
-// each direction of each layer separately, the backward direction on reversed sequences.
-LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
-                                const at::Tensor& length);
+// The implementation for padded sequences, and for dropout between layers, on devices other than the CPU;
+// works on any device. Runs each direction of each layer of padded sequences separately, the backward
+// direction on reversed sequences. The dropout is not that of cuDNN, whose generator has a state that
+// checkpoints lack and for whose seed the host waits for the device.
+LstmStates run_lstm_by_layers(const torch::nn::LSTM& lstm, const at::Tensor& input,
+                              const at::Tensor& length);
 
 }  // namespace stoker::model

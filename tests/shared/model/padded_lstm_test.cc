@@ -1,12 +1,14 @@
 // Both implementations of an LSTM over padded sequences return the same states and gradients as
-// LibTorch does for packed sequences.
+// LibTorch does for packed sequences, and that of other devices also without padding.
 #include <functional>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
@@ -15,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/utils/rnn.h>
 
+#include "shared/model/autocast.h"
 #include "shared/model/lstm_layers.h"
 
 namespace stoker::model {
@@ -110,11 +113,11 @@ TEST_P(PaddedLstmTest, MatchesStatesAndGradientsOfPackedSequences) {
 }
 
 TEST_P(PaddedLstmTest, MatchesPackedSequencesWithPortableImplementation) {
-  expect_close(run(run_lstm_over_padded, input_), run(run_packed, input_));
+  expect_close(run(run_lstm_by_layers, input_), run(run_packed, input_));
 }
 
 TEST_P(PaddedLstmTest, ProducesZerosAndZeroGradientsAtPadding) {
-  for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
+  for (const Way& way : {Way(run_ours), Way(run_lstm_by_layers)}) {
     const PaddedOutcome outcome = run(way, input_);
     const at::Tensor padding = is_padding().to(at::kFloat);
     EXPECT_EQ((outcome.steps * padding).abs().max().item<double>(), 0);
@@ -124,7 +127,7 @@ TEST_P(PaddedLstmTest, ProducesZerosAndZeroGradientsAtPadding) {
 
 TEST_P(PaddedLstmTest, IgnoresValuesInPadding) {
   const at::Tensor other = at::where(is_padding(), at::randn_like(input_).mul(1e3), input_);
-  for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
+  for (const Way& way : {Way(run_ours), Way(run_lstm_by_layers)}) {
     const PaddedOutcome plain = run(way, input_), changed = run(way, other);
     EXPECT_TRUE(at::equal(changed.steps, plain.steps));
     EXPECT_TRUE(at::equal(changed.last, plain.last));
@@ -143,7 +146,7 @@ TEST(PaddedLstmLengthTest, ReturnsZeroStatesForEmptySequence) {
   at::set_num_threads(1);
   torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).batch_first(true).bidirectional(true));
   const at::Tensor input = at::randn({2, 5, 3}), length = at::tensor({0, 3}, at::kLong);
-  for (const Way& way : {Way(run_ours), Way(run_lstm_over_padded)}) {
+  for (const Way& way : {Way(run_ours), Way(run_lstm_by_layers)}) {
     const LstmStates states = way(lstm, input, length);
     EXPECT_EQ(states.steps[0].abs().max().item<double>(), 0);
     EXPECT_EQ(states.last[0].abs().max().item<double>(), 0);
@@ -151,6 +154,46 @@ TEST(PaddedLstmLengthTest, ReturnsZeroStatesForEmptySequence) {
     states.last.sum().backward();
     for (const at::Tensor& weight : lstm->all_weights())
       EXPECT_TRUE(weight.grad().isfinite().all().item<bool>());
+  }
+}
+
+// In F64, the CPU uses the implementation of other devices. Of LibTorch, the dropout between layers is that
+// of the default generator on the CPU only.
+TEST(LstmDropoutTest, IsThatOfDefaultGenerator) {
+  at::set_num_threads(1);
+  for (const bool is_bidirectional : {false, true}) {
+    torch::nn::LSTM lstm(
+        torch::nn::LSTMOptions(3, 4).num_layers(3).dropout(0.5).batch_first(true).bidirectional(
+            is_bidirectional));
+    lstm->to(at::kDouble);
+    const at::Tensor input = at::randn({2, 5, 3}, at::kDouble);
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(7);
+    const LstmStates states = run_lstm(lstm, input);
+    generator.set_current_seed(7);
+    const auto [steps, last] = lstm->forward(input);
+    EXPECT_TRUE(at::allclose(states.steps, steps, 0, 1e-12));
+    const int64_t directions = is_bidirectional ? 2 : 1;
+    EXPECT_TRUE(at::allclose(
+        states.last, std::get<0>(last).slice(0, -directions).transpose(0, 1).flatten(1), 0, 1e-12));
+    EXPECT_FALSE(at::equal(run_lstm(lstm, input).steps, states.steps));
+  }
+}
+
+TEST(LstmAutocastTest, ComputesInF32UnderAutocastToBf16) {
+  at::set_num_threads(1);
+  torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).num_layers(2).batch_first(true));
+  const at::Tensor input = at::randn({2, 5, 3}).to(at::kBFloat16);
+  for (const at::Tensor& length : {at::Tensor(), at::tensor({5, 2}, at::kLong)}) {
+    const at::Tensor expected = run_lstm_by_layers(lstm, input.to(at::kFloat), length).steps;
+    const Autocast autocast(at::kBFloat16, c10::DeviceType::CPU);
+    const at::Tensor steps = run_lstm_by_layers(lstm, input, length).steps;
+    EXPECT_EQ(steps.scalar_type(), at::kFloat);
+    EXPECT_TRUE(at::equal(steps, expected));
+    EXPECT_EQ(
+        at::linear(steps, lstm->all_weights()[0].slice(1, 0, 1).expand({16, 4})).scalar_type(),
+        at::kBFloat16)
+        << "autocast must be on again";
   }
 }
 
