@@ -25,6 +25,8 @@ void set_default(const char* variable, const std::string& value) {
 void set_environment(const group::CollectivesOptions& options) {
   set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0");
   set_default("TORCH_NCCL_ENABLE_MONITORING", "0");  // ends the process, too
+  // Else the watchdog ends it by an exception when the device is lost, before the trainer has the exit code.
+  set_default("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0");
   // '=': exactly this one. An address is no name of an interface: NCCL chooses.
   const bool is_name = !options.interface.empty() &&
                        std::isalpha(static_cast<unsigned char>(options.interface.front())) != 0 &&
