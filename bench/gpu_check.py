@@ -224,7 +224,7 @@ def last_line(text):
 # ---- start
 
 
-# For the log: what one would look at if something does not start.
+# For the log: what explains it if no program finds the device.
 MACHINE = """
 nvidia-smi; cat /proc/driver/nvidia/version; ls -l /dev/nvidia*; ldconfig -p | grep -E 'libcuda|libnvidia-ml'
 uname -a; nproc; free -m; df -h / /tmp /dev/shm; ulimit -a; env | grep -E '^(CUDA|LD|NCCL|NVIDIA|PATH|PYTORCH|TORCH)'
