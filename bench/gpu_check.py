@@ -939,9 +939,9 @@ def device_name(device):
 
 def find_torch(device):
     """Folder and versions of the torch of this Python, if it can use the device."""
-    code = ("import json, sys, torch; can_use = torch.cuda.is_available() or 'cuda' not in sys.argv[1]; "
+    code = ("import json, sys, torch; has_gpu = torch.cuda.is_available(); "
             "print(json.dumps({'folder': torch.__path__[0], 'torch': torch.__version__, 'cuda': torch.version.cuda, "
-            "'cudnn': torch.backends.cudnn.version()} if can_use else None))")
+            "'cudnn': torch.backends.cudnn.version() if has_gpu else None} if has_gpu or 'cuda' not in sys.argv[1] else None))")
     try:
         result = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:

@@ -52,12 +52,28 @@ while read -r program; do
   [[ -s $scratch/help ]] || fail "$program --help prints nothing"
 done < <(find "$tree/bin" "$tree/libexec" -type f -perm -u+x ! -name '*.py')
 
-# stokerd says whether the module has fused kernels, which it has for each generation that docs/gpu.md lists.
+# stokerd says whether the module has fused kernels. Each of their files has machine code for each generation that docs/gpu.md lists, and
+# PTX of the last one: a container begins with its magic number, the size of its header and of its entries; an entry has its kind (2 is
+# machine code, 1 PTX), both sizes, and the compute capability.
 if [[ -e $tree/lib/stoker/libstoker_cuda.so ]]; then
   version=$(LD_LIBRARY_PATH=$torch/lib "$tree/bin/stokerd" --version)
-  kernels=$(grep -aoE 'sm_[0-9]+' "$tree/lib/stoker/libstoker_cuda.so" | LC_ALL=C sort -u | paste -s -d ' ')
-  [[ $version == *'with fused kernels'* ]] && expected='sm_100 sm_80 sm_90' || expected=
-  [[ $kernels == "$expected" ]] || fail "the module has kernels for '$kernels'; $version"
+  "$python" - "$tree/lib/stoker/libstoker_cuda.so" "$version" <<'PYTHON' || fail "the module has not the kernels it should have; $version"
+import struct, sys
+module, containers = open(sys.argv[1], "rb").read(), []
+start = module.find(b"\x50\xed\x55\xba")
+while start >= 0:
+    header_size, size = struct.unpack_from("<6xHQ", module, start)
+    entry, end, entries = start + header_size, start + header_size + size, []
+    while entry < end:
+        kind, entry_header_size, entry_size, capability = struct.unpack_from("<H2xIQ12xI", module, entry)
+        entries.append((kind, capability))
+        entry += entry_header_size + entry_size
+    containers.append(entries)
+    start = module.find(b"\x50\xed\x55\xba", end)
+print("kernels:", containers)
+has_kernels = "with fused kernels" in sys.argv[2]
+assert bool(containers) == has_kernels and all(sorted(entries) == [(1, 100), (2, 80), (2, 90), (2, 100)] for entries in containers)
+PYTHON
 fi
 
 # The copies of the system's libraries are complete: each finds what it needs there, or it is part of glibc.
