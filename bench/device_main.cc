@@ -1,12 +1,17 @@
 // stoker-bench-device: training steps per second on a device, fed by a ring as in stokerd.
 // STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu. STOKER_BENCH_FUSED_KERNELS=1 selects
-// the fused kernels and fails without them. The descriptions that --list prints are the arguments of
+// all fused kernels, or some by name ("adamw,norm"), and fails without them. The descriptions that --list prints are the arguments of
 // device_baseline.py, which trains the same in PyTorch; gpu_check.sh runs it afterwards, because the
 // device's memory may not be sufficient for both.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "bench/benchmark.h"
 #include "bench/device_training.h"
@@ -19,6 +24,22 @@ namespace {
 std::optional<config::DeviceConfig> device_from_environment() {
   const char* const device = std::getenv("STOKER_BENCH_DEVICE");
   return config::parse_device(device != nullptr && *device != '\0' ? device : "cuda");
+}
+
+// Throws std::invalid_argument for a name that is not a kernel's.
+config::FusedKernelsConfig fused_kernels_from_environment() {
+  const char* const names = std::getenv("STOKER_BENCH_FUSED_KERNELS");
+  if (names == nullptr || *names == '\0') return {};
+  if (std::string_view(names) == "1") return config::kAllFusedKernels;
+  config::FusedKernelsConfig kernels;
+  std::istringstream list(names);
+  for (std::string name; std::getline(list, name, ',');) {
+    const auto* const found =
+        std::ranges::find(config::kFusedKernelSwitches, name, &config::FusedKernelSwitch::name);
+    if (found == std::end(config::kFusedKernelSwitches)) throw std::invalid_argument(name);
+    kernels.*found->is_enabled = true;
+  }
+  return kernels;
 }
 
 Benchmark training_benchmark(const DeviceSetup& setup) {
@@ -57,7 +78,18 @@ int main(int argc, char** argv) {
     std::fputs("STOKER_BENCH_DEVICE must be auto, cpu, cuda or cuda:N\n", stderr);
     return static_cast<int>(stoker::ExitCode::kUsage);
   }
-  for (const DeviceSetup& setup : device_setups(options->quick, *device))
+  stoker::config::FusedKernelsConfig fused_kernels;
+  try {
+    fused_kernels = fused_kernels_from_environment();
+  } catch (const std::invalid_argument& name) {
+    std::fprintf(stderr, "STOKER_BENCH_FUSED_KERNELS: there is no kernel '%s'; use 1 or some of",
+                 name.what());
+    for (const auto& each : stoker::config::kFusedKernelSwitches)
+      std::fprintf(stderr, " %s", std::string(each.name).c_str());
+    std::fputs(", separated by commas\n", stderr);
+    return static_cast<int>(stoker::ExitCode::kUsage);
+  }
+  for (const DeviceSetup& setup : device_setups(options->quick, *device, fused_kernels))
     benchmarks.push_back(training_benchmark(setup));
   return run_all(benchmarks, *options);
 }

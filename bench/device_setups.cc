@@ -1,8 +1,5 @@
 #include "bench/device_setups.h"
 
-#include <cstdlib>
-#include <string_view>
-
 #include <boost/json.hpp>
 
 namespace stoker::bench {
@@ -83,12 +80,12 @@ DeviceSetup blstm(bool tiny) {
 
 }  // namespace
 
-std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device) {
+std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device,
+                                       const config::FusedKernelsConfig& fused_kernels) {
   std::vector<DeviceSetup> setups{mlp(tiny), blstm(tiny), gpt2(tiny), resnet50(tiny)};
-  const char* const fused = std::getenv("STOKER_BENCH_FUSED_KERNELS");
   for (DeviceSetup& setup : setups) {
     setup.train.device = device;
-    setup.train.fused_kernels = fused != nullptr && std::string_view(fused) == "1";
+    setup.train.fused_kernels = fused_kernels;
   }
   return setups;
 }

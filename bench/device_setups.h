@@ -21,7 +21,8 @@ struct DeviceSetup {
 };
 
 // `tiny`: the same models, small enough that a step takes milliseconds on a CPU.
-std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device);
+std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device,
+                                       const config::FusedKernelsConfig& fused_kernels);
 
 // The setup argument of device_baseline.py, as JSON.
 std::string to_json(const DeviceSetup& setup);

@@ -120,7 +120,8 @@ Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(setup.train.device));
   train::configure_numerics({}, setup.train);
   train::select_fused_kernels(setup.train, device);
-  if (setup.train.fused_kernels && model::maybe_fused_kernels(device) == nullptr)
+  if (setup.train.fused_kernels != config::FusedKernelsConfig() &&
+      model::fused_kernels(device) == model::KernelTable())
     return Status(StatusCode::kNotFound,
                   "STOKER_BENCH_FUSED_KERNELS: there are no fused kernels for " + device.str());
   try {

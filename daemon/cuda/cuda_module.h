@@ -18,7 +18,7 @@
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 9;
+inline constexpr int kModuleVersion = 10;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 
@@ -51,7 +51,7 @@ struct CudaModule {
   // Returns null if the build has none, or LibTorch has another version of NCCL. Null: this kind of
   // device has none. Only a group calls it, so that a process alone does not need NCCL.
   OpenCollectives (*find_collectives)() = nullptr;
-  // Null, or called with memory that a snapshot reuses: makes late reads of it visible.
+  // Null, or called with memory that a snapshot reuses or frees: makes late reads of it visible.
   void (*poison_host_memory)(void* bytes, size_t size) = nullptr;
 };
 

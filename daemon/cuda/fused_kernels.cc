@@ -29,6 +29,8 @@ void submit(const Arguments& arguments) {
 FusedKernels fused_kernels(int device) {
   static const model::KernelTable table{.adamw = adamw,
                                         .cross_entropy = submit<submit_cross_entropy>,
+                                        .gelu = submit<submit_gelu>,
+                                        .gelu_backward = submit<submit_gelu_backward>,
                                         .norm = submit<submit_norm>,
                                         .norm_backward = submit<submit_norm_backward>,
                                         .swiglu = submit<submit_swiglu>,

@@ -136,17 +136,23 @@ Result<cuda::DeviceUsage> release_device_memory(const config::DeviceConfig& conf
 
 void select_fused_kernels(const config::TrainConfig& config, c10::Device device) {
   if (device.is_cpu()) return;  // tests select those of the host
-  model::use_fused_kernels(device.type(), nullptr);
-  if (!config.fused_kernels) return;
+  model::use_fused_kernels(device.type(), {});
+  std::string names;
+  for (const config::FusedKernelSwitch& each : config::kFusedKernelSwitches)
+    if (config.fused_kernels.*each.is_enabled)
+      names.append(names.empty() ? "" : ", ").append(each.name);
+  if (names.empty()) return;
   const auto module = module_of(config.device, device);
   const cuda::FusedKernels found = module.ok()
                                        ? (*module)->fused_kernels(device.index())
                                        : cuda::FusedKernels{.reason = module.status().message()};
-  model::use_fused_kernels(device.type(), found.maybe_table);
-  if (found.maybe_table != nullptr)
-    log_info("fused kernels enabled", {{"device", device.str()}});
-  else
+  if (found.maybe_table == nullptr) {
     log_warn("fused kernels unavailable", {{"reason", found.reason}});
+    return;
+  }
+  model::use_fused_kernels(device.type(),
+                           model::enabled_kernels(*found.maybe_table, config.fused_kernels));
+  log_info("fused kernels enabled", {{"device", device.str()}, {"kernels", names}});
 }
 
 Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,

@@ -41,7 +41,7 @@ Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig
 Result<cuda::DeviceUsage> release_device_memory(const config::DeviceConfig& config,
                                                 c10::Device device);
 
-// Uses the fused kernels of an open device, if `config.fused_kernels` selects them, else LibTorch's. Logs
+// Uses those fused kernels of an open device that `config.fused_kernels` switches on, else LibTorch's. Logs
 // the reason if there are none.
 void select_fused_kernels(const config::TrainConfig& config, c10::Device device);
 

@@ -659,9 +659,9 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
   at::_foreach_add_(group.steps, 1);
   if (found_inf)
     at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), *found_inf));
-  const auto* const kernels = model::maybe_fused_kernels(group.parameters.front().device());
-  if (kernels != nullptr && group.name == OptimizerName::kAdamW &&
-      apply_fused_adamw(group, *kernels, found_inf))
+  const model::KernelTable& kernels = model::fused_kernels(group.parameters.front().device());
+  if (kernels.adamw != nullptr && group.name == OptimizerName::kAdamW &&
+      apply_fused_adamw(group, kernels, found_inf))
     return;
   with_lr(group, [&](const auto& lr) {
     const auto kernel = [&](auto&& fused) {

@@ -56,7 +56,7 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
     const PhaseScope forward(maybe_observer_, Phase::kForward);
     const c10::Device device = batch.front().device();
     const model::Autocast autocast(autocast_, device.type());
-    const bool has_copies = model::maybe_fused_kernels(device) != nullptr;
+    const bool has_copies = model::fused_kernels(device).adamw != nullptr;
     const model::WeightCopies::Scope copies(has_copies ? &optimizer_.weight_copies() : nullptr);
     computed = task_.loss_and_metric(model_, batch);
     add_metric(computed, is_first);

@@ -532,7 +532,12 @@ class Reader {
       read_fields(fields, value, key, nullptr);
       check_required(fields, value.location, key);
     } else {
-      must_be(value, std::string("a mapping of settings") + (target.is_optional ? " or null" : ""));
+      if (target.is_optional) {
+        must_be(value, "a mapping of settings or null");
+      } else {
+        must_be(value, "a mapping of settings",
+                "; its keys are " + join_words(names_of(target.fields(target.target)), " and "));
+      }
     }
   }
 

@@ -410,23 +410,26 @@ Fields step_fields(TrainConfig& train) {
 }
 
 Fields device_fields(TrainConfig& train) {
-  return {{.name = "device",
-           .target = &train.device,
-           .help = "Device of the training",
-           .details = "auto: the first usable GPU, else the CPU; the log names the device and the "
-                      "reason. cpu, cuda, cuda:N: exactly this device, or an error.",
-           .example = "cuda:1"},
-          {.name = "precision",
-           .target = choice(train.precision),
-           .help = "Number format of the forward pass",
-           .details =
-               "Weights, accumulated gradients and optimizer state are always fp32. fp32: single "
-               "precision everywhere. tf32: on a GPU, matrix products and convolutions round their "
-               "inputs to 10 bits; on the CPU the same as fp32. bf16: bfloat16 where PyTorch's "
-               "autocast uses it; faster on GPUs that support it. fp16: half precision in the same "
-               "operations, for GPUs without bfloat16; the loss is scaled as by PyTorch's "
-               "GradScaler, and a step whose gradient overflows is counted and changes nothing.",
-           .affects_result = true}};
+  return {
+      {.name = "device",
+       .target = &train.device,
+       .help = "Device of the training",
+       .details = "auto: the first usable GPU, else the CPU; the log names the device and the "
+                  "reason. cpu, cuda, cuda:N: exactly this device, or an error. GPUs: not yet run "
+                  "on one, tested with a simulated device.",
+       .example = "cuda:1"},
+      {.name = "precision",
+       .target = choice(train.precision),
+       .help = "Number format of the forward pass",
+       .details =
+           "Weights, accumulated gradients and optimizer state are always fp32. fp32: single "
+           "precision everywhere. tf32: on a GPU, matrix products and convolutions round their "
+           "inputs to 10 bits; on the CPU the same as fp32. bf16: bfloat16 where PyTorch's "
+           "autocast uses it; for GPUs that support it. fp16: half precision in the same "
+           "operations, for GPUs without bfloat16; the loss is scaled as by PyTorch's "
+           "GradScaler, and a step whose gradient overflows is counted and changes nothing. Not "
+           "yet run on a GPU.",
+       .affects_result = true}};
 }
 
 Fields gradient_fields(TrainConfig& train) {
@@ -460,43 +463,82 @@ Fields gradient_fields(TrainConfig& train) {
            .example = "0.999"}};
 }
 
+Fields fields_of_fused_kernels(FusedKernelsConfig& kernels) {
+  return {
+      {.name = "adamw",
+       .target = &kernels.adamw,
+       .help = "Update of AdamW together with the weights' copies in bf16",
+       .details = "With precision bf16, Linear layers of transformers read these copies instead "
+                  "of converting their weights in each step. Also in fp32 and fp16, where it "
+                  "writes no copies.",
+       .affects_result = true},
+      {.name = "cross_entropy",
+       .target = &kernels.cross_entropy,
+       .help = "Loss of a language model and its gradient, without logits in fp32",
+       .details = "Task language_modeling with models gpt, gpt2 and llama.",
+       .affects_result = true},
+      {.name = "gelu",
+       .target = &kernels.gelu,
+       .help = "GELU after a Linear layer, with the addition of its bias and the bias gradient",
+       .details = "In the MLP of transformer blocks.",
+       .affects_result = true},
+      {.name = "norm",
+       .target = &kernels.norm,
+       .help = "LayerNorm and RMSNorm together with the residual addition before them",
+       .details = "In transformers whose norms are in front of attention and MLP.",
+       .affects_result = true},
+      {.name = "rope",
+       .target = &kernels.rope,
+       .help = "Rotary position embeddings (RoPE)",
+       .details = "In llama.",
+       .affects_result = true},
+      {.name = "swiglu",
+       .target = &kernels.swiglu,
+       .help = "SwiGLU, the activation silu(gate) * up of the MLP",
+       .details = "In llama.",
+       .affects_result = true}};
+}
+
 Fields speed_fields(TrainConfig& train) {
-  return {{.name = "channels_last",
-           .target = &train.channels_last,
-           .help = "Store images and convolution weights in channels-last memory format",
-           .details = "Faster for convolutions on GPUs in bf16 and fp16, and often on the CPU. "
-                      "Sums may differ in the last digits.",
-           .affects_result = true},
-          {.name = "flush_denormal",
-           .target = &train.flush_denormal,
-           .help = "Round denormal numbers to 0 on the CPU",
-           .details = "Denormal numbers make a CPU many times slower, and occur when a loss "
-                      "approaches 0. No effect on a GPU.",
-           .affects_result = true},
-          {.name = "cuda_graphs",
-           .target = choice(train.cuda_graphs),
-           .help = "Capture steps as CUDA graphs",
-           .details =
-               "auto: on a GPU, steps are captured and replayed, which saves the host most of its "
-               "work; if a model cannot be captured, the log gives the reason and its steps run "
-               "without graphs. never: steps always run without graphs. No effect on the CPU."},
-          {.name = "fused_kernels",
-           .target = &train.fused_kernels,
-           .help = "Use stoker's fused CUDA kernels instead of LibTorch's where there is one",
-           .details =
-               "Operations that LibTorch computes in several kernels then read and write memory "
-               "once; sums may differ in the last digits. The log has the reason if this build or "
-               "device has no such kernels. No effect on the CPU. Not yet run on a GPU, therefore "
-               "off by default.",
-           .affects_result = true},
-          {.name = "num_threads",
-           .target = &train.num_threads,
-           .help = "LibTorch threads; null uses one per core that the affinity mask and the CPU "
-                   "quota allow",
-           .details = "From 1 to 4096. On the CPU, another number changes the last digits of the "
-                      "results: set it for runs that are compared bit for bit.",
-           .min = 1,
-           .max = 4096}};
+  return {
+      {.name = "channels_last",
+       .target = &train.channels_last,
+       .help = "Store images and convolution weights in channels-last memory format",
+       .details = "Often faster for convolutions on the CPU, and the layout of cuDNN's fast "
+                  "kernels for bf16 and fp16 (not yet run on a GPU). Sums may differ in the last "
+                  "digits.",
+       .affects_result = true},
+      {.name = "flush_denormal",
+       .target = &train.flush_denormal,
+       .help = "Round denormal numbers to 0 on the CPU",
+       .details = "Denormal numbers make a CPU many times slower, and occur when a loss "
+                  "approaches 0. No effect on a GPU.",
+       .affects_result = true},
+      {.name = "cuda_graphs",
+       .target = choice(train.cuda_graphs),
+       .help = "Capture steps as CUDA graphs",
+       .details =
+           "auto: on a GPU, steps are captured and replayed, which saves the host most of its "
+           "work; if a model cannot be captured, the log gives the reason and its steps run "
+           "without graphs. never: steps always run without graphs. No effect on the CPU. Not "
+           "yet run on a GPU."},
+      {.name = "fused_kernels",
+       .target = mapping<fields_of_fused_kernels>(train.fused_kernels),
+       .help = "Stoker's fused CUDA kernels that are used instead of LibTorch's",
+       .details =
+           "Operations that LibTorch computes in several kernels then read and write memory "
+           "once; sums may differ in the last digits. All but adamw need precision bf16. The "
+           "log names the kernels in use, or the reason why this build or device has none. No "
+           "effect on the CPU. Not yet run on a GPU, therefore off by default.",
+       .affects_result = true},
+      {.name = "num_threads",
+       .target = &train.num_threads,
+       .help = "LibTorch threads; null uses one per core that the affinity mask and the CPU "
+               "quota allow",
+       .details = "From 1 to 4096. On the CPU, another number changes the last digits of the "
+                  "results: set it for runs that are compared bit for bit.",
+       .min = 1,
+       .max = 4096}};
 }
 
 Fields nonfinite_fields(TrainConfig& train) {

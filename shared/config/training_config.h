@@ -251,6 +251,28 @@ struct DeviceConfig {
 std::optional<DeviceConfig> parse_device(std::string_view text);
 std::string to_string(const DeviceConfig& device);
 
+// Fused CUDA kernels that are used instead of LibTorch's.
+struct FusedKernelsConfig {
+  bool adamw = false;
+  bool cross_entropy = false;
+  bool gelu = false;
+  bool norm = false;
+  bool rope = false;
+  bool swiglu = false;
+
+  bool operator==(const FusedKernelsConfig&) const = default;
+};
+struct FusedKernelSwitch {
+  std::string_view name;
+  bool FusedKernelsConfig::*is_enabled;
+};
+inline constexpr FusedKernelSwitch kFusedKernelSwitches[] = {
+    {"adamw", &FusedKernelsConfig::adamw}, {"cross_entropy", &FusedKernelsConfig::cross_entropy},
+    {"gelu", &FusedKernelsConfig::gelu},   {"norm", &FusedKernelsConfig::norm},
+    {"rope", &FusedKernelsConfig::rope},   {"swiglu", &FusedKernelsConfig::swiglu}};
+inline constexpr FusedKernelsConfig kAllFusedKernels{
+    .adamw = true, .cross_entropy = true, .gelu = true, .norm = true, .rope = true, .swiglu = true};
+
 struct TrainConfig {
   uint64_t max_steps = 2000;
   int64_t micro_batch_size = 16;
@@ -263,7 +285,7 @@ struct TrainConfig {
   bool channels_last = false;
   bool flush_denormal = false;
   CudaGraphs cuda_graphs = CudaGraphs::kAuto;
-  bool fused_kernels = false;
+  FusedKernelsConfig fused_kernels;
   std::optional<int> num_threads;  // threads of LibTorch; null: all cores
   OnNonfinite on_nonfinite = OnNonfinite::kFail;
   int max_nonfinite = 10;           // kSkipStep: consecutive steps; kRollback: rollbacks per run

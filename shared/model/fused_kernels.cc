@@ -1,6 +1,5 @@
 #include "shared/model/fused_kernels.h"
 
-#include <atomic>
 #include <cstdint>
 
 #include <ATen/autocast_mode.h>
@@ -8,26 +7,43 @@
 namespace stoker::model {
 namespace {
 
-std::atomic<const KernelTable*>& table_of(c10::DeviceType type) {
+KernelTable& table_of(c10::DeviceType type) {
   // Of the host for tests, else of CUDA.
-  static std::atomic<const KernelTable*> of_host{nullptr}, of_device{nullptr};
+  static KernelTable of_host, of_device;
   return type == c10::DeviceType::CPU ? of_host : of_device;
 }
 
 }  // namespace
 
-void use_fused_kernels(c10::DeviceType type, const KernelTable* maybe_table) {
-  table_of(type).store(maybe_table);
+KernelTable enabled_kernels(const KernelTable& all, const config::FusedKernelsConfig& config) {
+  KernelTable enabled;
+  if (config.adamw) enabled.adamw = all.adamw;
+  if (config.cross_entropy) enabled.cross_entropy = all.cross_entropy;
+  if (config.gelu) {
+    enabled.gelu = all.gelu;
+    enabled.gelu_backward = all.gelu_backward;
+  }
+  if (config.norm) {
+    enabled.norm = all.norm;
+    enabled.norm_backward = all.norm_backward;
+  }
+  if (config.rope) enabled.rope = all.rope;
+  if (config.swiglu) {
+    enabled.swiglu = all.swiglu;
+    enabled.swiglu_backward = all.swiglu_backward;
+  }
+  return enabled;
 }
 
-const KernelTable* maybe_fused_kernels(c10::Device device) {
-  return table_of(device.type()).load();
-}
+void use_fused_kernels(c10::DeviceType type, const KernelTable& table) { table_of(type) = table; }
 
-const KernelTable* maybe_bf16_kernels(c10::Device device) {
-  const KernelTable* const maybe_table = maybe_fused_kernels(device);
-  if (maybe_table == nullptr || !at::autocast::is_autocast_enabled(device.type())) return nullptr;
-  return at::autocast::get_autocast_dtype(device.type()) == at::kBFloat16 ? maybe_table : nullptr;
+const KernelTable& fused_kernels(c10::Device device) { return table_of(device.type()); }
+
+const KernelTable& bf16_kernels(c10::Device device) {
+  static const KernelTable kNone;
+  const bool is_bf16 = at::autocast::is_autocast_enabled(device.type()) &&
+                       at::autocast::get_autocast_dtype(device.type()) == at::kBFloat16;
+  return is_bf16 ? fused_kernels(device) : kNone;
 }
 
 bool has_kernel_layout(const at::Tensor& tensor, at::ScalarType dtype) {

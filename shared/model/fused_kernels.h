@@ -1,21 +1,26 @@
 // The fused kernels in use: models, tasks and the optimizer call them instead of LibTorch's operators
-// for tensors of a device that has them. None by default.
+// for tensors of a device that has them. train.fused_kernels has a switch for each; none is in use by
+// default.
 //
 // Threads: any; select them before anything is computed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "shared/config/training_config.h"
 #include "shared/model/kernel_table.h"
 
 namespace stoker::model {
 
-// `maybe_table` must outlive its use, which includes backward passes; null: LibTorch's kernels.
-void use_fused_kernels(c10::DeviceType type, const KernelTable* maybe_table);
-// Null: none are in use for this device.
-const KernelTable* maybe_fused_kernels(c10::Device device);
-// Same, for the kernels of forward passes, which compute in BF16: null also without autocast to BF16.
-const KernelTable* maybe_bf16_kernels(c10::Device device);
+// The kernels of a device that are switched on.
+KernelTable enabled_kernels(const KernelTable& all, const config::FusedKernelsConfig& config);
+
+// Uses the kernels of the table; where it has null, LibTorch's operators. The choice is for devices of this
+// type, and may not change between a forward pass and its backward pass.
+void use_fused_kernels(c10::DeviceType type, const KernelTable& table);
+const KernelTable& fused_kernels(c10::Device device);
+// Same, for the kernels of forward passes, which compute in BF16: none without autocast to BF16.
+const KernelTable& bf16_kernels(c10::Device device);
 
 // Whether the tensor has this dtype and is contiguous and aligned as kernels need it.
 bool has_kernel_layout(const at::Tensor& tensor, at::ScalarType dtype);

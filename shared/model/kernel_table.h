@@ -92,6 +92,26 @@ struct SwigluGradients {
   int64_t size;
 };
 
+// gelu(x + bias). Rows are contiguous.
+struct GeluRows {
+  const Bf16* x;      // [rows, width], the matrix product without its bias
+  const float* bias;  // [width]
+  Bf16* output;       // [rows, width]
+  int64_t rows, width;
+  bool is_tanh;  // the approximation by tanh, else the exact form by erf
+};
+
+// The gradients of the bias are sums over the rows of a part each: [parts, width].
+struct GeluGradients {
+  const Bf16* x;
+  const float* bias;
+  const Bf16* output_gradient;  // [rows, width]
+  Bf16* x_gradient;             // [rows, width]
+  float* maybe_bias_gradients;  // null: not needed
+  int64_t rows, width, parts;
+  bool is_tanh;
+};
+
 // Rotary position embeddings: the first half of a head's values is rotated with the second. Values of a
 // head are contiguous; the strides of batch, heads and time are in elements.
 struct RopeRotation {
@@ -103,16 +123,22 @@ struct RopeRotation {
   bool is_inverse;  // rotates back, as the gradient
 };
 
+// A kernel that is null is not used or does not exist. A backward kernel is null if its forward kernel is.
 struct KernelTable {
   // Decoupled weight decay, without amsgrad. The gradients stay as they are.
-  void (*adamw)(const AdamwTensor* tensors, int64_t count, const AdamwOptions& options);
+  void (*adamw)(const AdamwTensor* tensors, int64_t count, const AdamwOptions& options) = nullptr;
   // Forward and backward of the cross entropy in nats, computed in F32.
-  void (*cross_entropy)(const CrossEntropyBatch& batch);
-  void (*norm)(const NormRows& rows);
-  void (*norm_backward)(const NormGradients& gradients);
-  void (*swiglu)(const SwigluValues& values);
-  void (*swiglu_backward)(const SwigluGradients& gradients);
-  void (*rope)(const RopeRotation& rotation);  // needs the alignment of an element only
+  void (*cross_entropy)(const CrossEntropyBatch& batch) = nullptr;
+  void (*gelu)(const GeluRows& rows) = nullptr;
+  void (*gelu_backward)(const GeluGradients& gradients) = nullptr;
+  void (*norm)(const NormRows& rows) = nullptr;
+  void (*norm_backward)(const NormGradients& gradients) = nullptr;
+  void (*swiglu)(const SwigluValues& values) = nullptr;
+  void (*swiglu_backward)(const SwigluGradients& gradients) = nullptr;
+  // Needs the alignment of an element only.
+  void (*rope)(const RopeRotation& rotation) = nullptr;
+
+  bool operator==(const KernelTable&) const = default;
 };
 
 }  // namespace stoker::model

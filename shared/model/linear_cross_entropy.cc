@@ -36,15 +36,15 @@ struct LinearCrossEntropyPass {
     at::Tensor logits = memory.narrow(0, 0, rows).narrow(1, 0, classes);
     at::mm_out(logits, chunk, weight.t());
     const bool needs_gradient = feature_gradient.defined() || weight_gradient.defined();
-    maybe_fused_kernels(features.device())
-        ->cross_entropy({.logits = kernel_pointer<Bf16>(logits),
-                         .labels = labels.const_data_ptr<int64_t>() + begin,
-                         .losses = kernel_pointer(losses) + begin,
-                         .gradient_scale = needs_gradient ? kernel_pointer(scale) : nullptr,
-                         .rows = rows,
-                         .classes = classes,
-                         .row_stride = memory.stride(0),
-                         .ignored_label = ignored_label});
+    fused_kernels(features.device())
+        .cross_entropy({.logits = kernel_pointer<Bf16>(logits),
+                        .labels = labels.const_data_ptr<int64_t>() + begin,
+                        .losses = kernel_pointer(losses) + begin,
+                        .gradient_scale = needs_gradient ? kernel_pointer(scale) : nullptr,
+                        .rows = rows,
+                        .classes = classes,
+                        .row_stride = memory.stride(0),
+                        .ignored_label = ignored_label});
     if (feature_gradient.defined()) {
       at::Tensor of_chunk = feature_gradient.narrow(0, begin, rows);
       at::mm_out(of_chunk, logits, weight);
@@ -97,7 +97,9 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 
 }  // namespace
 
-bool has_linear_cross_entropy(c10::Device device) { return maybe_bf16_kernels(device) != nullptr; }
+bool has_linear_cross_entropy(c10::Device device) {
+  return bf16_kernels(device).cross_entropy != nullptr;
+}
 
 at::Tensor linear_cross_entropy(const at::Tensor& features, const at::Tensor& weight,
                                 const at::Tensor& labels, int64_t ignored_label,

@@ -22,7 +22,7 @@ constexpr int64_t kRowsOfPart = 128;
 
 // Whether the kernel supports the arguments; `delta` can be undefined.
 bool can_fuse_norm(const at::Tensor& x, const at::Tensor& delta, const NormWeights& weights) {
-  if (weights.is_residual || maybe_bf16_kernels(x.device()) == nullptr || x.dim() == 0 ||
+  if (weights.is_residual || bf16_kernels(x.device()).norm == nullptr || x.dim() == 0 ||
       x.numel() == 0)
     return false;
   const auto is_supported = [](const at::Tensor& tensor, at::ScalarType dtype) {
@@ -46,18 +46,18 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     const at::Tensor output = at::empty(x.sizes(), x.options().dtype(at::kBFloat16));
     const at::Tensor rstd = at::empty({rows}, x.options());
     const at::Tensor mean = bias.defined() ? at::empty({rows}, x.options()) : at::Tensor();
-    maybe_fused_kernels(x.device())
-        ->norm({.x = kernel_pointer(x),
-                .maybe_delta = kernel_pointer<Bf16>(delta),
-                .maybe_sum = delta.defined() ? kernel_pointer(sum) : nullptr,
-                .weight = kernel_pointer(weight),
-                .maybe_bias = kernel_pointer(bias),
-                .output = kernel_pointer<Bf16>(output),
-                .maybe_mean = kernel_pointer(mean),
-                .rstd = kernel_pointer(rstd),
-                .rows = rows,
-                .width = width,
-                .eps = eps});
+    fused_kernels(x.device())
+        .norm({.x = kernel_pointer(x),
+               .maybe_delta = kernel_pointer<Bf16>(delta),
+               .maybe_sum = delta.defined() ? kernel_pointer(sum) : nullptr,
+               .weight = kernel_pointer(weight),
+               .maybe_bias = kernel_pointer(bias),
+               .output = kernel_pointer<Bf16>(output),
+               .maybe_mean = kernel_pointer(mean),
+               .rstd = kernel_pointer(rstd),
+               .rows = rows,
+               .width = width,
+               .eps = eps});
     context->set_materialize_grads(false);
     context->save_for_backward({sum, weight, mean, rstd});
     context->saved_data["has_delta"] = delta.defined();
@@ -82,20 +82,20 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
         has_delta ? at::empty_like(sum, sum.options().dtype(at::kBFloat16)) : at::Tensor();
     const at::Tensor of_weight = at::empty({parts, width}, sum.options());
     const at::Tensor of_bias = mean.defined() ? at::empty_like(of_weight) : at::Tensor();
-    maybe_fused_kernels(sum.device())
-        ->norm_backward({.sum = kernel_pointer(sum),
-                         .maybe_mean = kernel_pointer(mean),
-                         .rstd = kernel_pointer(rstd),
-                         .weight = kernel_pointer(weight),
-                         .output_gradient = kernel_pointer<Bf16>(of_output),
-                         .maybe_sum_gradient = kernel_pointer(of_sum),
-                         .x_gradient = kernel_pointer(of_x),
-                         .maybe_delta_gradient = kernel_pointer<Bf16>(of_delta),
-                         .weight_gradients = kernel_pointer(of_weight),
-                         .maybe_bias_gradients = kernel_pointer(of_bias),
-                         .rows = rows,
-                         .width = width,
-                         .parts = parts});
+    fused_kernels(sum.device())
+        .norm_backward({.sum = kernel_pointer(sum),
+                        .maybe_mean = kernel_pointer(mean),
+                        .rstd = kernel_pointer(rstd),
+                        .weight = kernel_pointer(weight),
+                        .output_gradient = kernel_pointer<Bf16>(of_output),
+                        .maybe_sum_gradient = kernel_pointer(of_sum),
+                        .x_gradient = kernel_pointer(of_x),
+                        .maybe_delta_gradient = kernel_pointer<Bf16>(of_delta),
+                        .weight_gradients = kernel_pointer(of_weight),
+                        .maybe_bias_gradients = kernel_pointer(of_bias),
+                        .rows = rows,
+                        .width = width,
+                        .parts = parts});
     return {of_x, of_delta, of_weight.sum(0), of_bias.defined() ? of_bias.sum(0) : at::Tensor(),
             at::Tensor()};
   }

@@ -77,7 +77,7 @@ using torch::autograd::variable_list;
 
 // The layout of the values is any in which those of a head are contiguous; the result has the same.
 bool can_fuse_rope(const at::Tensor& x, const RopeTables& tables) {
-  return maybe_bf16_kernels(x.device()) != nullptr && x.scalar_type() == at::kBFloat16 &&
+  return bf16_kernels(x.device()).rope != nullptr && x.scalar_type() == at::kBFloat16 &&
          x.dim() == 4 && x.stride(3) == 1 && tables.cos.dim() == 2 &&
          has_kernel_layout(tables.cos, at::kFloat) && has_kernel_layout(tables.sin, at::kFloat);
 }
@@ -98,7 +98,7 @@ at::Tensor rotate_in_kernel(const at::Tensor& x, const at::Tensor& cos, const at
     rotation.x_strides[i] = x.stride(i);
     rotation.output_strides[i] = output.stride(i);
   }
-  maybe_fused_kernels(x.device())->rope(rotation);
+  fused_kernels(x.device()).rope(rotation);
   return output;
 }
 

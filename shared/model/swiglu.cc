@@ -13,7 +13,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 bool can_fuse_swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  return maybe_bf16_kernels(gate.device()) != nullptr && gate.sizes() == up.sizes() &&
+  return bf16_kernels(gate.device()).swiglu != nullptr && gate.sizes() == up.sizes() &&
          has_kernel_layout(gate, at::kBFloat16) && has_kernel_layout(up, at::kBFloat16);
 }
 
@@ -21,11 +21,11 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate,
                             const at::Tensor& up) {
     at::Tensor output = at::empty_like(gate);
-    maybe_fused_kernels(gate.device())
-        ->swiglu({.gate = kernel_pointer<Bf16>(gate),
-                  .up = kernel_pointer<Bf16>(up),
-                  .output = kernel_pointer<Bf16>(output),
-                  .size = gate.numel()});
+    fused_kernels(gate.device())
+        .swiglu({.gate = kernel_pointer<Bf16>(gate),
+                 .up = kernel_pointer<Bf16>(up),
+                 .output = kernel_pointer<Bf16>(output),
+                 .size = gate.numel()});
     context->save_for_backward({gate, up});
     return output;
   }
@@ -35,13 +35,13 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
     const at::Tensor &gate = saved[0], &up = saved[1];
     const at::Tensor of_output = with_kernel_layout(gradients[0], at::kBFloat16);
     const at::Tensor of_gate = at::empty_like(gate), of_up = at::empty_like(up);
-    maybe_fused_kernels(gate.device())
-        ->swiglu_backward({.gate = kernel_pointer<Bf16>(gate),
-                           .up = kernel_pointer<Bf16>(up),
-                           .output_gradient = kernel_pointer<Bf16>(of_output),
-                           .gate_gradient = kernel_pointer<Bf16>(of_gate),
-                           .up_gradient = kernel_pointer<Bf16>(of_up),
-                           .size = gate.numel()});
+    fused_kernels(gate.device())
+        .swiglu_backward({.gate = kernel_pointer<Bf16>(gate),
+                          .up = kernel_pointer<Bf16>(up),
+                          .output_gradient = kernel_pointer<Bf16>(of_output),
+                          .gate_gradient = kernel_pointer<Bf16>(of_gate),
+                          .up_gradient = kernel_pointer<Bf16>(of_up),
+                          .size = gate.numel()});
     return {of_gate, of_up};
   }
 };

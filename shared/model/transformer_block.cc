@@ -4,13 +4,13 @@
 #include <vector>
 
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 
 #include "shared/model/activation_checkpointing.h"
 #include "shared/model/attention.h"
+#include "shared/model/gelu.h"
 #include "shared/model/linear.h"
 #include "shared/model/swiglu.h"
 
@@ -175,9 +175,9 @@ at::Tensor TransformerBlock::mlp(const at::Tensor& x) {
   const auto activate = [&] {
     switch (settings_.activation) {
       case Activation::kGelu:
-        return at::gelu(linear(up_, x));
+        return linear_gelu(up_, x, GeluForm::kExact);
       case Activation::kGeluTanh:
-        return at::gelu(linear(up_, x), "tanh");
+        return linear_gelu(up_, x, GeluForm::kTanh);
       case Activation::kSwiglu:
         break;
     }

@@ -3,6 +3,7 @@
 #include "daemon/cuda/kernels/adamw_kernel.h"
 #include "daemon/cuda/kernels/cross_entropy_kernel.h"
 #include "daemon/cuda/kernels/elementwise_kernel.h"
+#include "daemon/cuda/kernels/gelu_kernel.h"
 #include "daemon/cuda/kernels/norm_kernel.h"
 
 namespace stoker::cuda {
@@ -23,6 +24,16 @@ void adamw(const model::AdamwTensor* tensors, int64_t count, const model::AdamwO
 void cross_entropy(const model::CrossEntropyBatch& batch) {
   run_blocks(batch.rows, kCrossEntropyBlockSize,
              [&](const HostBlock& block) { cross_entropy_kernel(block, batch); });
+}
+
+void gelu_forward(const model::GeluRows& rows) {
+  run_blocks(gelu_blocks(rows), kGeluBlockSize,
+             [&](const HostBlock& block) { gelu_kernel(block, rows); });
+}
+
+void gelu_backward(const model::GeluGradients& gradients) {
+  run_blocks(gelu_gradient_blocks(gradients), kGeluBlockSize,
+             [&](const HostBlock& block) { gelu_gradient_kernel(block, gradients); });
 }
 
 void norm(const model::NormRows& rows) {
@@ -58,6 +69,8 @@ void rope(const model::RopeRotation& rotation) {
 const model::KernelTable& host_kernels() {
   static const model::KernelTable table{.adamw = adamw,
                                         .cross_entropy = cross_entropy,
+                                        .gelu = gelu_forward,
+                                        .gelu_backward = gelu_backward,
                                         .norm = norm,
                                         .norm_backward = norm_backward,
                                         .swiglu = swiglu,

@@ -1,11 +1,13 @@
 // The fused kernels on a CUDA device, compared with LibTorch's operators. Skipped if there is no device, or
 // the module has no kernels. Their arithmetic is tested on the host (kernels/).
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
@@ -17,6 +19,7 @@
 #include "daemon/train/optimizer.h"
 #include "shared/model/autocast.h"
 #include "shared/model/fused_kernels.h"
+#include "shared/model/gelu.h"
 #include "shared/model/linear_cross_entropy.h"
 #include "shared/model/norm.h"
 #include "shared/model/rope.h"
@@ -35,7 +38,7 @@ class CudaKernelsTest : public ::testing::Test {
   void SetUp() override {
     if (!device_.ok()) GTEST_SKIP() << device_.status().message();
     select(true);
-    if (model::maybe_fused_kernels(*device_) == nullptr)
+    if (model::fused_kernels(*device_) == model::KernelTable())
       GTEST_SKIP() << "the CUDA module has no fused kernels";
     at::manual_seed(21);
   }
@@ -45,7 +48,7 @@ class CudaKernelsTest : public ::testing::Test {
 
   static void select(bool fused) {
     config::TrainConfig config{.device = {.type = config::DeviceConfig::Type::kCuda, .index = {}}};
-    config.fused_kernels = fused;
+    if (fused) config.fused_kernels = config::kAllFusedKernels;
     select_fused_kernels(config, *device_);
   }
   // From the CPU's generator.
@@ -61,6 +64,8 @@ void expect_near(const at::Tensor& actual, const at::Tensor& expected, double to
   EXPECT_LE((actual.to(at::kDouble) - wanted).norm().item<double>(),
             tolerance * wanted.norm().item<double>() + 1e-6);
 }
+
+at::Tensor bf16_leaf(const at::Tensor& tensor) { return tensor.to(at::kBFloat16).requires_grad_(); }
 
 TEST_F(CudaKernelsTest, AdamwMatchesLibTorch) {
   for (const int copies : {1, 70}) {  // one launch, and several
@@ -164,12 +169,37 @@ TEST_F(CudaKernelsTest, KeepsResidualStreamsInF32) {
   expect_near(added.output, wanted, 1e-5);
 }
 
-TEST_F(CudaKernelsTest, SwigluAndRopeMatchLibTorch) {
-  const auto bf16 = [](const at::Tensor& tensor) {
-    return tensor.to(at::kBFloat16).requires_grad_();
-  };
+TEST_F(CudaKernelsTest, LinearGeluMatchesLibTorch) {
+  for (const int64_t width : {1, 33, 1000, 3072}) {
+    for (const auto& [form, name] :
+         {std::pair{model::GeluForm::kExact, "none"}, std::pair{model::GeluForm::kTanh, "tanh"}}) {
+      torch::nn::Linear layer(64, width), layer64(64, width);
+      layer->to(*device_);
+      layer64->to(*device_, at::kDouble);
+      {
+        const at::NoGradGuard no_grad;
+        layer64->weight.copy_(layer->weight.to(at::kBFloat16));
+        layer64->bias.copy_(layer->bias);
+      }
+      const at::Tensor x = random({300, 64}, at::kBFloat16).requires_grad_();
+      const at::Tensor x64 = x.detach().to(at::kDouble).requires_grad_();
+      const at::Tensor wanted = at::gelu(at::linear(x64, layer64->weight, layer64->bias), name);
+      const at::Tensor factor = random({300, width}, at::kBFloat16);
+      wanted.backward(factor.to(at::kDouble));
+      const model::Autocast autocast(at::kBFloat16, device_->type());
+      const at::Tensor output = model::linear_gelu(layer, x, form);
+      output.backward(factor);
+      expect_near(output, wanted, 0.01);
+      expect_near(x.grad(), x64.grad(), 0.01);
+      expect_near(layer->weight.grad(), layer64->weight.grad(), 0.01);
+      expect_near(layer->bias.grad(), layer64->bias.grad(), 0.01);
+    }
+  }
+}
+
+TEST_F(CudaKernelsTest, SwigluMatchesLibTorch) {
   for (const int64_t size : {7, 2048, 100'003}) {
-    const at::Tensor gate = bf16(random({size})), up = bf16(random({size}));
+    const at::Tensor gate = bf16_leaf(random({size})), up = bf16_leaf(random({size}));
     const at::Tensor gate64 = gate.detach().to(at::kDouble).requires_grad_();
     const at::Tensor wanted = model::swiglu(gate64, up.detach().to(at::kDouble));
     wanted.sum().backward();
@@ -179,8 +209,11 @@ TEST_F(CudaKernelsTest, SwigluAndRopeMatchLibTorch) {
     expect_near(output, wanted, 0.004);
     expect_near(gate.grad(), gate64.grad(), 0.004);
   }
+}
+
+TEST_F(CudaKernelsTest, RopeMatchesLibTorch) {
   for (const int64_t half : {3, 32, 64}) {
-    const at::Tensor x = bf16(random({2, 50, 3, 2 * half}).transpose(1, 2));
+    const at::Tensor x = bf16_leaf(random({2, 50, 3, 2 * half}).transpose(1, 2));
     const at::Tensor x64 = x.detach().to(at::kDouble).requires_grad_();
     const at::Tensor angles = at::rand({50, half}).to(*device_) * 6;
     const model::RopeTables tables{angles.cos(), angles.sin()};

@@ -111,10 +111,10 @@ TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedWithFusedKernels) {
   config.data.at("train").source = config::TextDataset{.path = text};
   config.task.task = config::LanguageModelingTask{};
   config.train.precision = config::Precision::kBf16;
-  config.train.fused_kernels = true;
+  config.train.fused_kernels = config::kAllFusedKernels;
   config.train.device = {.type = config::DeviceConfig::Type::kCuda, .index = {}};
   select_fused_kernels(config.train, *device_);
-  const bool has_kernels = model::maybe_fused_kernels(*device_) != nullptr;
+  const bool has_kernels = model::fused_kernels(*device_) != model::KernelTable();
   const std::vector<config::ModelVariant> models{config::Gpt2Config{.num_layers = 2,
                                                                     .num_heads = 2,
                                                                     .embed_dim = 32,
@@ -143,7 +143,7 @@ TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedWithFusedKernels) {
       }
     }
   }
-  config.train.fused_kernels = false;
+  config.train.fused_kernels = {};
   select_fused_kernels(config.train, *device_);
   if (!has_kernels) GTEST_SKIP() << "the CUDA module has no fused kernels";
 }
@@ -333,11 +333,11 @@ TEST_F(CudaTest, MatchesCpuLossAndGradientsOfBert) {
   expect_close(compute_loss_and_gradients(*device_, bert, task, batch), 1e-3);
   config::TrainConfig train{.device = {.type = config::DeviceConfig::Type::kCuda, .index = {}}};
   for (const bool is_fused : {false, true}) {
-    train.fused_kernels = is_fused;
+    train.fused_kernels = is_fused ? config::kAllFusedKernels : config::FusedKernelsConfig();
     select_fused_kernels(train, *device_);
     expect_close(compute_loss_and_gradients(*device_, bert, task, batch, at::kBFloat16), 0.03);
   }
-  train.fused_kernels = false;
+  train.fused_kernels = {};
   select_fused_kernels(train, *device_);
 }
 

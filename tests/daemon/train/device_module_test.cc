@@ -29,12 +29,11 @@ TEST(DeviceModuleTest, DisablesCudnnAttentionWithoutNvrtc) {
 TEST(DeviceModuleTest, UsesKernelsOfLibTorchIfBuildHasNoFusedOnes) {
   const c10::Device device(c10::kCUDA, 0);
   // Those of an earlier selection.
-  static const model::KernelTable kOther{};
-  model::use_fused_kernels(c10::kCUDA, &kOther);
+  model::use_fused_kernels(c10::kCUDA, {.rope = [](const model::RopeRotation&) {}});
   config::TrainConfig config{.device = kCuda};
-  config.fused_kernels = true;
+  config.fused_kernels.rope = true;
   const std::string logged = test::log_of([&] { select_fused_kernels(config, device); });
-  EXPECT_EQ(model::maybe_fused_kernels(device), nullptr);
+  EXPECT_EQ(model::fused_kernels(device).rope, nullptr);
   EXPECT_THAT(logged, HasSubstr("fused kernels unavailable"));
   EXPECT_THAT(logged, HasSubstr("this build has none; install nvcc (scripts/deps.sh --nvcc)"));
 }

@@ -112,6 +112,9 @@ TEST(ConfigErrorsTest, ReportsWrongTypeWithExpectedOne) {
             "my.yaml:2:8: train: must be a mapping of settings, got a list");
   EXPECT_EQ(error_of("eval: {generate: 5}"),
             "my.yaml:2:18: eval.generate: must be a mapping of settings or null, got '5'");
+  EXPECT_EQ(error_of("train: {fused_kernels: true}"),
+            "my.yaml:2:24: train.fused_kernels: must be a mapping of settings, got 'true'; its "
+            "keys are adamw, cross_entropy, gelu, norm, rope and swiglu");
   EXPECT_EQ(error_of("train: {max_grad_norm: off}"),
             "my.yaml:2:24: train.max_grad_norm: must be a number above 0 and at most 1000000000 or "
             "null, got 'off'");

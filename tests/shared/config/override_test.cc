@@ -56,6 +56,16 @@ TEST(OverrideTest, ReachesIntoNestedMappings) {
   EXPECT_EQ(config.model.pretrained->path, "w.pt");
 }
 
+TEST(OverrideTest, EnablesSingleFusedKernels) {
+  const std::string text = kTextData + "train: {fused_kernels: {rope: true}}\n";
+  EXPECT_EQ(valid_config(text, {"train.fused_kernels.norm=true"}).train.fused_kernels,
+            (FusedKernelsConfig{.norm = true, .rope = true}));
+  EXPECT_EQ(
+      valid_config(text, {"train.fused_kernels={adamw: true, norm: true}"}).train.fused_kernels,
+      (FusedKernelsConfig{.adamw = true, .norm = true}));
+  EXPECT_EQ(valid_config(kTextData).train.fused_kernels, FusedKernelsConfig());
+}
+
 TEST(OverrideTest, RestoresDefaultWithoutValue) {
   const std::string text = kTextData + "train: {max_steps: 5, micro_batch_size: 3}\n";
   EXPECT_EQ(valid_config(text, {"train.max_steps="}).train.max_steps, TrainConfig{}.max_steps);

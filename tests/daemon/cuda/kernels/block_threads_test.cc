@@ -18,6 +18,7 @@
 #include "daemon/cuda/kernels/adamw_kernel.h"
 #include "daemon/cuda/kernels/cross_entropy_kernel.h"
 #include "daemon/cuda/kernels/elementwise_kernel.h"
+#include "daemon/cuda/kernels/gelu_kernel.h"
 #include "daemon/cuda/kernels/norm_kernel.h"
 
 namespace stoker::cuda {
@@ -172,6 +173,36 @@ TEST(BlockThreadsTest, CrossEntropy) {
                                   .ignored_label = kIgnored};
     run(kRows, kCrossEntropyBlockSize,
         [&](const auto& block) { cross_entropy_kernel(block, batch); });
+  });
+}
+
+TEST(BlockThreadsTest, Gelu) {
+  // Two blocks of columns, of which the last step is shorter than a vector, and of rows.
+  constexpr int64_t kWidth = kGeluColumns + 11, kParts = 2, kSize = kRows * kWidth;
+  const int64_t rows = kGeluRowsOfBlock + 1;
+  const Arrays arrays{.floats = {random_floats(kWidth), std::vector<float>(kParts * kWidth)},
+                      .halves = {random_halves(rows * kWidth), std::vector<Bf16>(rows * kWidth),
+                                 random_halves(kSize), std::vector<Bf16>(kSize)}};
+  expect_same(arrays, [&](Arrays& of, auto&& run) {
+    const GeluRows values{.x = of.halves[0].data(),
+                          .bias = of.floats[0].data(),
+                          .output = of.halves[1].data(),
+                          .rows = rows,
+                          .width = kWidth,
+                          .is_tanh = false};
+    const GeluGradients gradients{.x = of.halves[0].data(),
+                                  .bias = of.floats[0].data(),
+                                  .output_gradient = of.halves[2].data(),
+                                  .x_gradient = of.halves[3].data(),
+                                  .maybe_bias_gradients = of.floats[1].data(),
+                                  .rows = kRows,
+                                  .width = kWidth,
+                                  .parts = kParts,
+                                  .is_tanh = true};
+    run(gelu_blocks(values), kGeluBlockSize,
+        [&](const auto& block) { gelu_kernel(block, values); });
+    run(gelu_gradient_blocks(gradients), kGeluBlockSize,
+        [&](const auto& block) { gelu_gradient_kernel(block, gradients); });
   });
 }
 

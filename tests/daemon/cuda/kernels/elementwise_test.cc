@@ -64,7 +64,7 @@ TEST_F(FusedElementwiseTest, SwigluCopiesGradientThatVectorsCannotRead) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(gradients.output_gradient) % 16, 0u);
     cuda::host_kernels().swiglu_backward(gradients);
   };
-  use_fused_kernels(c10::DeviceType::CPU, &table);
+  use_fused_kernels(c10::DeviceType::CPU, table);
   const at::Tensor gate = bf16(at::randn({64})), up = bf16(at::randn({64}));
   const at::Tensor gate64 = f64(gate), up64 = f64(up);
   const at::Tensor factor = bf16(at::randn({65})).detach().narrow(0, 1, 64);
@@ -72,7 +72,7 @@ TEST_F(FusedElementwiseTest, SwigluCopiesGradientThatVectorsCannotRead) {
   swiglu(gate, up).backward(factor);
   EXPECT_EQ(calls, 1);
   expect_rounded(gate.grad(), gate64.grad());
-  use_fused_kernels(c10::DeviceType::CPU, &cuda::host_kernels());
+  use_fused_kernels(c10::DeviceType::CPU, cuda::host_kernels());
 }
 
 TEST_F(FusedElementwiseTest, SwigluSaturatesForLargeValues) {

@@ -1,21 +1,24 @@
 // Training steps with the fused kernels, compiled for the host, compared with LibTorch's.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "daemon/train/optimizer.h"
 #include "daemon/train/train_step.h"
@@ -34,7 +37,8 @@ constexpr int64_t kContext = 12, kVocab = 37;
 std::vector<model::AdamwTensor> adamw_tensors;
 model::AdamwOptions adamw_options{};
 
-int adamw_calls = 0, cross_entropy_calls = 0, norm_calls = 0, swiglu_calls = 0, rope_calls = 0;
+int adamw_calls = 0, cross_entropy_calls = 0, gelu_calls = 0, norm_calls = 0, swiglu_calls = 0,
+    rope_calls = 0;
 
 // The host's kernels, of which some count their calls.
 model::KernelTable counting_table() {
@@ -49,6 +53,10 @@ model::KernelTable counting_table() {
   table.cross_entropy = [](const model::CrossEntropyBatch& batch) {
     ++cross_entropy_calls;
     cuda::host_kernels().cross_entropy(batch);
+  };
+  table.gelu = [](const model::GeluRows& rows) {
+    ++gelu_calls;
+    cuda::host_kernels().gelu(rows);
   };
   table.norm = [](const model::NormRows& rows) {
     ++norm_calls;
@@ -67,15 +75,15 @@ model::KernelTable counting_table() {
 const model::KernelTable kCountingTable = counting_table();
 
 void reset_calls() {
-  adamw_calls = cross_entropy_calls = norm_calls = swiglu_calls = rope_calls = 0;
+  adamw_calls = cross_entropy_calls = gelu_calls = norm_calls = swiglu_calls = rope_calls = 0;
 }
 
 class FusedTrainingTest : public ::testing::Test {
  protected:
   void SetUp() override { reset_calls(); }
-  void TearDown() override { select(nullptr); }
-  static void select(const model::KernelTable* maybe_table) {
-    model::use_fused_kernels(c10::DeviceType::CPU, maybe_table);
+  void TearDown() override { select({}); }
+  static void select(const model::KernelTable& table) {
+    model::use_fused_kernels(c10::DeviceType::CPU, table);
   }
 };
 
@@ -94,7 +102,7 @@ struct Training {
     generator.set_current_seed(5);
     model = *model::make_model(config, sample, kVocab);
     for (const auto& item : model->named_parameters())
-      parameters.emplace_back(item.key(), item.value());
+      if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
     task = *task::make_task({config::LanguageModelingTask{}}, nullptr, sample, kVocab);
     optimizer = *Optimizer::create(optimizer_config, train, parameters);
     optimizer->scale_in_kernels();
@@ -125,6 +133,15 @@ config::ModelConfig gpt2(bool tie_weights) {
                                      .dropout = 0}};
 }
 
+config::ModelConfig llama() {
+  return {.arch = config::LlamaConfig{.num_layers = 2,
+                                      .num_heads = 4,
+                                      .num_key_value_heads = 2,
+                                      .embed_dim = 32,
+                                      .context_length = kContext,
+                                      .vocab_size = kVocab}};
+}
+
 config::TrainConfig bf16(int64_t micro_batches = 1) {
   config::TrainConfig train;
   train.precision = config::Precision::kBf16;
@@ -136,15 +153,16 @@ config::TrainConfig bf16(int64_t micro_batches = 1) {
 TEST_F(FusedTrainingTest, LearnsAsWithLibTorchsKernels) {
   for (const bool tie_weights : {false, true}) {
     for (const int64_t micro_batches : {1, 3}) {
-      select(nullptr);
+      select({});
       Training plain(gpt2(tie_weights), bf16(micro_batches));
       plain.run(15, micro_batches);
       EXPECT_EQ(adamw_calls, 0);
-      select(&kCountingTable);
+      select(kCountingTable);
       Training fused(gpt2(tie_weights), bf16(micro_batches));
       fused.run(15, micro_batches);
       EXPECT_EQ(adamw_calls, 15);
       EXPECT_EQ(cross_entropy_calls, 15 * micro_batches);
+      EXPECT_EQ(gelu_calls, 15 * micro_batches * 2);
       EXPECT_EQ(norm_calls, 15 * micro_batches * (2 * 2 + 1));
       reset_calls();
       for (size_t i = 0; i < plain.losses.size(); ++i)
@@ -153,22 +171,64 @@ TEST_F(FusedTrainingTest, LearnsAsWithLibTorchsKernels) {
   }
 }
 
+std::vector<std::string_view> called_kernels() {
+  std::vector<std::string_view> names;
+  const std::pair<std::string_view, int> calls[] = {
+      {"adamw", adamw_calls}, {"cross_entropy", cross_entropy_calls},
+      {"gelu", gelu_calls},   {"norm", norm_calls},
+      {"rope", rope_calls},   {"swiglu", swiglu_calls}};
+  for (const auto& [name, count] : calls)
+    if (count > 0) names.push_back(name);
+  return names;
+}
+
+TEST_F(FusedTrainingTest, LearnsAsWithLibTorchsKernelsWithEachKernelAlone) {
+  for (const config::FusedKernelSwitch& each : config::kFusedKernelSwitches) {
+    config::FusedKernelsConfig config;
+    config.*each.is_enabled = true;
+    const bool is_of_llama = each.name == "rope" || each.name == "swiglu";
+    const config::ModelConfig model = is_of_llama ? llama() : gpt2(false);
+    SCOPED_TRACE(each.name);
+    select({});
+    Training plain(model, bf16());
+    plain.run(8, 1);
+    select(model::enabled_kernels(kCountingTable, config));
+    reset_calls();
+    Training fused(model, bf16());
+    fused.run(8, 1);
+    EXPECT_THAT(called_kernels(), testing::ElementsAre(each.name));
+    for (size_t i = 0; i < plain.losses.size(); ++i)
+      EXPECT_NEAR(fused.losses[i], plain.losses[i], 0.01) << "step " << i;
+    // Only AdamW's kernel writes copies of weights.
+    const bool has_copies = std::ranges::any_of(fused.parameters, [&](const auto& item) {
+      return fused.optimizer->weight_copies().maybe_target(item.second) != nullptr;
+    });
+    EXPECT_EQ(has_copies, each.name == "adamw");
+  }
+}
+
+TEST_F(FusedTrainingTest, SwitchesBelongToDifferentKernels) {
+  const model::KernelTable all = cuda::host_kernels();
+  EXPECT_EQ(model::enabled_kernels(all, {}), model::KernelTable());
+  EXPECT_EQ(model::enabled_kernels(all, config::kAllFusedKernels), all);
+  for (const config::FusedKernelSwitch& each : config::kFusedKernelSwitches) {
+    config::FusedKernelsConfig others = config::kAllFusedKernels;
+    EXPECT_TRUE(others.*each.is_enabled);
+    others.*each.is_enabled = false;
+    EXPECT_NE(model::enabled_kernels(all, others), all) << each.name;
+  }
+}
+
 // Both differ from F32 by the rounding of BF16, the fused kernels less: they round intermediate values
 // less often.
 TEST_F(FusedTrainingTest, TrainsLlamaAsPreciselyAsLibTorchsKernels) {
-  const config::ModelConfig llama{.arch = config::LlamaConfig{.num_layers = 2,
-                                                              .num_heads = 4,
-                                                              .num_key_value_heads = 2,
-                                                              .embed_dim = 32,
-                                                              .context_length = kContext,
-                                                              .vocab_size = kVocab}};
   config::TrainConfig f32 = bf16();
   f32.precision = config::Precision::kFp32;
-  Training exact(llama, f32), plain(llama, bf16());
+  Training exact(llama(), f32), plain(llama(), bf16());
   exact.run(15, 1);
   plain.run(15, 1);
-  select(&kCountingTable);
-  Training fused(llama, bf16());
+  select(kCountingTable);
+  Training fused(llama(), bf16());
   fused.run(15, 1);
   EXPECT_EQ(norm_calls, 15 * 5);
   EXPECT_EQ(swiglu_calls, 15 * 2);
@@ -231,20 +291,46 @@ TEST_F(FusedTrainingTest, ComputesImageModelsAsPreciselyAsLibTorchsKernels) {
                                                   .dropout = 0},
                                       .max_length = kContext}};
   for (const auto& [config, norms] : {std::pair(vit, 2 * 2 + 1), {captioner, 2 * 3 + 1}}) {
-    select(nullptr);
+    select({});
     const auto exact = image_gradients(config, {}), plain = image_gradients(config, at::kBFloat16);
     reset_calls();
-    select(&kCountingTable);
+    select(kCountingTable);
     const auto fused = image_gradients(config, at::kBFloat16);
     EXPECT_EQ(norm_calls, norms);
+    EXPECT_EQ(gelu_calls, 2);
     EXPECT_GT(gradient_distance(fused, plain), 0);
     EXPECT_LT(gradient_distance(fused, exact), 2 * gradient_distance(plain, exact));
   }
 }
 
+// Of the trained parameters, in the third step.
+std::vector<at::Tensor> adapter_gradients(const config::TrainConfig& train) {
+  config::ModelConfig config = gpt2(false);
+  config.lora = config::LoraConfig{.r = 2, .target_modules = {"up"}};
+  Training training(config, train);
+  training.run(2, 1);  // one of the two matrices is 0 at first
+  training.step->add({at::arange(4 * (kContext + 1), at::kInt).remainder(kVocab).view({4, -1})});
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : training.parameters)
+    gradients.push_back(parameter.grad().clone());
+  return gradients;
+}
+
+TEST_F(FusedTrainingTest, ComputesAdapterOfLayerBeforeGeluAsPrecisely) {
+  config::TrainConfig f32 = bf16();
+  f32.precision = config::Precision::kFp32;
+  const auto exact = adapter_gradients(f32), plain = adapter_gradients(bf16());
+  select(kCountingTable);
+  const auto fused = adapter_gradients(bf16());
+  EXPECT_EQ(fused.size(), 2u * 2);
+  EXPECT_EQ(gelu_calls, 3 * 2);
+  EXPECT_GT(gradient_distance(fused, plain), 0);
+  EXPECT_LT(gradient_distance(fused, exact), 2 * gradient_distance(plain, exact));
+}
+
 TEST_F(FusedTrainingTest, RecomputesCheckpointedActivations) {
   config::ModelConfig config = gpt2(true);
-  select(&kCountingTable);
+  select(kCountingTable);
   Training plain(config, bf16());
   plain.run(5, 1);
   std::get<config::Gpt2Config>(config.arch).activation_checkpointing = true;
@@ -254,7 +340,7 @@ TEST_F(FusedTrainingTest, RecomputesCheckpointedActivations) {
 }
 
 TEST_F(FusedTrainingTest, KeepsCopiesOfWeightsUpToDate) {
-  select(&kCountingTable);
+  select(kCountingTable);
   Training fused(gpt2(true), bf16());
   fused.run(3, 1);
   int copies = 0;
@@ -269,7 +355,7 @@ TEST_F(FusedTrainingTest, KeepsCopiesOfWeightsUpToDate) {
 }
 
 TEST_F(FusedTrainingTest, ReadsWeightsThatWereLoaded) {
-  select(&kCountingTable);
+  select(kCountingTable);
   Training first(gpt2(false), bf16()), second(gpt2(false), bf16());
   first.run(4, 1);
   second.run(2, 1);
@@ -294,7 +380,7 @@ void expect_current_copies(Training& training) {
 
 // A replay of a captured step changes weights on the device without their version in LibTorch.
 TEST_F(FusedTrainingTest, ReadsWeightsThatAReplayOfTheUpdateChanged) {
-  select(&kCountingTable);
+  select(kCountingTable);
   for (const int64_t micro_batches : {1, 2}) {
     Training replayed(gpt2(false), bf16(micro_batches)), loaded(gpt2(false), bf16(micro_batches));
     loaded.run(3, micro_batches);
@@ -321,7 +407,7 @@ TEST_F(FusedTrainingTest, ReadsWeightsThatAReplayOfTheUpdateChanged) {
 }
 
 TEST_F(FusedTrainingTest, ReadsWeightsThatAnotherOptimizerChangesInAReplay) {
-  select(&kCountingTable);
+  select(kCountingTable);
   for (const config::OptimizerConfig& config :
        {config::OptimizerConfig{.method = config::SgdConfig{}},
         config::OptimizerConfig{.method = config::AdamConfig{}}}) {
@@ -344,7 +430,7 @@ TEST_F(FusedTrainingTest, ReadsWeightsThatAnotherOptimizerChangesInAReplay) {
 }
 
 TEST_F(FusedTrainingTest, WritesCopiesInUpdatesByLibTorchsKernel) {
-  select(&kCountingTable);
+  select(kCountingTable);
   Training fused(gpt2(true), bf16());
   fused.run(2, 1);
   reset_calls();
@@ -357,7 +443,7 @@ TEST_F(FusedTrainingTest, WritesCopiesInUpdatesByLibTorchsKernel) {
 }
 
 TEST_F(FusedTrainingTest, ChangesNothingOnNonfiniteLoss) {
-  select(&kCountingTable);
+  select(kCountingTable);
   Training fused(gpt2(false), bf16());
   fused.run(2, 1);
   std::vector<at::Tensor> before;
@@ -373,7 +459,7 @@ TEST_F(FusedTrainingTest, ChangesNothingOnNonfiniteLoss) {
 }
 
 TEST_F(FusedTrainingTest, UsesLibTorchsKernelForOtherLayoutOfGradient) {
-  select(&kCountingTable);
+  select(kCountingTable);
   const at::Tensor parameter = at::full({3, 4}, 1.0).requires_grad_();
   const auto optimizer =
       *Optimizer::create({.method = config::AdamWConfig{}}, {}, {{"weight", parameter}});
@@ -385,7 +471,7 @@ TEST_F(FusedTrainingTest, UsesLibTorchsKernelForOtherLayoutOfGradient) {
 }
 
 TEST_F(FusedTrainingTest, AcceptsAnyStrideOfDimensionsOfOneElement) {
-  select(&kCountingTable);
+  select(kCountingTable);
   for (const auto& [sizes, strides, strides_of_gradient] :
        std::vector<std::array<std::vector<int64_t>, 3>>{{{{3, 1}, {1, 1}, {1, 7}}},
                                                         {{{1, 4, 3}, {12, 1, 4}, {99, 1, 4}}}}) {

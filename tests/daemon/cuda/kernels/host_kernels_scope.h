@@ -8,8 +8,8 @@ namespace stoker::cuda {
 
 class HostKernelsScope {
  public:
-  HostKernelsScope() { model::use_fused_kernels(c10::DeviceType::CPU, &host_kernels()); }
-  ~HostKernelsScope() { model::use_fused_kernels(c10::DeviceType::CPU, nullptr); }
+  HostKernelsScope() { model::use_fused_kernels(c10::DeviceType::CPU, host_kernels()); }
+  ~HostKernelsScope() { model::use_fused_kernels(c10::DeviceType::CPU, {}); }
   HostKernelsScope(const HostKernelsScope&) = delete;
   HostKernelsScope& operator=(const HostKernelsScope&) = delete;
 };

@@ -110,7 +110,7 @@ TEST_F(LinearCrossEntropyTest, IsUsedUnderAutocastToBf16Only) {
   }
   const Autocast autocast(at::kBFloat16, cpu.type());
   EXPECT_TRUE(has_linear_cross_entropy(cpu));
-  use_fused_kernels(cpu.type(), nullptr);
+  use_fused_kernels(cpu.type(), {});
   EXPECT_FALSE(has_linear_cross_entropy(cpu));
 }
 

@@ -152,7 +152,7 @@ TEST_F(FusedNormTest, CopiesGradientsThatVectorsCannotRead) {
     EXPECT_TRUE(is_vector_address(gradients.maybe_sum_gradient));
     cuda::host_kernels().norm_backward(gradients);
   };
-  use_fused_kernels(c10::DeviceType::CPU, &table);
+  use_fused_kernels(c10::DeviceType::CPU, table);
   const Inputs inputs(3, 16, true), expected = inputs.in_f64();
   const auto at_odd_offset = [](const at::Tensor& values, at::ScalarType dtype) {
     const at::Tensor memory = at::ones({values.numel() + 1}, dtype);
@@ -169,7 +169,7 @@ TEST_F(FusedNormTest, CopiesGradientsThatVectorsCannotRead) {
                              at_odd_offset(inputs.sum_factor, at::kFloat)});
   EXPECT_EQ(calls, 1);
   expect_gradients(inputs, expected);
-  use_fused_kernels(c10::DeviceType::CPU, &cuda::host_kernels());
+  use_fused_kernels(c10::DeviceType::CPU, cuda::host_kernels());
 }
 
 TEST_F(FusedNormTest, UsesLibTorchForOtherInputs) {
