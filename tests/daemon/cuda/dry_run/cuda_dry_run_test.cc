@@ -1,0 +1,227 @@
+// Trains with LibTorch's CUDA part and the CUDA module on a device without kernels (dry_run.h): that the steps
+// of all kinds of models can be captured, what a replayed step does in addition, and what
+// remains of graphs.
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/Context.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/device.h"
+#include "daemon/train/numerics.h"
+#include "shared/base/log.h"
+#include "shared/base/status.h"
+#include "tests/daemon/cuda/dry_run/dry_run.h"
+#include "tests/daemon/train/image_config.h"
+#include "tests/daemon/train/trainer_session.h"
+
+namespace stoker::train {
+namespace {
+
+using cuda::dry_run_counts;
+using cuda::dry_run_errors;
+using cuda::DryRunCounts;
+
+class CudaDryRunTest : public TrainerTest {
+ protected:
+  static void SetUpTestSuite() {
+    prepare_environment({.deterministic = true});
+    device_ = open_device({.type = config::DeviceConfig::Type::kCuda, .index = {}});
+  }
+  void SetUp() override { ASSERT_TRUE(device_.ok()) << device_.status().to_string(); }
+  void TearDown() override { EXPECT_THAT(dry_run_errors(), testing::IsEmpty()); }
+
+  // What training did, from the first step on.
+  DryRunCounts counts_of(config::Config config, uint64_t steps) {
+    config.train.max_steps = steps;
+    configure_numerics(config.run, config.train);
+    Session run(config, fresh(), kNoPoison, {.device = *device_});
+    DryRunCounts before;
+    run.on_batch = [&, is_first = true](uint64_t) mutable {
+      if (std::exchange(is_first, false)) before = dry_run_counts();
+    };
+    const auto outcome = run.train();
+    EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
+    const DryRunCounts after = dry_run_counts();
+    return {.kernels = after.kernels - before.kernels,
+            .captured_kernels = after.captured_kernels - before.captured_kernels,
+            .graph_launches = after.graph_launches - before.graph_launches,
+            .waits = after.waits - before.waits,
+            .allocations = after.allocations - before.allocations};
+  }
+
+  static inline Result<c10::Device> device_ = Status(StatusCode::kNotFound, "not opened");
+};
+
+struct Kind {
+  std::string name;
+  std::function<void(config::Config&)> change;
+};
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+class CudaDryRunStepTest : public CudaDryRunTest, public testing::WithParamInterface<Kind> {};
+
+// Trained on bytes of this file, which it is long enough for.
+void set_text_model(config::Config& config, config::ModelVariant model) {
+  config.data.at("train").source =
+      config::TextDataset{.path = __FILE__, .sequence = {.block_size = 16}};
+  config.task.task = config::LanguageModelingTask{};
+  config.train.precision = config::Precision::kBf16;
+  config.optimizer.method = config::AdamWConfig{};
+  config.model.arch = std::move(model);
+}
+void set_gpt2(config::Config& config) {
+  set_text_model(config, config::Gpt2Config{.num_layers = 2,
+                                            .num_heads = 2,
+                                            .embed_dim = 32,
+                                            .context_length = 16,
+                                            .vocab_size = 256});
+}
+void set_llama(config::Config& config) {
+  set_text_model(config, config::LlamaConfig{.num_layers = 2,
+                                             .num_heads = 2,
+                                             .embed_dim = 32,
+                                             .context_length = 16,
+                                             .vocab_size = 256});
+}
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all{
+      {"Mlp", [](config::Config&) {}},
+      {"Gpt2", set_gpt2},
+      {"Llama", set_llama},
+      {"Gpt2WithFusedKernels",
+       [](config::Config& config) {
+         set_gpt2(config);
+         config.train.fused_kernels = config::kAllFusedKernels;
+       }},
+      {"LlamaWithFusedKernels",
+       [](config::Config& config) {
+         set_llama(config);
+         config.train.fused_kernels = config::kAllFusedKernels;
+       }},
+      {"Checkpointing",
+       [](config::Config& config) {
+         set_gpt2(config);
+         auto& model = std::get<config::Gpt2Config>(config.model.arch);
+         model.activation_checkpointing = true;
+         model.dropout = 0;
+       }},
+      {"ResNetInF32", [](config::Config& config) { config = with_images(config); }},
+      {"ResNetInBf16",
+       [](config::Config& config) {
+         config = with_images(config);
+         config.train.precision = config::Precision::kBf16;
+         config.train.channels_last = true;
+       }},
+      {"Vit",
+       [](config::Config& config) {
+         config = with_images(config);
+         config.train.precision = config::Precision::kBf16;
+         config.model.arch =
+             config::VitConfig{.patch_size = 4, .num_layers = 2, .num_heads = 2, .hidden_dim = 32};
+       }},
+      {"Blstm",
+       [](config::Config& config) {
+         synthetic_of(config).input_shape = {12, 8};
+         config.model.arch = config::BlstmConfig{.hidden_size = 8};
+       }},
+      {"MixedPrecisionWithLossScale",
+       [](config::Config& config) {
+         config = with_images(config);
+         config.train.precision = config::Precision::kFp16;
+       }},
+      {"AccumulationAndEma",
+       [](config::Config& config) {
+         config.train.gradient_accumulation_steps = 3;
+         config.train.ema_decay = 0.9;
+       }},
+      {"SkippedSteps",
+       [](config::Config& config) { config.train.on_nonfinite = config::OnNonfinite::kSkipStep; }},
+  };
+  const std::vector<std::pair<std::string, config::OptimizerVariant>> optimizers{
+      {"Sgd", config::SgdConfig{.momentum = 0.9}},
+      {"Adam", config::AdamConfig{}},
+      {"Lion", config::LionConfig{}},
+      {"Muon", config::MuonConfig{}},
+      {"Rmsprop", config::RmspropConfig{}},
+      {"Adagrad", config::AdagradConfig{}}};
+  for (const auto& [name, method] : optimizers)
+    all.push_back({name, [method](config::Config& config) { config.optimizer.method = method; }});
+  return all;
+}
+
+// 40 steps more replay a graph for each micro-batch: nothing is captured again, no memory of the device is
+// allocated, and the host waits for values only, by their events. In addition to the graph, a step sets what
+// changes: the learning rate and the state of the generator, and each third step its values for a record.
+TEST_P(CudaDryRunStepTest, IsReplayed) {
+  config::Config config = small_config(0);
+  GetParam().change(config);
+  select_fused_kernels(config.train, *device_);
+  (void)counts_of(config, 10);  // memory of LibTorch's cache, plans of cuDNN
+  const DryRunCounts few = counts_of(config, 40), many = counts_of(config, 80);
+  select_fused_kernels({}, *device_);
+  const auto micro_batches = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+  EXPECT_GT(few.captured_kernels, 0U);
+  EXPECT_EQ(many.captured_kernels, few.captured_kernels);
+  EXPECT_EQ(many.graph_launches, few.graph_launches + 40 * micro_batches);
+  EXPECT_EQ(many.waits, few.waits);
+  EXPECT_EQ(many.allocations, few.allocations);
+  EXPECT_LE(many.kernels - few.kernels, 40 * (2 + 2 * micro_batches) + 14 * 8);
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaDryRunStepTest, testing::ValuesIn(kinds()),
+                         [](const auto& kind) { return kind.param.name; });
+
+// The host's allocator of LibTorch rejects the pool of a graph whose capture failed, and the generator would
+// stay in the capture.
+TEST_F(CudaDryRunTest, CapturesAfterFailedCaptureAndAfterLastGraph) {
+  const auto streams = (*load_cuda_module())->open_streams(device_->index());
+  const at::Tensor input = at::ones({1000}, at::TensorOptions().device(*device_));
+  const auto dropout = [&] { (void)at::dropout(input, 0.5, true); };
+  const at::Generator generator = at::globalContext().defaultGenerator(*device_);
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor state = generator.get_state();
+    EXPECT_THAT(
+        [&] {
+          (void)streams->capture([&] {
+            dropout();
+            (void)input.sum().item<float>();  // waits, which a capture does not allow
+          });
+        },
+        testing::Throws<c10::Error>());
+    EXPECT_TRUE(at::equal(generator.get_state(), state));
+    dropout();
+    EXPECT_FALSE(at::equal(generator.get_state(), state));
+    auto first = streams->capture(dropout), second = streams->capture(dropout);
+    EXPECT_EQ(dry_run_counts().graphs, 2U);
+    first->replay();
+    second->replay();
+  }
+  EXPECT_EQ(dry_run_counts().graphs, 0U);
+}
+
+TEST_F(CudaDryRunTest, ReturnsMemoryOfGraphsToTheDevice) {
+  const auto options = at::TensorOptions().device(*device_);
+  const auto streams = (*load_cuda_module())->open_streams(device_->index());
+  const auto bytes = [&] {
+    streams->release_cached_memory();
+    return dry_run_counts().device_bytes;
+  };
+  const uint64_t before = bytes();
+  auto graph = streams->capture([&] { (void)at::ones({1 << 24}, options); });
+  EXPECT_GE(bytes(), before + (uint64_t{1} << 26));
+  graph.reset();
+  EXPECT_EQ(bytes(), before);
+}
+
+}  // namespace
+}  // namespace stoker::train
