@@ -44,7 +44,7 @@ shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/cuda "shared/model daemon/cuda/kernels daemon/group")
 set(ALLOW_daemon/cuda/kernels "shared/model")
-set(ALLOW_daemon/fake_device "daemon/cuda")
+set(ALLOW_daemon/fake_device "daemon/cuda daemon/cuda/kernels")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/parameter_server "shared/base shared/config shared/metrics shared/checkpoint shared/data \
 shared/data/order shared/run shared/feed shared/control daemon/group daemon/train daemon/writer")

@@ -5,6 +5,7 @@
 
 #include "daemon/fake_device/device_allocator.h"
 #include "daemon/fake_device/fake_streams.h"
+#include "daemon/fake_device/fused_kernels.h"
 
 namespace stoker::fake_device {
 namespace {
@@ -27,6 +28,7 @@ const cuda::CudaModule* module_of_seed(uint64_t seed) {
       .open_streams = [](int) -> std::unique_ptr<cuda::DeviceStreams> {
         return std::make_unique<FakeStreams>(FakeDeviceOptions{.seed = next_seed++});
       },
+      .fused_kernels = fused_kernels,
       .poison_host_memory = poison};
   return is_seeded ? &module : nullptr;
 }

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
-#include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 
 #include "daemon/fake_device/device_allocator.h"
@@ -106,7 +105,6 @@ struct FakeStreams::Call {
   cuda::Work work;
   std::optional<uint64_t> fails_after;  // allocations
   at::ThreadLocalState modes;
-  at::ScalarType autocast_dtype = at::autocast::get_autocast_dtype(at::kCPU);
   bool is_captured = false;
   uint64_t number = 0;  // of the submission
   bool has_started = false;
@@ -502,7 +500,6 @@ void FakeStreams::run_thread() {
       const at::ThreadLocalStateGuard modes(call.modes);
       const OperatorInterception interception(*this);
       const FailingAllocation failing(call.fails_after);
-      at::autocast::set_autocast_dtype(at::kCPU, call.autocast_dtype);
       call.work();
     } catch (const Abandon&) {
     } catch (const c10::OutOfMemoryError&) {
@@ -539,6 +536,15 @@ void FakeStreams::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
     maybe_recording_->recorder.call(op, keys, stack);
   else
     call_kernel(op, keys, stack);
+}
+
+void FakeStreams::on_kernel(const std::function<void()>& kernel) {
+  before_kernel();
+  if (maybe_recording_ == nullptr) return kernel();
+  maybe_recording_->recorder.add([this, kernel] {
+    before_kernel();
+    kernel();
+  });
 }
 
 // ---- The whole device

@@ -133,6 +133,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   void before_kernel();
   void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                    torch::jit::Stack& stack) override;
+  void on_kernel(const std::function<void()>& kernel) override;
 
   void fail_kernel();
   void violate(const std::string& what) { log_->violations.push_back(what); }

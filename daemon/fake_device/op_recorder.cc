@@ -97,6 +97,13 @@ void call_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(keys, &stack);
 }
 
+void submit_kernel(const std::function<void()>& kernel) {
+  if (hook != nullptr)
+    hook->on_kernel(kernel);
+  else
+    kernel();
+}
+
 OperatorInterception::OperatorInterception(OperatorHook& target)
     : include_(c10::DispatchKey::Fake) {
   hook = &target;

@@ -5,7 +5,7 @@
 // Like a capture, recording changes nothing: the operators run, because their results have to exist,
 // and what they wrote is restored afterwards.
 //
-// intercept_operators() makes the operators of a thread call an OperatorHook first, below autograd and
+// OperatorInterception makes the operators of a thread call an OperatorHook first, below autograd and
 // autocast. It uses the dispatch key Fake, which LibTorch leaves to other libraries.
 //
 // Threads: a recorder is used by one thread at a time.
@@ -79,6 +79,8 @@ class OperatorHook {
   // Calls the operator.
   virtual void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                            torch::jit::Stack& stack) = 0;
+  // Calls `kernel`, or a copy of it later.
+  virtual void on_kernel(const std::function<void()>& kernel) = 0;
 };
 
 // For the lifetime of the object, in the thread that creates it.
@@ -95,5 +97,7 @@ class OperatorInterception {
 
 // Calls the operator's kernel.
 void call_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
+// A kernel that is no operator: passes it to the hook of this thread; without one, calls it.
+void submit_kernel(const std::function<void()>& kernel);
 
 }  // namespace stoker::fake_device

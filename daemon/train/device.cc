@@ -135,7 +135,8 @@ Result<cuda::DeviceUsage> release_device_memory(const config::DeviceConfig& conf
 }
 
 void select_fused_kernels(const config::TrainConfig& config, c10::Device device) {
-  if (device.is_cpu()) return;  // tests select those of the host
+  const bool is_fake = config.device.type == config::DeviceConfig::Type::kFake;
+  if (device.is_cpu() && !is_fake) return;  // tests select those of the host
   model::use_fused_kernels(device.type(), {});
   std::string names;
   for (const config::FusedKernelSwitch& each : config::kFusedKernelSwitches)

@@ -714,15 +714,16 @@ bool Optimizer::apply_fused_adamw(Group& group, const model::KernelTable& kernel
                        .size = parameter.numel()});
   }
   const AdamOptions adam = adam_options(config_);
-  const bool has_device_lr =
-      group.device_lr.defined() && group.device_lr.scalar_type() == at::kFloat;
+  // A conversion on the CPU only, whose kernels need F64; a graph owns its result.
+  const at::Tensor device_lr =
+      group.device_lr.defined() ? group.device_lr.to(at::kFloat) : group.device_lr;
   kernels.adamw(tensors.data(), static_cast<int64_t>(tensors.size()),
                 {.beta1 = adam.beta1,
                  .beta2 = adam.beta2,
                  .eps = adam.eps,
                  .weight_decay = group.weight_decay,
                  .lr = group.lr,
-                 .maybe_lr = has_device_lr ? group.device_lr.const_data_ptr<float>() : nullptr,
+                 .maybe_lr = model::kernel_pointer(device_lr),
                  .maybe_grad_scale = maybe_floats(maybe_grad_scale()),
                  .maybe_found_inf = maybe_floats(found_inf)});
   for (const at::Tensor& parameter : group.parameters) {

@@ -1,4 +1,4 @@
-// `stokerctl pause --release` of a stokerd that trains on a simulated device.
+// A stokerd that trains on a simulated device: `stokerctl pause --release`, and the fused kernels.
 #include <filesystem>
 #include <regex>
 
@@ -66,6 +66,29 @@ TEST_F(ReleasedPauseRunTest, EndsWithSameBytesAsWithoutPause) {
   Process whole = start(run_dir("whole"), last);
   ASSERT_EQ(code_of(whole), 0) << log_of("stokerd");
   expect_same_checkpoint(run_dir(), run_dir("whole"),
+                         {"model.safetensors", "optimizer.safetensors"});
+}
+
+using FusedKernelsRunTest = RunTest;
+
+TEST_F(FusedKernelsRunTest, EndsWithSameBytesInEverySchedule) {
+  const std::string config = write_config(text_config());
+  for (const std::string device : {"fake:1", "fake:2"}) {
+    std::vector<std::string> words{STOKER_FAKE_DEVICE_STOKERD, "--config", config, "--run-dir",
+                                   run_dir(device)};
+    for (const std::string& setting :
+         {"train.device=" + device, std::string("feed.num_processes=0"),
+          std::string("train.max_steps=20"), std::string("train.precision=bf16"),
+          std::string("train.fused_kernels={adamw: true, cross_entropy: true, norm: true}")})
+      words.insert(words.end(), {"--set", setting});
+    Process trainer(words, path("stokerd.out"));
+    ASSERT_EQ(code_of(trainer), 0) << log_of("stokerd");
+  }
+  const std::string log = log_of("stokerd");
+  EXPECT_THAT(log, HasSubstr("adamw, cross_entropy, norm"));
+  EXPECT_EQ(count_of(log, "fused kernels enabled"), 2u);
+  EXPECT_GE(count_of(log, "cuda graph captured"), 4u);
+  expect_same_checkpoint(run_dir("fake:1"), run_dir("fake:2"),
                          {"model.safetensors", "optimizer.safetensors"});
 }
 

@@ -29,6 +29,12 @@
 //   record finished                  the same
 //   record started                   the time of work includes the wait for its batch: see StreamQueueTest
 //
+// Replays of fused kernels read what changes from step to step in the memory of the device. What was changed
+// by hand, each with the effect that schedules go wrong: in a graph, AdamW has the learning rate, the
+// step, the factor that clips gradients, or the flag that skips the step, of its capture; AdamW does not write the copies of the
+// weights; AdamW, or any other kernel, is left out; its arguments are not copied; it runs in the capture, too; the memory
+// that only kernels write is freed after the capture.
+//
 // To replay a schedule: STOKER_DEVICE_SEED=N device_schedule_test
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -37,6 +43,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,12 +57,15 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "daemon/cuda/stream_queue.h"
 #include "daemon/fake_device/device_allocator.h"
 #include "daemon/fake_device/fake_streams.h"
+#include "daemon/fake_device/fused_kernels.h"
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device_engine.h"
 #include "daemon/train/trainer.h"
@@ -63,6 +73,8 @@
 #include "shared/data/counter_rng.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/make_sample_plan.h"
+#include "shared/model/autocast.h"
+#include "shared/model/fused_kernels.h"
 #include "tests/daemon/train/thread_group.h"
 #include "tests/support/full_test.h"
 #include "tests/support/temporary_directory.h"
@@ -76,6 +88,8 @@ using fake_device::FakeDeviceOptions;
 constexpr uint64_t kBatch = 4;
 constexpr uint64_t kFeatures = 8;
 constexpr uint64_t kSteps = 13;
+constexpr int64_t kContext = 6;
+constexpr int64_t kVocab = 11;
 
 // ---- What is trained
 
@@ -88,6 +102,15 @@ struct Variant {
 };
 
 config::ClassificationTask classification() { return {}; }
+
+void use_fused_language_model(config::Config& config, decltype(config::ModelConfig::arch) arch) {
+  config.data["train"].source = config::TokensDataset{.sequence = {.block_size = kContext}};
+  config.model.arch = std::move(arch);
+  config.task.task = config::LanguageModelingTask{};
+  config.train.precision = config::Precision::kBf16;
+  for (const config::FusedKernelSwitch& each : config::kFusedKernelSwitches)
+    config.train.fused_kernels.*each.is_enabled = true;
+}
 
 const std::vector<Variant>& variants() {
   static const std::vector<Variant> all{
@@ -156,6 +179,35 @@ const std::vector<Variant>& variants() {
        [](uint64_t) { return false; },
        /*is_stream=*/false,
        /*is_group=*/true},
+      {"fused AdamW, skipped steps",
+       [](config::Config& config) {
+         config.train.fused_kernels.adamw = true;
+         config.train.max_grad_norm = 0.5;
+         config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+         config.train.ema_decay = 0.9;
+       },
+       [](uint64_t ticket) { return ticket == 2 || ticket == 7; }},
+      {"fused kernels of GPT-2",
+       [](config::Config& config) {
+         use_fused_language_model(config, config::Gpt2Config{.num_layers = 1,
+                                                             .num_heads = 2,
+                                                             .embed_dim = 8,
+                                                             .context_length = kContext,
+                                                             .vocab_size = kVocab,
+                                                             .dropout = 0});
+         config.train.max_grad_norm = 0.5;
+       }},
+      {"fused kernels of Llama, accumulation",
+       [](config::Config& config) {
+         use_fused_language_model(config, config::LlamaConfig{.num_layers = 1,
+                                                              .num_heads = 2,
+                                                              .num_key_value_heads = 1,
+                                                              .embed_dim = 8,
+                                                              .mlp_dim = 16,
+                                                              .context_length = kContext,
+                                                              .vocab_size = kVocab});
+         config.train.gradient_accumulation_steps = 2;
+       }},
   };
   return all;
 }
@@ -184,14 +236,21 @@ std::string& parent_folder() {
   return folder;
 }
 
-const data::Dataset& dataset() {
-  static const std::unique_ptr<data::Dataset> data = [] {
+// Its specification and size are used, not its values.
+const data::Dataset& dataset_of(const Variant& variant) {
+  static std::map<const Variant*, std::unique_ptr<data::Dataset>> known;
+  std::unique_ptr<data::Dataset>& data = known[&variant];
+  if (data == nullptr) {
     const test::TemporaryDirectory folder(parent_folder());
-    const config::Config config = config_of(variants().front());
-    auto opened =
-        *data::pipeline::open_dataset("train", config.data.at("train"), folder.path(), {});
-    return std::unique_ptr<data::Dataset>(std::move(opened));
-  }();
+    config::DatasetConfig config = config_of(variant).data.at("train");
+    if (auto* const tokens = std::get_if<config::TokensDataset>(&config.source)) {
+      tokens->path = folder / "tokens.bin";
+      const std::vector<uint16_t> zeros(64 * kContext + 1);
+      std::ofstream(tokens->path)
+          .write(reinterpret_cast<const char*>(zeros.data()), std::ssize(zeros) * 2);
+    }
+    data = *data::pipeline::open_dataset("train", config, folder.path(), {});
+  }
   return *data;
 }
 
@@ -220,12 +279,13 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
       : variant_(variant),
         end_(end),
         config_(config_of(variant)),
+        dataset_(dataset_of(variant)),
         maybe_device_(std::move(maybe_device)),
         random_(seed),
         root_(parent_folder()),
         store_(root_ / "checkpoints", default_file_system()),
         channels_(system_clock()),
-        plan_(*feed::make_plan_options(config_, dataset(), {})) {
+        plan_(*feed::make_plan_options(config_, dataset_, {})) {
     writer::WriterOptions options;
     options.delete_expired = [](bool) {};
     options.before_commit = [this] {
@@ -242,9 +302,14 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
                                   .unpin = fake_device::unpin,
                                   .poison = fake_device::poison};
     writer_.emplace(store_, options, system_clock());
-    state_ = *TrainingState::create(config_, dataset(), c10::Device(c10::kCPU));
+    model::use_fused_kernels(c10::kCPU,
+                             model::enabled_kernels(*fake_device::fused_kernels(0).maybe_table,
+                                                    config_.train.fused_kernels));
+    state_ = *TrainingState::create(config_, dataset_, c10::Device(c10::kCPU));
+    // As on CUDA: the kernels read the factor that clips gradients.
+    if (config_.train.fused_kernels.adamw) state_->optimizer().scale_in_kernels();
     const auto all = kSteps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
-    ring_ = *ring::ShmRing::create(ring::BatchLayout(dataset().spec(), kBatch),
+    ring_ = *ring::ShmRing::create(ring::BatchLayout(dataset_.spec(), kBatch),
                                    {.slots = slots, .first_ticket = 0, .end_ticket = all});
     producer_ = *ring_->add_producer("test");
     fill_slots();
@@ -306,18 +371,21 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
       data::CounterRng values({.seed = 7, .sample = claim->ticket}, data::RandomStream::kGenerator);
       for (size_t i = 0; i < layout.sample().size(); ++i) {
         std::byte* const bytes = claim->slot.data() + layout.offset(i);
-        const bool is_label = layout.sample()[i].dtype == DType::kI64;
+        const DType dtype = layout.sample()[i].dtype;
         const uint64_t count = kBatch * static_cast<uint64_t>(layout.sample()[i].elements());
         for (uint64_t k = 0; k < count; ++k) {
           const uint64_t random = values.next();
-          const auto label = static_cast<int64_t>(random % 3);
-          const float number = variant_.is_poisoned(claim->ticket)
-                                   ? std::nanf("")
-                                   : static_cast<float>(random >> 40) * 0x1p-23F - 1;
-          if (is_label)
-            std::memcpy(bytes + k * sizeof label, &label, sizeof label);
+          const auto write = [bytes, k](auto value) {
+            std::memcpy(bytes + k * sizeof value, &value, sizeof value);
+          };
+          if (dtype == DType::kI64)  // a label
+            write(static_cast<int64_t>(random % 3));
+          else if (dtype == DType::kI32)  // a token
+            write(static_cast<int32_t>(random % kVocab));
+          else if (variant_.is_poisoned(claim->ticket))
+            write(std::nanf(""));
           else
-            std::memcpy(bytes + k * sizeof number, &number, sizeof number);
+            write(static_cast<float>(random >> 40) * 0x1p-23F - 1);
         }
       }
       (void)ring_->publish(producer_, *claim);
@@ -382,6 +450,7 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
   const Variant& variant_;
   const uint64_t end_;
   const config::Config config_;
+  const data::Dataset& dataset_;
   const std::optional<FakeDeviceOptions> maybe_device_;
   std::mt19937_64 random_;
   const test::TemporaryDirectory root_;
@@ -724,6 +793,44 @@ size_t violations_of(Use use, bool is_captured, const EventCall& call) {
     call(streams, event);
   streams.synchronize();
   return options.log->violations.size();
+}
+
+std::string modes_of_thread() {
+  std::string text = at::GradMode::is_enabled() ? "grad" : "no grad";
+  if (at::autocast::is_autocast_enabled(at::kCPU))
+    text.append(" ").append(c10::toString(at::autocast::get_autocast_dtype(at::kCPU)));
+  return text;
+}
+
+// CUDA's implementation calls work in the thread that submits it.
+TEST(FakeStreamsTest, CallsWorkInModesOfSubmission) {
+  const FakeDeviceOptions options{.is_lazy = true};
+  fake_device::FakeStreams streams(options);
+  std::vector<std::string> modes, wanted;
+  const auto submit = [&] {
+    const auto note = [&] { modes.push_back(modes_of_thread()); };
+    wanted.insert(wanted.end(), 3, modes_of_thread());
+    streams.submit(note);
+    streams.call(note);
+    (void)streams.capture(note);
+  };
+  submit();
+  {
+    const at::NoGradGuard no_grad;
+    submit();
+    const model::Autocast bf16(at::kBFloat16, at::kCPU);
+    submit();
+  }
+  {
+    const model::Autocast fp16(at::kHalf, at::kCPU);
+    submit();
+    streams.submit([&] { modes.push_back(modes_of_thread()); });
+    wanted.push_back(modes_of_thread());
+  }
+  streams.synchronize();
+  EXPECT_EQ(modes, wanted);
+  EXPECT_EQ(wanted.size(), 13u);
+  EXPECT_EQ(std::set(wanted.begin(), wanted.end()).size(), 4u);
 }
 
 // CUDA answers them with an error, or captures what was not meant.
