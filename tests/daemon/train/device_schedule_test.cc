@@ -29,11 +29,16 @@
 //   record finished                  the same
 //   record started                   the time of work includes the wait for its batch: see StreamQueueTest
 //
-// Replays of fused kernels read what changes from step to step in the memory of the device. What was changed
-// by hand, each with the effect that schedules go wrong: in a graph, AdamW has the learning rate, the
-// step, the factor that clips gradients, or the flag that skips the step, of its capture; AdamW does not write the copies of the
-// weights; AdamW, or any other kernel, is left out; its arguments are not copied; it runs in the capture, too; the memory
-// that only kernels write is freed after the capture.
+// What a fused kernel reads must be in the memory of the device if it changes from step to step, and the
+// memory of a graph lives as long as the graph. Schedules went wrong with each of these changes, made by hand:
+//
+//   AdamW in a graph keeps the learning rate, the step count, the factor that clips gradients, or the flag
+//     that skips the step, of the capture
+//   AdamW in a graph does not write the BF16 copies of the weights
+//   a graph lacks one kernel: each of adamw, cross_entropy, gelu, norm, rope, swiglu, and their backward kernels
+//   a graph has the pointer to the arguments instead of a copy
+//   kernels run during the capture, too
+//   memory that only kernels write is freed after the capture
 //
 // To replay a schedule: STOKER_DEVICE_SEED=N device_schedule_test
 #include <stdlib.h>
