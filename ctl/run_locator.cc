@@ -29,17 +29,6 @@ bool is_run_directory(const run::RunLayout& layout) {
   return false;
 }
 
-// Of the lock of a rank, in which its holder has written it; empty: none.
-std::string task_in(const std::string& lock_path) {
-  constexpr std::string_view kTask = " task=";
-  constexpr size_t kMaxBytes = 4096;
-  const auto holder = read_file(lock_path, kMaxBytes);
-  const size_t at = holder.ok() ? holder->find(kTask) : std::string::npos;
-  if (at == std::string::npos) return "";
-  const size_t begin = at + kTask.size();
-  return printable(holder->substr(begin, holder->find('\n', begin) - begin));
-}
-
 }  // namespace
 
 Result<run::RunLayout> locate_run(const std::string& run_dir) {
@@ -99,7 +88,7 @@ std::vector<RunningRank> find_running_ranks(const run::RunLayout& layout) {
     if (error != std::errc() || end != name.data() + name.size()) continue;
     const std::string lock = run::RunLayout(layout.rank_dir(rank)).lock_file();
     const auto locked = is_locked(lock);
-    if (locked.ok() && *locked) ranks.push_back({.rank = rank, .task = task_in(lock)});
+    if (locked.ok() && *locked) ranks.push_back({.rank = rank, .task = run::task_in_lock(lock)});
   }
   std::ranges::sort(ranks, {}, &RunningRank::rank);
   return ranks;

@@ -288,8 +288,7 @@ Status EvaluatorApp::load_config(const std::string& path) {
 }
 
 Status EvaluatorApp::open_results() {
-  auto lock = lock_file(layout_.eval_lock_file(), "pid=" + std::to_string(::getpid()) +
-                                                      " since=" + to_iso8601(clock_.wall()));
+  auto lock = lock_file(layout_.eval_lock_file(), run::lock_text(clock_));
   // The file system has no locks. The lock only guards against a second evaluator, so continue.
   if (lock.status().code() == StatusCode::kIoError) {
     log_warn("evaluation lock unavailable",

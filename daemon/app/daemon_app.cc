@@ -100,6 +100,7 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
                                                 config_.distributed.preempted_exit_code)),
       command_(std::move(command)),
       layout_(config_.run.dir),
+      own_layout_(layout_of_rank(layout_, launch_.environment.rank)),
       clock_(clock),
       signals_(io_, SIGINT, SIGTERM),
       timer_(io_),
@@ -170,13 +171,10 @@ Status DaemonApp::open() {
 
 // The lock detects another process with the same rank.
 Status DaemonApp::open_rank_directory() {
-  const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
-  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own.logs_dir()));
-  // stokerctl reads the task, which is last, from here: config.yaml lacks it if options or TF_CONFIG set it.
-  auto lock =
-      lock_file(own.lock_file(),
-                "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock_.wall()) +
-                    (launch_.maybe_cluster ? " task=" + launch_.maybe_cluster->task.name() : ""));
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own_layout_.logs_dir()));
+  auto lock = lock_file(
+      own_layout_.lock_file(),
+      run::lock_text(clock_, launch_.maybe_cluster ? launch_.maybe_cluster->task.name() : ""));
   if (lock.status().code() == StatusCode::kBusy)
     return Status(StatusCode::kBusy, lock.status().message() + ": another process is rank " +
                                          std::to_string(launch_.environment.rank) +
@@ -187,15 +185,14 @@ Status DaemonApp::open_rank_directory() {
 }
 
 Status DaemonApp::start_log() {
-  const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
   STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
                                    .format = config_.log.format,
-                                   .file = own.trainer_log(),
+                                   .file = own_layout_.trainer_log(),
                                    .journal = true}));
-  if (is_chief()) event_commands_.emplace(config_.run.on_event_command, own.root());
+  if (is_chief()) event_commands_.emplace(config_.run.on_event_command, own_layout_.root());
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
-                              {"run_dir", own.root()},
+                              {"run_dir", own_layout_.root()},
                               {"config", command_.config},
                               {"pid", ::getpid()}});
   return {};

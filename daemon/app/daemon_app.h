@@ -104,6 +104,7 @@ class DaemonApp {
   const group::PreemptionPolicy preemption_;
   const CommandLine command_;
   const run::RunLayout layout_;
+  const run::RunLayout own_layout_;  // of this rank; layout_ without a group or on the chief
   Clock& clock_;
 
   // Only for the main thread.

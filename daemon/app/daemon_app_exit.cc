@@ -174,8 +174,7 @@ void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds g
 
 // On the watchdog's thread: any other one can hang, and so can the run directory.
 void DaemonApp::end_hung_run(const service::Watchdog::Expired& expired) {
-  const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
-  const std::string path = own.stack_traces_file(to_iso8601(clock_.wall()));
+  const std::string path = own_layout_.stack_traces_file(to_iso8601(clock_.wall()));
   save_stacks(path);
   run::ExitStatus end{
       run::RunOutcome::kFailed, expired.step,

@@ -32,8 +32,7 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
                                         FileSystem& files) {
   if (Status made = make_directories(files, layout.root()); !made.ok())
     return not_usable(made, layout.root());
-  auto lock = lock_file(layout.lock_file(),
-                        "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock.wall()));
+  auto lock = lock_file(layout.lock_file(), run::lock_text(clock));
   if (!lock.ok() && lock.status().code() == StatusCode::kBusy) {
     return Status(StatusCode::kBusy,
                   lock.status().message() +

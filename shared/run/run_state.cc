@@ -1,5 +1,7 @@
 #include "shared/run/run_state.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -15,6 +17,8 @@ namespace {
 
 namespace json = boost::json;
 constexpr uint64_t kMaxBytes = 1 << 20;
+constexpr uint64_t kMaxLockBytes = 4096;
+constexpr std::string_view kTask = " task=";  // the last field
 constexpr std::array<std::string_view, 4> kRunOutcomes{"finished", "stopped", "failed",
                                                        "preempted"};
 
@@ -88,6 +92,19 @@ RunState read_run_state(const RunLayout& layout) {
   std::error_code ignored;
   if (std::filesystem::exists(layout.lock_file(), ignored)) state.phase = RunState::Phase::kCrashed;
   return state;
+}
+
+std::string lock_text(Clock& clock, const std::string& task) {
+  return "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock.wall()) +
+         (task.empty() ? "" : std::string(kTask) + task);
+}
+
+std::string task_in_lock(const std::string& path) {
+  const auto holder = read_file(path, kMaxLockBytes);
+  const size_t at = holder.ok() ? holder->find(kTask) : std::string::npos;
+  if (at == std::string::npos) return "";
+  const size_t begin = at + kTask.size();
+  return printable(holder->substr(begin, holder->find('\n', begin) - begin));
 }
 
 }  // namespace stoker::run

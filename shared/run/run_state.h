@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/run/run_layout.h"
@@ -66,5 +67,11 @@ struct RunState {
 };
 
 RunState read_run_state(const RunLayout& layout);
+
+// What the holder of a LOCK of a run writes to it (lock_file()): process, start, and its task in a
+// cluster, which config.yaml lacks if options or TF_CONFIG set it.
+std::string lock_text(Clock& clock, const std::string& task = {});
+// The task that is in this LOCK, printable; empty: none.
+std::string task_in_lock(const std::string& path);
 
 }  // namespace stoker::run

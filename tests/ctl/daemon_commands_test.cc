@@ -580,7 +580,7 @@ TEST_F(DaemonCommandsTest, NamesTasksThatRunWithoutChief) {
        {std::pair(1, "worker 1 (b:2223)"), std::pair(2, "ps 0 (a:2222)")}) {
     std::filesystem::create_directories(layout().rank_dir(rank));
     auto lock = lock_file(run::RunLayout(layout().rank_dir(rank)).lock_file(),
-                          std::string("pid=1 since=now task=") + task);
+                          run::lock_text(system_clock(), task));
     ASSERT_TRUE(lock.ok()) << lock.status().to_string();
     locks.push_back(*std::move(lock));
   }
