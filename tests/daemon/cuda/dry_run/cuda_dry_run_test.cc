@@ -116,6 +116,11 @@ std::vector<Kind> kinds() {
          model.activation_checkpointing = true;
          model.dropout = 0;
        }},
+      {"CheckpointingWithDropout",
+       [](config::Config& config) {
+         set_gpt2(config);
+         std::get<config::Gpt2Config>(config.model.arch).activation_checkpointing = true;
+       }},
       {"ResNetInF32", [](config::Config& config) { config = with_images(config); }},
       {"ResNetInBf16",
        [](config::Config& config) {
@@ -134,6 +139,32 @@ std::vector<Kind> kinds() {
        [](config::Config& config) {
          synthetic_of(config).input_shape = {12, 8};
          config.model.arch = config::BlstmConfig{.hidden_size = 8};
+       }},
+      {"BlstmWithDropoutInBf16",
+       [](config::Config& config) {
+         synthetic_of(config).input_shape = {12, 8};
+         config.model.arch = config::BlstmConfig{.num_layers = 2, .hidden_size = 8, .dropout = 0.3};
+         config.train.precision = config::Precision::kBf16;
+         config.run.rng = config::Rng::kPerTicket;
+       }},
+      {"LstmLmWithDropout",
+       [](config::Config& config) {
+         set_text_model(
+             config, config::LstmLmConfig{
+                         .num_layers = 2, .hidden_size = 8, .context_length = 16, .dropout = 0.2});
+       }},
+      {"Lora",
+       [](config::Config& config) {
+         set_gpt2(config);
+         config.model.lora = config::LoraConfig{.lora_dropout = 0.1};
+       }},
+      {"VggWithClassWeights",
+       [](config::Config& config) {
+         config = with_images(config);
+         synthetic_of(config).input_shape = {3, 32, 32};
+         config.model.arch = config::VggConfig{.depth = 11, .batch_norm = true, .hidden_dim = 16};
+         config.task.task = config::ClassificationTask{.label_smoothing = 0.1,
+                                                       .class_weights = {.values = {1, 2, 1, 3}}};
        }},
       {"MixedPrecisionWithLossScale",
        [](config::Config& config) {
