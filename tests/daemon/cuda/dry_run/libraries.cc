@@ -30,6 +30,10 @@ int destroy(void* object) {
   return kSuccess;
 }
 
+struct Communicator {
+  int size, rank;
+};
+
 struct TensorDescriptor {
   int type, num_dims, dims[8], strides[8];
 };
@@ -240,15 +244,13 @@ STOKER_SUBMITS(cudnnRNNForward, stream_of_cudnn)
 STOKER_SUBMITS(cudnnRNNBackwardData_v8, stream_of_cudnn)
 STOKER_SUBMITS(cudnnRNNBackwardWeights_v8, stream_of_cudnn)
 
-// ---- NCCL: sums of one rank
+// ---- NCCL: the other ranks are not met, and nothing is summed
 
 STOKER_SUCCEEDS(ncclGroupStart)
 STOKER_SUCCEEDS(ncclGroupEnd)
 STOKER_SUCCEEDS(ncclCommRegister)
 STOKER_SUCCEEDS(ncclCommDeregister)
 STOKER_SUCCEEDS(ncclCommFinalize)
-STOKER_DESTROYS(ncclCommDestroy)
-STOKER_DESTROYS(ncclCommAbort)
 const char* ncclGetErrorString(int) { return "an error of a dry run"; }
 const char* ncclGetLastError(void*) { return "none"; }
 int ncclGetVersion(int* version) {
@@ -262,25 +264,30 @@ int ncclGetUniqueId(void* id) {
 struct UniqueId {
   char bytes[128];
 };
-int ncclCommInitRank(void** communicator, int, UniqueId, int) { return create(communicator); }
-int ncclCommInitRankConfig(void** communicator, int, UniqueId, int, void*) {
-  return create(communicator);
+int ncclCommInitRank(Communicator** communicator, int size, UniqueId, int rank) {
+  *communicator = new Communicator{size, rank};
+  return kSuccess;
 }
-int ncclCommInitRankScalable(void** communicator, int, int, int, UniqueId*, void*) {
-  return create(communicator);
+int ncclCommInitRankConfig(Communicator** communicator, int size, UniqueId id, int rank, void*) {
+  return ncclCommInitRank(communicator, size, id, rank);
 }
 int ncclCommGetAsyncError(void*, int* error) {
   *error = kSuccess;
   return kSuccess;
 }
-int ncclCommCount(void*, int* count) {
-  *count = 1;
+int ncclCommCount(const Communicator* communicator, int* count) {
+  *count = communicator->size;
   return kSuccess;
 }
-int ncclCommUserRank(void*, int* rank) {
-  *rank = 0;
+int ncclCommUserRank(const Communicator* communicator, int* rank) {
+  *rank = communicator->rank;
   return kSuccess;
 }
+int ncclCommDestroy(Communicator* communicator) {
+  delete communicator;
+  return kSuccess;
+}
+int ncclCommAbort(Communicator* communicator) { return ncclCommDestroy(communicator); }
 int ncclAllReduce(const void*, void*, size_t, int, int, void*, cudaStream_t stream) {
   return submit(stream);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -44,6 +45,17 @@ struct EventState {
   bool is_recorded = false;
   std::chrono::steady_clock::time_point time;
 };
+
+// More than one for ranks of a group, in processes of their own.
+int num_devices() {
+  static const int number = [] {
+    const char* const text = std::getenv("STOKER_DRY_RUN_DEVICES");
+    return text == nullptr ? 1 : std::atoi(text);
+  }();
+  return number;
+}
+
+thread_local int current_device = 0;
 
 // Ranges of memory by their first byte.
 using Ranges = std::map<const char*, size_t>;
@@ -283,15 +295,17 @@ cudaError_t cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, cudaMem
 // ---- The device
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = num_devices();
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : report(cudaErrorInvalidDevice);
+  if (device < 0 || device >= num_devices()) return report(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   static const std::map<int, int> values{{cudaDevAttrComputeCapabilityMajor, kMajor},
@@ -306,8 +320,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = found == values.end() ? 1 : found->second;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
+  properties->uuid.bytes[15] = static_cast<char>(device + 1);
   std::strcpy(properties->name, "dry run");
   properties->major = kMajor;
   properties->multiProcessorCount = kProcessors;
@@ -419,6 +434,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
   const std::lock_guard lock(runtime().mutex);
   *attributes = {};
+  attributes->device = current_device;  // a process uses one
   attributes->devicePointer = attributes->hostPointer = const_cast<void*>(memory);
   attributes->type = contains(runtime().device_memory, memory) ? cudaMemoryTypeDevice
                      : is_page_locked(memory)                  ? cudaMemoryTypeHost
