@@ -52,6 +52,15 @@ while read -r program; do
   [[ -s $scratch/help ]] || fail "$program --help prints nothing"
 done < <(find "$tree/bin" "$tree/libexec" -type f -perm -u+x ! -name '*.py')
 
+# The benchmark takes all fused kernels, or some by name. There are none for the CPU.
+for names in 1 adamw,gelu adamw,gleu; do
+  output=$(LD_LIBRARY_PATH=$torch/lib STOKER_BENCH_DEVICE=cpu STOKER_BENCH_FUSED_KERNELS=$names \
+    "$tree/bin/stoker-bench-device" --quick --only device-mlp 2>&1) && fail "trains with fused kernels on the CPU: $output"
+  reason='there are no fused kernels for cpu'
+  [[ $names != *gleu ]] || reason="there is no kernel 'gleu'; use 1 or some of adamw cross_entropy gelu norm rope swiglu"
+  [[ $output == *"$reason"* ]] || fail "STOKER_BENCH_FUSED_KERNELS=$names: $output"
+done
+
 # stokerd says whether the module has fused kernels. Each of their files has machine code for each generation that docs/gpu.md lists, and
 # PTX of the last one: a container begins with its magic number, the size of its header and of its entries; an entry has its kind (2 is
 # machine code, 1 PTX), both sizes, and the compute capability.
