@@ -20,8 +20,6 @@ constexpr size_t kMaxBufferBytes = 1 << 20;
 constexpr std::string_view kNamePrefix = "events.out.tfevents.";
 constexpr size_t kTimeDigits = 10;  // sufficient until the year 2286
 
-constexpr size_t kRecordBytes = 1024;  // upper bound of the bytes of a record around its payload
-
 struct PngSize {
   uint32_t width = 0;
   uint32_t height = 0;
@@ -102,7 +100,9 @@ double EventFile::now() const {
 }
 
 void EventFile::add_record(std::string_view event) {
-  if (buffer_.size() + event.size() > kMaxBufferBytes) {
+  const auto fits = [&] { return buffer_.size() + event.size() <= kMaxBufferBytes; };
+  if (!fits()) (void)flush();
+  if (!fits()) {
     ++dropped_;
     return;
   }
@@ -123,33 +123,20 @@ void EventFile::add_image(std::string_view tag, uint64_t step, std::string_view 
     ++dropped_;
     return;
   }
-  reserve_space(png.size());
   add_record(encode_image(now(), step, tag, png, size->width, size->height));
 }
 
-// Flushes if `bytes` would not fit: large records share the buffer with scalars.
-void EventFile::reserve_space(size_t bytes) {
-  if (buffer_.size() + bytes + kRecordBytes > kMaxBufferBytes) (void)flush();
-}
-
 void EventFile::add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary) {
-  const std::string event = encode_histogram(now(), step, tag, summary);
-  reserve_space(event.size());
-  add_record(event);
+  add_record(encode_histogram(now(), step, tag, summary));
 }
 
 void EventFile::add_pr_curve(std::string_view tag, uint64_t step,
                              std::span<const uint64_t> true_positives,
                              std::span<const uint64_t> false_positives) {
-  const std::string event = encode_pr_curve(now(), step, tag, true_positives, false_positives);
-  reserve_space(event.size());
-  add_record(event);
+  add_record(encode_pr_curve(now(), step, tag, true_positives, false_positives));
 }
 
-void EventFile::add_graph(std::string_view graph) {
-  reserve_space(graph.size());
-  add_record(encode_graph_def(now(), graph));
-}
+void EventFile::add_graph(std::string_view graph) { add_record(encode_graph_def(now(), graph)); }
 
 void EventFile::add_hparams(std::string_view tag, std::string_view content) {
   add_record(encode_plugin_content(now(), tag, "hparams", content));
@@ -174,7 +161,7 @@ Status EventFile::flush() {
     return status;
   }
   written_ += buffer_.size();
-  buffer_.clear();
+  std::string().swap(buffer_);  // clear() would retain the memory of a slow disk's backlog
   return {};
 }
 

@@ -4,7 +4,7 @@
 // TensorFlow or protobuf.
 //
 // Threads:  one.
-// Blocking: flush() blocks on the disk; add_…() never blocks.
+// Blocking: flush() blocks on the disk; add_…() only if 1 MiB of records waits for it.
 // Errors:   kNoSpace, kIoError, kPermission. Records of a failed flush() are retained for the next
 //           one, up to 1 MiB; further records are dropped and counted.
 // Format:   TFRecord frames around tensorflow.Event; docs/metrics.md.
@@ -69,7 +69,6 @@ class EventFile {
   EventFile(FileSystem& files, Clock& clock, std::string path)
       : files_(files), clock_(clock), path_(std::move(path)) {}
   void add_record(std::string_view event);
-  void reserve_space(size_t bytes);
   double now() const;
 
   FileSystem& files_;

@@ -189,6 +189,14 @@ TEST_F(EventFileTest, BoundsMemoryAndCountsDropsDuringLongOutage) {
   EXPECT_TRUE(file->flush().ok());
 }
 
+TEST_F(EventFileTest, WritesAllScalarsThatArriveBetweenTwoFlushes) {
+  auto file = create();
+  for (uint64_t step = 0; step < 40000; ++step) file->add_scalar("loss", step, 1);
+  ASSERT_TRUE(file->flush().ok());
+  EXPECT_EQ(file->dropped(), 0u);
+  EXPECT_GT(std::filesystem::file_size(file->path()), size_t{1} << 20);
+}
+
 // The smallest PNG file: one red pixel.
 std::string red_pixel() {
   constexpr std::string_view kBytes(
