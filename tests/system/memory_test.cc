@@ -104,9 +104,11 @@ class HeapProbe {
     }
     ::setenv("HEAP_PROBE", (paths[0] + " " + paths[1]).c_str(), 1);
     ::setenv("LD_PRELOAD", STOKER_HEAP_PROBE, 1);
+    // mallinfo2() counts blocks that a thread has freed into its cache as in use.
+    ::setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
   }
   ~HeapProbe() {
-    for (const char* const name : {"LD_PRELOAD", "HEAP_PROBE"}) ::unsetenv(name);
+    for (const char* const name : {"LD_PRELOAD", "HEAP_PROBE", "GLIBC_TUNABLES"}) ::unsetenv(name);
     ::close(commands_);
     ::close(answers_);
   }
