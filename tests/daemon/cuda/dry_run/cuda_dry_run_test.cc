@@ -1,6 +1,7 @@
 // Trains with LibTorch's CUDA part and the CUDA module on a device without kernels (dry_run.h): that the steps
 // of all kinds of models can be captured, what a replayed step does in addition, and what
 // remains of graphs.
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -57,6 +58,21 @@ class CudaDryRunTest : public TrainerTest {
             .graph_launches = after.graph_launches - before.graph_launches,
             .waits = after.waits - before.waits,
             .allocations = after.allocations - before.allocations};
+  }
+
+  // 40 steps more replay a graph for each micro-batch: nothing is captured again, no memory of the device is
+  // allocated, and the host waits for values only, by their events. In addition to the graph, a step sets what
+  // changes: the learning rate and the state of the generator, and each third step its values for a record.
+  void expect_replayed(const config::Config& config) {
+    (void)counts_of(config, 10);  // memory of LibTorch's cache, plans of cuDNN
+    const DryRunCounts few = counts_of(config, 40), many = counts_of(config, 80);
+    const auto micro_batches = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+    EXPECT_GT(few.captured_kernels, 0U);
+    EXPECT_EQ(many.captured_kernels, few.captured_kernels);
+    EXPECT_EQ(many.graph_launches, few.graph_launches + 40 * micro_batches);
+    EXPECT_EQ(many.waits, few.waits);
+    EXPECT_EQ(many.allocations, few.allocations);
+    EXPECT_LE(many.kernels - few.kernels, 40 * (2 + 2 * micro_batches) + 14 * 8);
   }
 
   static inline Result<c10::Device> device_ = Status(StatusCode::kNotFound, "not opened");
@@ -191,26 +207,44 @@ std::vector<Kind> kinds() {
   return all;
 }
 
-// 40 steps more replay a graph for each micro-batch: nothing is captured again, no memory of the device is
-// allocated, and the host waits for values only, by their events. In addition to the graph, a step sets what
-// changes: the learning rate and the state of the generator, and each third step its values for a record.
 TEST_P(CudaDryRunStepTest, IsReplayed) {
   config::Config config = small_config(0);
   GetParam().change(config);
   select_fused_kernels(config.train, *device_);
-  (void)counts_of(config, 10);  // memory of LibTorch's cache, plans of cuDNN
-  const DryRunCounts few = counts_of(config, 40), many = counts_of(config, 80);
+  expect_replayed(config);
   select_fused_kernels({}, *device_);
-  const auto micro_batches = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
-  EXPECT_GT(few.captured_kernels, 0U);
-  EXPECT_EQ(many.captured_kernels, few.captured_kernels);
-  EXPECT_EQ(many.graph_launches, few.graph_launches + 40 * micro_batches);
-  EXPECT_EQ(many.waits, few.waits);
-  EXPECT_EQ(many.allocations, few.allocations);
-  EXPECT_LE(many.kernels - few.kernels, 40 * (2 + 2 * micro_batches) + 14 * 8);
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaDryRunStepTest, testing::ValuesIn(kinds()),
                          [](const auto& kind) { return kind.param.name; });
+
+// The lengths are never copied to the host.
+TEST_F(CudaDryRunTest, ReplaysStepsOfPaddedSequences) {
+  const std::string path = root_ + "/data.jsonl";
+  {
+    std::ofstream file(path);
+    for (int i = 0; i < 64; ++i) {
+      file << "{\"ids\": [" << i;
+      for (int length = 1; length < 1 + i % 9; ++length) file << ", " << length;
+      file << "], \"label\": " << i % 3 << "}\n";
+    }
+  }
+  config::Config config = small_config(0);
+  config.data.at("train").source = config::JsonlDataset{
+      .path = path,
+      .record = {.fields = {.label = "label", .input_ids = "ids"}, .sequence = {.max_length = 9}}};
+  config.task.task = config::ClassificationTask{};
+  const config::BertConfig bert{
+      .num_layers = 2, .num_heads = 2, .embed_dim = 32, .context_length = 9, .vocab_size = 100};
+  const config::BlstmConfig blstm{
+      .num_layers = 2, .hidden_size = 8, .vocab_size = 100, .dropout = 0.2};
+  for (const auto precision : {config::Precision::kFp32, config::Precision::kBf16}) {
+    config.train.precision = precision;
+    for (const auto& model : {config::ModelVariant(bert), config::ModelVariant(blstm)}) {
+      config.model.arch = model;
+      expect_replayed(config);
+    }
+  }
+}
 
 // The host's allocator of LibTorch rejects the pool of a graph whose capture failed, and the generator would
 // stay in the capture.
