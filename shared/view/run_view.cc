@@ -334,28 +334,13 @@ std::string RunView::summary() const {
   return json::serialize(summary);
 }
 
-std::string RunView::overview() {
-  boost::system::error_code ignored;
-  if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
-  json::object root = parse_json(summary(), ignored).as_object();
-  read_evals();
-  json::array evaluations, checkpoints;
-  for (const auto& [name, cached] : evals_) {
-    if (cached.stamp.empty()) continue;
-    evaluations.push_back(json::object{{"step", cached.result.step},
-                                       {"created_at", cached.result.created},
-                                       {"duration_seconds", number(cached.result.seconds)},
-                                       {"manifest_sha256", cached.result.manifest_sha256},
-                                       {"datasets", metrics_json(cached.result)}});
-  }
-  root["evaluations"] = std::move(evaluations);
-  root["classes"] = evals_.empty() ? nullptr : classes_json(evals_.rbegin()->second.result);
-
+json::array RunView::read_checkpoints(json::object& environment) {
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
   const bool has_checkpoints = open_run_directory(layout_.root(), layout_.checkpoints_dir()).ok();
   const auto entries = has_checkpoints ? store.list()
                                        : Result<std::vector<checkpoint::CheckpointEntry>>(
                                              std::vector<checkpoint::CheckpointEntry>());
+  json::array checkpoints;
   std::map<std::string, CachedManifest> manifests;
   const size_t count = entries.ok() ? entries->size() : 0;
   for (size_t i = count - std::min(count, kMaxCheckpoints); i < count; ++i) {
@@ -381,11 +366,32 @@ std::string RunView::overview() {
                                        {"created_at", manifest.created},
                                        {"bytes", manifest.bytes},
                                        {"manifest_sha256", manifest.sha256}});
-    root["environment"] = manifest.environment;
+    environment = manifest.environment;
     manifests[path] = std::move(manifest);
   }
   manifests_ = std::move(manifests);
-  root["checkpoints"] = std::move(checkpoints);
+  return checkpoints;
+}
+
+std::string RunView::overview() {
+  boost::system::error_code ignored;
+  if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
+  json::object root = parse_json(summary(), ignored).as_object();
+  read_evals();
+  json::array evaluations;
+  for (const auto& [name, cached] : evals_) {
+    if (cached.stamp.empty()) continue;
+    evaluations.push_back(json::object{{"step", cached.result.step},
+                                       {"created_at", cached.result.created},
+                                       {"duration_seconds", number(cached.result.seconds)},
+                                       {"manifest_sha256", cached.result.manifest_sha256},
+                                       {"datasets", metrics_json(cached.result)}});
+  }
+  root["evaluations"] = std::move(evaluations);
+  root["classes"] = evals_.empty() ? nullptr : classes_json(evals_.rbegin()->second.result);
+
+  json::object environment;
+  root["checkpoints"] = read_checkpoints(environment);
   root["artifacts"] = artifacts_json(layout_);
   root["sample_errors"] = newest_objects(layout_, layout_.sample_errors_file(), kMaxSampleErrors);
   root["setting_changes"] =
@@ -400,11 +406,10 @@ std::string RunView::overview() {
   const json::array starts = last_lines(
       log, 1, [](std::string_view line) { return line.find("training started") != line.npos; });
   if (!starts.empty()) {
-    json::value& environment = root["environment"];
-    if (!environment.is_object()) environment.emplace_object();
     for (const char* const key : {"device", "num_threads"})
-      environment.as_object()[key] = std::string(field_of(starts.front().as_string(), key));
+      environment[key] = std::string(field_of(starts.front().as_string(), key));
   }
+  if (!environment.empty()) root["environment"] = std::move(environment);
   return json::serialize(root);
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
 #include "shared/base/status.h"
@@ -75,6 +76,8 @@ class RunView {
     uint64_t bytes = 0;
   };
   void read_evals();
+  // The newest ones; `environment` becomes that of the last one.
+  boost::json::array read_checkpoints(boost::json::object& environment);
   // The last lines; then complete lines that were appended, the last ones of many.
   std::string open_tail();
   std::string read_tail();
