@@ -218,7 +218,10 @@ def text_of(file):
 
 
 def last_line(text):
-    return text.strip().rpartition("\n")[2][-ERROR_LENGTH:]
+    """Without what LibTorch writes after the reason: advice, and where the exception was thrown."""
+    after = r"\s*$|frame #|Exception raised from |C\+\+ CapturedTraceback|Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH"
+    lines = [line for line in text.splitlines() if not re.match(after, line)]
+    return lines[-1].strip()[:ERROR_LENGTH] if lines else ""
 
 
 # ---- start
@@ -467,7 +470,7 @@ def compare_runs(whole, run_dir, interrupted_at):
 
 def check_resume(check):
     """With run.deterministic, a run that was stopped and resumed saves the same bytes as one that was not."""
-    steps = 30 if check.quick else 2000
+    steps = 30 if check.quick and not check.is_cuda else 2000  # must not end before it is stopped
     config = write_tiny_gpt(check, steps, "cosine")
     whole, parts = check.work / "whole", check.work / "parts"
     check.run(check.stokerd(config, whole, []))
@@ -603,8 +606,6 @@ class Compilation:
     """Runs the compiled peers in the background without measuring, so that torch.compile's cache on disk has their code: the
     compilation is work of the CPU, for longer than anything else here."""
 
-    MAX_SECONDS = 240
-
     def __init__(self, check, names):
         self.check, self.process, self.deadline = check, None, 0.0
         self.names = names if check.args.torch else []
@@ -618,7 +619,7 @@ class Compilation:
             return
         name = self.names.pop(0)
         self.check.deadline = time.monotonic() + 60  # of the list of models
-        self.deadline = time.monotonic() + self.MAX_SECONDS / self.check.args.shorten
+        self.deadline = time.monotonic() + self.check.args.compile_limit
         with contextlib.suppress(Failed, OutOfTime):
             self.process = self.check.start(baseline_command(self.check, name, "compiled"), stdin=subprocess.DEVNULL)
 
@@ -939,9 +940,16 @@ def device_name(device):
 
 def find_torch(device):
     """Folder and versions of the torch of this Python, if it can use the device."""
-    code = ("import json, sys, torch; has_gpu = torch.cuda.is_available(); "
-            "print(json.dumps({'folder': torch.__path__[0], 'torch': torch.__version__, 'cuda': torch.version.cuda, "
-            "'cudnn': torch.backends.cudnn.version() if has_gpu else None} if has_gpu or 'cuda' not in sys.argv[1] else None))")
+    code = """
+import json, sys, torch
+has_gpu = torch.cuda.is_available()
+try:
+    cudnn = torch.backends.cudnn.version() if has_gpu else None
+except RuntimeError as error:
+    cudnn = str(error)
+found = {"folder": torch.__path__[0], "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": cudnn}
+print(json.dumps(found if has_gpu or "cuda" not in sys.argv[1] else None))
+"""
     try:
         result = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
@@ -987,6 +995,7 @@ def parse_arguments():
     parser.add_argument("--limit", type=float, default=LIMIT)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--shorten", type=float, default=1, help="divide the time of each check by this")
+    parser.add_argument("--compile-limit", type=float, default=240, help="seconds of a compilation next to tests")
     parser.add_argument("--retry", action="store_true")
     parser.add_argument("--cifar10", type=Path)
     args = parser.parse_intermixed_args()

@@ -90,6 +90,17 @@ outside=$(LD_LIBRARY_PATH=$tree/lib/stoker/system:$tree/lib/stoker ldd "$tree"/l
   grep -vF "$tree/lib/stoker/" | grep -vE '^(libc|libm|libdl|librt|libpthread|libresolv)\.so' || true)
 [[ -z $outside ]] || fail "libraries of the system are not in the archive: $outside"
 
+# Test programs skip the exit handlers of LibTorch, but not next to the driver's library, where compute-sanitizer may report in one.
+for name in libcuda.so.1 libother.so.1; do
+  cc -shared -fPIC "-Wl,-soname,$name" -x c -o "$scratch/$name" - <<'C'
+#include <stdio.h>
+__attribute__((destructor)) static void end(void) { puts("exit handler"); }
+C
+  output=$(LD_LIBRARY_PATH=$torch/lib LD_PRELOAD=$scratch/$name "$tree/libexec/stoker/gpu-check/cuda_test" --gtest_filter=none)
+  [[ $output == *'exit handler'* ]] && has_ended=libcuda.so.1 || has_ended=libother.so.1
+  [[ $has_ended == "$name" ]] || fail "cuda_test next to $name: $output"
+done
+
 # Another version of torch is rejected before anything starts.
 mkdir -p "$scratch/other/torch"
 echo "__version__ = '2.10.0+cu130'" >"$scratch/other/torch/version.py"
