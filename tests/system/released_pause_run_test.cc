@@ -79,13 +79,14 @@ TEST_F(FusedKernelsRunTest, EndsWithSameBytesInEverySchedule) {
     for (const std::string& setting :
          {"train.device=" + device, std::string("feed.num_processes=0"),
           std::string("train.max_steps=20"), std::string("train.precision=bf16"),
-          std::string("train.fused_kernels={adamw: true, cross_entropy: true, norm: true}")})
+          std::string(
+              "train.fused_kernels={adamw: true, cross_entropy: true, gelu: true, norm: true}")})
       words.insert(words.end(), {"--set", setting});
     Process trainer(words, path("stokerd.out"));
     ASSERT_EQ(code_of(trainer), 0) << log_of("stokerd");
   }
   const std::string log = log_of("stokerd");
-  EXPECT_THAT(log, HasSubstr("adamw, cross_entropy, norm"));
+  EXPECT_THAT(log, HasSubstr("adamw, cross_entropy, gelu, norm"));
   EXPECT_EQ(count_of(log, "fused kernels enabled"), 2u);
   EXPECT_GE(count_of(log, "cuda graph captured"), 4u);
   expect_same_checkpoint(run_dir("fake:1"), run_dir("fake:2"),
