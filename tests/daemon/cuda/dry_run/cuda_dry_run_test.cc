@@ -7,6 +7,7 @@
 #include <ostream>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -86,10 +87,10 @@ void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 class CudaDryRunStepTest : public CudaDryRunTest, public testing::WithParamInterface<Kind> {};
 
-// Trained on bytes of this file, which it is long enough for.
+// Of the text in the folder of the test.
 void set_text_model(config::Config& config, config::ModelVariant model) {
   config.data.at("train").source =
-      config::TextDataset{.path = __FILE__, .sequence = {.block_size = 16}};
+      config::TextDataset{.path = "text", .sequence = {.block_size = 16}};
   config.task.task = config::LanguageModelingTask{};
   config.train.precision = config::Precision::kBf16;
   config.optimizer.method = config::AdamWConfig{};
@@ -210,6 +211,10 @@ std::vector<Kind> kinds() {
 TEST_P(CudaDryRunStepTest, IsReplayed) {
   config::Config config = small_config(0);
   GetParam().change(config);
+  if (auto* const text = std::get_if<config::TextDataset>(&config.data.at("train").source)) {
+    text->path = root_ + "/text";
+    std::ofstream(text->path) << std::string(4000, 'a');
+  }
   select_fused_kernels(config.train, *device_);
   expect_replayed(config);
   select_fused_kernels({}, *device_);
@@ -237,7 +242,8 @@ TEST_F(CudaDryRunTest, ReplaysStepsOfPaddedSequences) {
       .num_layers = 2, .num_heads = 2, .embed_dim = 32, .context_length = 9, .vocab_size = 100};
   const config::BlstmConfig blstm{
       .num_layers = 2, .hidden_size = 8, .vocab_size = 100, .dropout = 0.2};
-  for (const auto precision : {config::Precision::kFp32, config::Precision::kBf16}) {
+  for (const auto precision :
+       {config::Precision::kFp32, config::Precision::kBf16, config::Precision::kFp16}) {
     config.train.precision = precision;
     for (const auto& model : {config::ModelVariant(bert), config::ModelVariant(blstm)}) {
       config.model.arch = model;
