@@ -46,7 +46,7 @@ struct EventState {
   std::chrono::steady_clock::time_point time;
 };
 
-// More than one for ranks of a group, in processes of their own.
+// More than one for the ranks of a group, each of which is a process.
 int num_devices() {
   static const int number = [] {
     const char* const text = std::getenv("STOKER_DRY_RUN_DEVICES");
