@@ -140,9 +140,9 @@ def memory_lines(result, copies):
     if "released" in result:
         released = result["released"]
         lines.append(f"`pause --release`: {mib(released['reserved_bytes'])} reserved; by nvidia-smi {released['used_mib']:,.0f} MiB in use.")
-    if "power_w" in result:
-        lines.append(f"Power {result['power_w']:.0f} W, device busy {result['busy_percent']:.0f} % of the time, "
-                     f"memory by nvidia-smi at most {result['memory_mib']:,.0f} MiB.")
+    sampled = {"power_w": "power {:.0f} W", "busy_percent": "device busy {:.0f} % of the time", "memory_mib": "memory at most {:,.0f} MiB"}
+    if texts := [text.format(result[key]) for key, text in sampled.items() if key in result]:
+        lines.append(f"By nvidia-smi: {', '.join(texts)}.")
     if result.get("trace_idle") is not None:
         lines.append(f"In the trace of a profile, whose steps run without graphs, the device is idle for {result['trace_idle']:.1%}.")
     if result.get("kernels"):
