@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <c10/util/Exception.h>
+#include <kineto/libkineto.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include "shared/model/torch_status.h"
@@ -27,6 +28,10 @@ Status KernelProfile::start() {
     const torch::profiler::impl::ProfilerConfig config(
         torch::profiler::impl::ProfilerState::KINETO);
     const auto activities = activities_of(device_);
+    // LibTorch has registered itself in the thread that loaded it. Kineto requires that of the first
+    // profile, and would write an error to standard error.
+    if (auto& kineto = libkineto::api(); !kineto.isProfilerRegistered())
+      kineto.registerClient(kineto.client());
     profiler::prepareProfiler(config, activities);
     profiler::enableProfiler(config, activities);
     running_ = true;
