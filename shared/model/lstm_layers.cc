@@ -82,7 +82,7 @@ class SequenceReverser {
   at::Tensor from_;      // [batch, time]: source index of each step
 };
 
-// cuDNN wants all weights in one buffer, and warns in each call that it copies those of one layer there.
+// cuDNN needs all weights in one buffer, and LibTorch warns in each call that it copies those of one layer there.
 class IgnoredWarnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning&) override {}
