@@ -253,7 +253,7 @@ Status Trainer::failed(const std::exception& error) const {
   const Status status = to_status(error);
   const std::string at = "step " + std::to_string(state_.step + 1);
   if (status.code() != StatusCode::kOutOfMemory) return status.with_context(at);
-  return Status(StatusCode::kOutOfMemory, at + ": out of memory: " + status.message() + "; " +
+  return Status(StatusCode::kOutOfMemory, at + ": " + status.message() + "; " +
                                               memory_usage(state_, step_.tree_bytes()) + "; " +
                                               memory_saving_hints(config_));
 }

@@ -3,6 +3,7 @@
 // Threads: pure function.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,11 @@
 
 namespace stoker::model {
 
-// kOutOfMemory if an allocation failed, kMismatch for an OutOfVocabError, kInternal otherwise. The
-// message is `what`, a colon and the first line of the exception text.
+// kOutOfMemory: an allocation failed, on the host or a device. kDeviceLost: the device cannot be used until a
+// restart. kMismatch: an OutOfVocabError. Else kInternal.
+StatusCode code_of(const std::exception& error);
+
+// With this code. The message is `what`, a colon and the first line of the exception text.
 Status to_status(const c10::Error& error, std::string_view what);
 
 std::string first_line(std::string_view text);

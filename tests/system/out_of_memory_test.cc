@@ -126,7 +126,7 @@ TEST_F(OutOfMemoryTest, ExitsWith71AndHintsAtFirstStep) {
   EXPECT_EQ(train_with_memory_limit(config("100000"), {}).code, 71);
   EXPECT_THAT(
       text_of(run_dir() + "/logs/stokerd.log"),
-      AllOf(HasSubstr("step 1: out of memory: "), HasSubstr("tried to allocate"),
+      AllOf(HasSubstr("out of memory: step 1: "), HasSubstr("tried to allocate"),
             HasSubstr("train.micro_batch_size: 50000 with train.gradient_accumulation_steps: 2")));
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }

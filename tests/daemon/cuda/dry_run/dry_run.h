@@ -7,7 +7,9 @@
 // complete when they are recorded. Errors of captures are those of CUDA: a call that a capture forbids
 // invalidates it.
 //
-// Threads: any.
+// Environment: STOKER_DRY_RUN_DEVICES, the number of devices; STOKER_DRY_RUN_BYTES, the memory of one;
+//              STOKER_DRY_RUN_FAULT, how many submissions are executed before a kernel fails.
+// Threads:     any.
 #pragma once
 
 #include <cstdint>

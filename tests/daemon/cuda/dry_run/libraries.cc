@@ -11,15 +11,20 @@
 
 namespace {
 
-// Of all libraries: success, and an error.
-constexpr int kSuccess = 0, kFailed = 1;
+constexpr int kSuccess = 0;  // of all libraries
+// What they return for an error of the device: CUBLAS_STATUS_EXECUTION_FAILED, CUDNN_STATUS_EXECUTION_FAILED,
+// ncclUnhandledCudaError.
+constexpr int kFailedInCublas = 13, kFailedInCudnn = 5000, kFailedInNccl = 1;
 constexpr size_t kObjectBytes = 4096;  // more than any descriptor
 
 thread_local cudaStream_t stream_of_cublas = nullptr, stream_of_cudnn = nullptr;
 
-int submit(cudaStream_t stream) {
-  return stoker::cuda::submit_to_library(stream) ? kSuccess : kFailed;
+int submit(cudaStream_t stream, int error) {
+  return stoker::cuda::submit_to_library(stream) ? kSuccess : error;
 }
+int submit_to_cublas(cudaStream_t stream) { return submit(stream, kFailedInCublas); }
+int submit_to_cudnn(cudaStream_t stream) { return submit(stream, kFailedInCudnn); }
+int submit_to_nccl(cudaStream_t stream) { return submit(stream, kFailedInNccl); }
 
 int create(void** object) {
   *object = std::calloc(1, kObjectBytes);
@@ -68,8 +73,10 @@ struct RnnDescriptor {
   int name(void** object) { return create(object); }
 #define STOKER_DESTROYS(name) \
   int name(void* object) { return destroy(object); }
-#define STOKER_SUBMITS(name, stream) \
-  int name() { return submit(stream); }
+#define STOKER_SUBMITS_TO_CUBLAS(name) \
+  int name() { return submit_to_cublas(stream_of_cublas); }
+#define STOKER_SUBMITS_TO_CUDNN(name) \
+  int name() { return submit_to_cudnn(stream_of_cudnn); }
 
 extern "C" {
 
@@ -92,14 +99,14 @@ int cublasGetPointerMode_v2(void*, int* mode) {
   *mode = 0;
   return kSuccess;
 }
-STOKER_SUBMITS(cublasGemmEx, stream_of_cublas)
-STOKER_SUBMITS(cublasGemmStridedBatchedEx, stream_of_cublas)
-STOKER_SUBMITS(cublasSgemm_v2, stream_of_cublas)
-STOKER_SUBMITS(cublasDgemm_v2, stream_of_cublas)
-STOKER_SUBMITS(cublasSgemmStridedBatched, stream_of_cublas)
-STOKER_SUBMITS(cublasSgemv_v2, stream_of_cublas)
-STOKER_SUBMITS(cublasSdot_v2, stream_of_cublas)
-STOKER_SUBMITS(cublasDotEx, stream_of_cublas)
+STOKER_SUBMITS_TO_CUBLAS(cublasGemmEx)
+STOKER_SUBMITS_TO_CUBLAS(cublasGemmStridedBatchedEx)
+STOKER_SUBMITS_TO_CUBLAS(cublasSgemm_v2)
+STOKER_SUBMITS_TO_CUBLAS(cublasDgemm_v2)
+STOKER_SUBMITS_TO_CUBLAS(cublasSgemmStridedBatched)
+STOKER_SUBMITS_TO_CUBLAS(cublasSgemv_v2)
+STOKER_SUBMITS_TO_CUBLAS(cublasSdot_v2)
+STOKER_SUBMITS_TO_CUBLAS(cublasDotEx)
 
 STOKER_CREATES(cublasLtMatmulDescCreate)
 STOKER_DESTROYS(cublasLtMatmulDescDestroy)
@@ -120,7 +127,7 @@ int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, voi
 }
 int cublasLtMatmul(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
                    void*, void*, void*, size_t, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_cublas(stream);
 }
 
 // ---- cuDNN: graphs of operations, each with one engine; batch normalization and RNNs of its older interface
@@ -150,7 +157,7 @@ int cudnnBackendGetAttribute(void*, int, int type, int64_t capacity, int64_t* co
   if (type == kInt64 && capacity > 0 && elements != nullptr) std::memset(elements, 0, 8);
   return kSuccess;
 }
-STOKER_SUBMITS(cudnnBackendExecute, stream_of_cudnn)
+STOKER_SUBMITS_TO_CUDNN(cudnnBackendExecute)
 
 STOKER_CREATES(cudnnCreateTensorDescriptor)
 STOKER_DESTROYS(cudnnDestroyTensorDescriptor)
@@ -188,13 +195,13 @@ int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void*, int, int, void*,
   *bytes = 0;
   return kSuccess;
 }
-STOKER_SUBMITS(cudnnBatchNormalizationForwardTrainingEx, stream_of_cudnn)
-STOKER_SUBMITS(cudnnBatchNormalizationForwardInference, stream_of_cudnn)
-STOKER_SUBMITS(cudnnBatchNormalizationBackwardEx, stream_of_cudnn)
+STOKER_SUBMITS_TO_CUDNN(cudnnBatchNormalizationForwardTrainingEx)
+STOKER_SUBMITS_TO_CUDNN(cudnnBatchNormalizationForwardInference)
+STOKER_SUBMITS_TO_CUDNN(cudnnBatchNormalizationBackwardEx)
 
 STOKER_CREATES(cudnnCreateDropoutDescriptor)
 STOKER_DESTROYS(cudnnDestroyDropoutDescriptor)
-STOKER_SUBMITS(cudnnSetDropoutDescriptor, stream_of_cudnn)
+STOKER_SUBMITS_TO_CUDNN(cudnnSetDropoutDescriptor)
 STOKER_SUCCEEDS(cudnnRestoreDropoutDescriptor)
 int cudnnDropoutGetStatesSize(void*, size_t* bytes) {
   *bytes = 1024;
@@ -240,9 +247,9 @@ int cudnnGetRNNWeightParams(void*, const RnnDescriptor* rnn, int layer, size_t, 
   }
   return kSuccess;
 }
-STOKER_SUBMITS(cudnnRNNForward, stream_of_cudnn)
-STOKER_SUBMITS(cudnnRNNBackwardData_v8, stream_of_cudnn)
-STOKER_SUBMITS(cudnnRNNBackwardWeights_v8, stream_of_cudnn)
+STOKER_SUBMITS_TO_CUDNN(cudnnRNNForward)
+STOKER_SUBMITS_TO_CUDNN(cudnnRNNBackwardData_v8)
+STOKER_SUBMITS_TO_CUDNN(cudnnRNNBackwardWeights_v8)
 
 // ---- NCCL: the other ranks are not met, and nothing is summed
 
@@ -289,24 +296,28 @@ int ncclCommDestroy(Communicator* communicator) {
 }
 int ncclCommAbort(Communicator* communicator) { return ncclCommDestroy(communicator); }
 int ncclAllReduce(const void*, void*, size_t, int, int, void*, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_nccl(stream);
 }
 int ncclReduceScatter(const void*, void*, size_t, int, int, void*, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_nccl(stream);
 }
 int ncclAllGather(const void*, void*, size_t, int, void*, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_nccl(stream);
 }
 int ncclBroadcast(const void*, void*, size_t, int, int, void*, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_nccl(stream);
 }
-int ncclBcast(void*, size_t, int, int, void*, cudaStream_t stream) { return submit(stream); }
+int ncclBcast(void*, size_t, int, int, void*, cudaStream_t stream) {
+  return submit_to_nccl(stream);
+}
 int ncclReduce(const void*, void*, size_t, int, int, int, void*, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_nccl(stream);
 }
 int ncclAlltoAll(const void*, void*, size_t, int, void*, cudaStream_t stream) {
-  return submit(stream);
+  return submit_to_nccl(stream);
 }
-int ncclSend(const void*, size_t, int, int, void*, cudaStream_t stream) { return submit(stream); }
-int ncclRecv(void*, size_t, int, int, void*, cudaStream_t stream) { return submit(stream); }
+int ncclSend(const void*, size_t, int, int, void*, cudaStream_t stream) {
+  return submit_to_nccl(stream);
+}
+int ncclRecv(void*, size_t, int, int, void*, cudaStream_t stream) { return submit_to_nccl(stream); }
 }

@@ -23,7 +23,6 @@ namespace {
 // An H100 without its memory. Of compute capability 8.0: LibTorch then selects attention without cuDNN, whose
 // graphs this library cannot describe.
 constexpr int kMajor = 8, kProcessors = 132, kSharedBytes = 166912;
-constexpr size_t kDeviceBytes = size_t{8} << 30;
 
 struct Capture {
   std::thread::id thread;
@@ -46,13 +45,20 @@ struct EventState {
   std::chrono::steady_clock::time_point time;
 };
 
+uint64_t number_of(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
 // More than one for the ranks of a group, each of which is a process.
 int num_devices() {
-  static const int number = [] {
-    const char* const text = std::getenv("STOKER_DRY_RUN_DEVICES");
-    return text == nullptr ? 1 : std::atoi(text);
-  }();
+  static const auto number = static_cast<int>(number_of("STOKER_DRY_RUN_DEVICES", 1));
   return number;
+}
+
+size_t device_bytes() {
+  static const size_t bytes = number_of("STOKER_DRY_RUN_BYTES", uint64_t{8} << 30);
+  return bytes;
 }
 
 thread_local int current_device = 0;
@@ -76,6 +82,7 @@ struct Runtime {
   DryRunCounts counts;
   std::vector<std::string> errors;
   unsigned long long last_capture = 0;
+  uint64_t submissions = 0;  // outside of captures
 };
 
 // Not destroyed: LibTorch's globals call CUDA at exit.
@@ -112,9 +119,17 @@ cudaError_t invalidate(Capture& capture, cudaError_t error) {
   return report(error);
 }
 
+// The error of a kernel, with which the device stays. Submission number STOKER_DRY_RUN_FAULT has it: as on a
+// device, the calls after it return it.
+cudaError_t device_error() {
+  static const uint64_t last = number_of("STOKER_DRY_RUN_FAULT", UINT64_MAX);
+  return runtime().submissions < last ? cudaSuccess : cudaErrorIllegalAddress;
+}
+
 // For calls that a capture forbids: in mode global to all threads, in mode thread-local to the one that
 // began it, unless the calling thread has relaxed its own mode.
 cudaError_t check_allowed() {
+  if (device_error() != cudaSuccess) return report(device_error());
   if (capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   for (const auto& [key, capture] : runtime().captures) {
     const bool is_own = capture->thread == std::this_thread::get_id();
@@ -130,6 +145,7 @@ cudaError_t check_allowed() {
 cudaError_t submit(cudaStream_t stream, const std::string& what, bool& is_captured) {
   Runtime& of = runtime();
   is_captured = false;
+  if (device_error() != cudaSuccess) return report(device_error());
   if (stream != nullptr && !of.streams.contains(stream))
     return report_misuse(cudaErrorInvalidResourceHandle, what + " on a stream that does not exist");
   if (Capture* const capture = capture_of(stream)) {
@@ -139,6 +155,7 @@ cudaError_t submit(cudaStream_t stream, const std::string& what, bool& is_captur
     ++of.counts.captured_kernels;
     return cudaSuccess;
   }
+  ++of.submissions;
   for (const auto& [key, capture] : of.captures)
     if (stream == nullptr && capture->thread == std::this_thread::get_id())
       of.errors.push_back(what + " on the default stream during a capture");
@@ -333,7 +350,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->sharedMemPerBlock = 49152;
   properties->sharedMemPerBlockOptin = properties->sharedMemPerMultiprocessor = kSharedBytes;
   properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
-  properties->totalGlobalMem = kDeviceBytes;
+  properties->totalGlobalMem = device_bytes();
   properties->maxGridSize[0] = 2147483647;
   properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
   properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
@@ -388,7 +405,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t error = check_allowed(); error != cudaSuccess) return error;
   DryRunCounts& counts = runtime().counts;
   *memory = nullptr;
-  if (counts.device_bytes + bytes > kDeviceBytes) return report(cudaErrorMemoryAllocation);
+  if (counts.device_bytes + bytes > device_bytes()) return report(cudaErrorMemoryAllocation);
   ++counts.allocations;
   counts.device_bytes += bytes;
   return allocate(memory, bytes, runtime().device_memory);
@@ -427,8 +444,8 @@ cudaError_t cudaHostUnregister(void* memory) {
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
   const std::lock_guard lock(runtime().mutex);
-  *total = kDeviceBytes;
-  *free_bytes = kDeviceBytes - runtime().counts.device_bytes;
+  *total = device_bytes();
+  *free_bytes = device_bytes() - runtime().counts.device_bytes;
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
