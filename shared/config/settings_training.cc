@@ -528,7 +528,7 @@ Fields speed_fields(TrainConfig& train) {
        .details =
            "Operations that LibTorch computes in several kernels then read and write memory "
            "once; sums may differ in the last digits. All but adamw need precision bf16. The "
-           "log names the kernels in use, or the reason why this build or device has none. No "
+           "log names the enabled kernels, or the reason why this build or device has none. No "
            "effect on the CPU. Not yet run on a GPU, therefore off by default.",
        .affects_result = true},
       {.name = "num_threads",
