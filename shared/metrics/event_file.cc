@@ -101,7 +101,7 @@ double EventFile::now() const {
 
 void EventFile::add_record(std::string_view event) {
   const auto fits = [&] { return buffer_.size() + event.size() <= kMaxBufferBytes; };
-  if (!fits()) (void)flush();
+  if (!fits() && !has_failed_) (void)flush();
   if (!fits()) {
     ++dropped_;
     return;
@@ -148,6 +148,7 @@ void EventFile::add_layout(const std::vector<ChartCategory>& categories) {
 
 Status EventFile::flush() {
   if (buffer_.empty()) return {};
+  has_failed_ = true;
   // A partial record after a failed write would make the rest of the file unreadable, so it is
   // truncated first.
   if (has_partial_record_) {
@@ -161,6 +162,7 @@ Status EventFile::flush() {
     return status;
   }
   written_ += buffer_.size();
+  has_failed_ = false;
   std::string().swap(buffer_);  // clear() would retain the memory of a slow disk's backlog
   return {};
 }

@@ -4,7 +4,8 @@
 // TensorFlow or protobuf.
 //
 // Threads:  one.
-// Blocking: flush() blocks on the disk; add_…() only if 1 MiB of records waits for it.
+// Blocking: flush() blocks on the disk; add_…() only if 1 MiB of records waits for it, and not while
+//           flush() fails.
 // Errors:   kNoSpace, kIoError, kPermission. Records of a failed flush() are retained for the next
 //           one, up to 1 MiB; further records are dropped and counted.
 // Format:   TFRecord frames around tensorflow.Event; docs/metrics.md.
@@ -77,6 +78,7 @@ class EventFile {
   UniqueFd fd_;
   uint64_t written_ = 0;             // bytes of complete records
   bool has_partial_record_ = false;  // the file ends with a partial record
+  bool has_failed_ = false;          // the last flush()
   std::string buffer_;
   uint64_t dropped_ = 0;
 };

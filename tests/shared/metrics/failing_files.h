@@ -35,10 +35,16 @@ class FailingFileSystem final : public test::ForwardingFiles {
     changed_.wait(lock, [this] { return waiting_ > 0; });
   }
 
+  uint64_t num_writes() {
+    const std::lock_guard lock(mutex_);
+    return num_writes_;
+  }
+
   Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
     size_t fits = 0;
     {
       std::unique_lock lock(mutex_);
+      ++num_writes_;
       ++waiting_;
       changed_.notify_all();
       changed_.wait(lock, [this] { return !is_blocked_; });
@@ -57,6 +63,7 @@ class FailingFileSystem final : public test::ForwardingFiles {
   uint64_t bytes_left_ = std::numeric_limits<uint64_t>::max();
   bool is_blocked_ = false;
   int waiting_ = 0;
+  uint64_t num_writes_ = 0;
 };
 
 }  // namespace stoker::metrics
