@@ -55,7 +55,7 @@ done < <(find "$tree/bin" "$tree/libexec" -type f -perm -u+x ! -name '*.py')
 # The benchmark takes all fused kernels, or some by name. There are none for the CPU.
 for names in 1 adamw,gelu adamw,gleu; do
   output=$(LD_LIBRARY_PATH=$torch/lib STOKER_BENCH_DEVICE=cpu STOKER_BENCH_FUSED_KERNELS=$names \
-    "$tree/bin/stoker-bench-device" --quick --only device-mlp 2>&1) && fail "trains with fused kernels on the CPU: $output"
+    "$tree/libexec/stoker/gpu-check/stoker-bench-device" --quick --only device-mlp 2>&1) && fail "trains with fused kernels on the CPU: $output"
   reason='there are no fused kernels for cpu'
   [[ $names != *gleu ]] || reason="there is no kernel 'gleu'; use 1 or some of adamw cross_entropy gelu norm rope swiglu"
   [[ $output == *"$reason"* ]] || fail "STOKER_BENCH_FUSED_KERNELS=$names: $output"
