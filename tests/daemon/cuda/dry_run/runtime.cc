@@ -28,6 +28,7 @@ struct Capture {
   std::thread::id thread;
   cudaStreamCaptureMode mode;
   unsigned long long id;
+  cudaStream_t first;
   bool is_invalid = false;
   std::set<cudaStream_t> streams, not_joined;
   uint64_t nodes = 0;
@@ -35,12 +36,14 @@ struct Capture {
 
 struct StreamState {
   Capture* capture = nullptr;
+  uint64_t captured = 0;  // calls that add to a capture, of all captures
 };
 
 struct EventState {
   unsigned flags;
-  Capture* capture = nullptr;  // in which it was recorded
+  unsigned long long capture_id = 0;  // in which it was recorded, or 0
   cudaStream_t stream = nullptr;
+  uint64_t captured = 0;  // of the stream, when it was recorded
   bool is_recorded = false;
   std::chrono::steady_clock::time_point time;
 };
@@ -114,6 +117,18 @@ EventState* find_event(cudaEvent_t event) {
   return found == runtime().events.end() ? nullptr : found->second.get();
 }
 
+Capture* find_capture(unsigned long long id) {
+  for (const auto& [key, capture] : runtime().captures)
+    if (capture->id == id) return key;
+  return nullptr;
+}
+
+// Counts a call that adds to the capture of a stream. Another stream than the first one then has to be joined.
+void add_to_capture(cudaStream_t stream, Capture& capture) {
+  ++runtime().streams.at(stream)->captured;
+  if (stream != capture.first) capture.not_joined.insert(stream);
+}
+
 cudaError_t invalidate(Capture& capture, cudaError_t error) {
   capture.is_invalid = true;
   return report(error);
@@ -151,6 +166,7 @@ cudaError_t submit(cudaStream_t stream, const std::string& what, bool& is_captur
   if (Capture* const capture = capture_of(stream)) {
     if (capture->is_invalid) return report(cudaErrorStreamCaptureInvalidated);
     is_captured = true;
+    add_to_capture(stream, *capture);
     ++capture->nodes;
     ++of.counts.captured_kernels;
     return cudaSuccess;
@@ -197,7 +213,7 @@ cudaError_t release(void* memory, Ranges& ranges, uint64_t& bytes) {
   return cudaSuccess;
 }
 
-// The host waits for a stream; null: for the device.
+// The host waits for a stream, or in another way.
 cudaError_t wait_for(cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   ++runtime().counts.waits;
@@ -274,14 +290,12 @@ cudaError_t cudaLaunchKernel(const void*, dim3 grid, dim3 block, void**, size_t,
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void*, void**) {
   return launch(config->stream, config->gridDim, config->blockDim);
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
-  function(data);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data,
-                                  unsigned) {
-  function(stream, cudaSuccess, data);
-  return cudaSuccess;
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  const std::lock_guard lock(runtime().mutex);
+  bool is_captured = false;
+  const cudaError_t error = submit(stream, "host function", is_captured);
+  if (error == cudaSuccess && !is_captured) function(data);
+  return error;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
@@ -396,7 +410,13 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
-cudaError_t cudaDeviceSynchronize() { return wait_for(nullptr); }
+cudaError_t cudaDeviceSynchronize() {
+  const std::lock_guard lock(runtime().mutex);
+  // In each mode: the device includes the streams of all captures.
+  if (const auto capture = runtime().captures.begin(); capture != runtime().captures.end())
+    return invalidate(*capture->second, cudaErrorStreamCaptureUnsupported);
+  return wait_for(nullptr);
+}
 
 // ---- Memory
 
@@ -425,6 +445,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }
 cudaError_t cudaFreeHost(void* memory) {
   const std::lock_guard lock(runtime().mutex);
+  if (const cudaError_t error = check_allowed(); error != cudaSuccess) return error;
   return release(memory, runtime().host_memory, runtime().counts.host_bytes);
 }
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
@@ -464,13 +485,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   bool is_captured = false;
   if (const cudaError_t error = submit(stream, "copy", is_captured); error != cudaSuccess)
     return error;
+  const bool is_pageable = (kind == cudaMemcpyHostToDevice && !is_page_locked(from)) ||
+                           (kind == cudaMemcpyDeviceToHost && !is_page_locked(to));
   if (!is_captured) {
+    if (is_pageable) ++runtime().counts.waits;  // the call does not return before the copy
     std::memcpy(to, from, bytes);
-    return cudaSuccess;
-  }
-  if ((kind == cudaMemcpyHostToDevice && !is_page_locked(from)) ||
-      (kind == cudaMemcpyDeviceToHost && !is_page_locked(to)))
+  } else if (is_pageable) {
     runtime().errors.push_back("captured copy of memory that is not page-locked");
+  }
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
@@ -519,13 +541,14 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   if (capture != nullptr && capture->is_invalid) return report(cudaErrorStreamCaptureInvalidated);
   if ((flags & cudaEventRecordExternal) != 0) {
     // A node of the graph, which records the event at each replay.
-    if (capture == nullptr) return report(cudaErrorIllegalState);
+    if (capture == nullptr) return report(cudaErrorInvalidValue);
+    add_to_capture(stream, *capture);
     ++capture->nodes;
     return cudaSuccess;
   }
-  if (capture != nullptr) capture->not_joined.erase(stream);
-  state->capture = capture;
+  state->capture_id = capture == nullptr ? 0 : capture->id;
   state->stream = stream;
+  state->captured = capture == nullptr ? 0 : runtime().streams.at(stream)->captured;
   state->is_recorded = true;
   state->time = std::chrono::steady_clock::now();
   return cudaSuccess;
@@ -538,8 +561,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const EventState* const state = find_event(event);
   if (state == nullptr)
     return report_misuse(cudaErrorInvalidResourceHandle, "query of an event that does not exist");
-  if (state->capture != nullptr && runtime().captures.contains(state->capture))
-    return invalidate(*state->capture, cudaErrorCapturedEvent);
+  if (state->capture_id != 0) {  // also after the end of the capture
+    Capture* const capture = find_capture(state->capture_id);
+    return capture == nullptr ? report(cudaErrorCapturedEvent)
+                              : invalidate(*capture, cudaErrorCapturedEvent);
+  }
   return check_allowed();
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return cudaEventQuery(event); }
@@ -584,20 +610,23 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return report_misuse(cudaErrorInvalidResourceHandle, "wait for an event that does not exist");
   Capture* const own = capture_of(stream);
   if ((flags & cudaEventWaitExternal) != 0)
-    return own != nullptr ? cudaSuccess : report(cudaErrorIllegalState);
-  if (state->capture != nullptr && runtime().captures.contains(state->capture)) {
-    if (own == nullptr) {
-      // The stream becomes part of the capture until another of its streams waits for it.
-      const auto found = runtime().streams.find(stream);
-      if (found == runtime().streams.end()) return report(cudaErrorStreamCaptureImplicit);
-      found->second->capture = state->capture;
-      state->capture->streams.insert(stream);
-      state->capture->not_joined.insert(stream);
-    } else if (own != state->capture) {
-      return invalidate(*own, cudaErrorStreamCaptureMerge);
-    }
+    return own != nullptr ? cudaSuccess : report(cudaErrorInvalidValue);
+  if (Capture* const capture = find_capture(state->capture_id)) {
+    const auto found = runtime().streams.find(stream);
+    if (found == runtime().streams.end()) return report(cudaErrorStreamCaptureImplicit);
+    if (own != nullptr && own != capture) return invalidate(*own, cudaErrorStreamCaptureMerge);
+    // The stream becomes part of the capture, and joins what it waits for.
+    found->second->capture = capture;
+    capture->streams.insert(stream);
+    add_to_capture(stream, *capture);
+    const auto other = runtime().streams.find(state->stream);
+    if (state->stream != stream && other != runtime().streams.end() &&
+        other->second->captured == state->captured)
+      capture->not_joined.erase(state->stream);
     return cudaSuccess;
   }
+  if (state->capture_id != 0)
+    return report_misuse(cudaErrorCapturedEvent, "wait for an event of a capture that has ended");
   if (own != nullptr && state->is_recorded)
     return invalidate(*own, cudaErrorStreamCaptureIsolation);
   return cudaSuccess;
@@ -611,8 +640,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   const auto found = runtime().streams.find(stream);
   if (found == runtime().streams.end()) return report(cudaErrorStreamCaptureUnsupported);
   if (found->second->capture != nullptr) return report(cudaErrorIllegalState);
-  auto capture = std::make_unique<Capture>(
-      Capture{.thread = std::this_thread::get_id(), .mode = mode, .id = ++runtime().last_capture});
+  auto capture = std::make_unique<Capture>(Capture{.thread = std::this_thread::get_id(),
+                                                   .mode = mode,
+                                                   .id = ++runtime().last_capture,
+                                                   .first = stream});
   capture->streams.insert(stream);
   found->second->capture = capture.get();
   runtime().captures.emplace(capture.get(), std::move(capture));
