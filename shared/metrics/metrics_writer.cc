@@ -209,9 +209,19 @@ Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
   }
   if (events_ != nullptr) {
     Status status = events_->flush();
+    if (status.ok() && !entries.empty()) log_lost_events(entries.back().metrics.step);
     if (first.ok()) first = std::move(status);
   }
   return first;
+}
+
+// After they can be written again: until then, each batch could lose some.
+void MetricsWriter::log_lost_events(uint64_t step) {
+  const uint64_t lost = events_->dropped();
+  if (lost == lost_events_) return;
+  lost_events_ = lost;
+  log_warn("metrics record dropped",
+           {{"step", step}, {"total", lost}, {"reason", "TensorBoard's did not fit into memory"}});
 }
 
 void MetricsWriter::record_write_status(const Status& status) {

@@ -99,6 +99,7 @@ class MetricsWriter {
   Status write_all(const std::deque<Entry>& entries);
   Status write_remaining();  // requires mutex_, after run() has returned
   void record_write_status(const Status& status);
+  void log_lost_events(uint64_t step);
 
   // Constant after open().
   const MetricsWriterOptions options_;
@@ -106,6 +107,7 @@ class MetricsWriter {
   // Owned by the writer thread; after run() has returned, by the holder of mutex_.
   std::unique_ptr<JsonLinesFile> lines_;
   std::unique_ptr<EventFile> events_;  // empty: no TensorBoard
+  uint64_t lost_events_ = 0;           // that were logged
   bool is_failing_ = false;
 
   // Written by the trainer thread and the writer thread; independent values without ordering

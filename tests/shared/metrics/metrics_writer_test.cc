@@ -5,10 +5,12 @@
 #include <fstream>
 #include <iterator>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/coordinator.h"
 #include "tests/shared/metrics/failing_files.h"
+#include "tests/support/logged_text.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::metrics {
@@ -227,6 +229,26 @@ TEST_F(MetricsWriterTest, CountsFailedWritesAndRecoversOnFullDisk) {
   ASSERT_TRUE(writer->flush(10s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
   EXPECT_EQ(writer->position(), bytes());
+}
+
+TEST_F(MetricsWriterTest, LogsLostTensorBoardRecordsAfterFullDisk) {
+  auto writer = open();
+  Coordinator threads;
+  start(threads, *writer);
+  files_.fail_after_bytes(0);
+  uint64_t step = 0;
+  // More than the buffer of the event file: 1 MiB.
+  for (int batch = 0; batch < 100; ++batch) {
+    for (int i = 0; i < 50; ++i) writer->report(make_record(++step));
+    EXPECT_EQ(writer->flush(10s).code(), StatusCode::kNoSpace);
+  }
+  const std::string logged = test::log_of([&] {
+    files_.repair();
+    writer->report(make_record(++step));
+    EXPECT_TRUE(writer->flush(10s).ok());
+  });
+  EXPECT_THAT(logged,
+              testing::ContainsRegex("metrics record dropped step=5001 total=[1-9][0-9]+ reason="));
 }
 
 TEST_F(MetricsWriterTest, WritesNoEventFileUnlessEnabled) {
