@@ -396,8 +396,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
-  *function = nullptr;
-  if (result != nullptr) *result = cudaDriverEntryPointSymbolNotFound;
+  // LibTorch only asks whether it exists.
+  *function = reinterpret_cast<void*>(+[] { return cudaErrorNotSupported; });
+  if (result != nullptr) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 const char* cudaGetErrorName(cudaError_t error) {
