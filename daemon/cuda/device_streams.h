@@ -84,7 +84,8 @@ class DeviceStreams {
   // Calls `work`, which starts sums over the ranks, on the stream for them.
   virtual void submit_sums(Work work) = 0;
   // Records the device work of `work` without running it. Exceptions of `work`, and of operations
-  // that cannot be captured, pass through and leave the streams unchanged. Waits for the device.
+  // that cannot be captured, pass through and leave the streams unchanged; drop the graphs that exist
+  // then, since those that sample random numbers cannot be replayed any more. Waits for the device.
   // The memory of a graph is reserved until it is destroyed; only the graphs of the same object can
   // use it.
   virtual std::unique_ptr<Graph> capture(const Work& work) = 0;
