@@ -62,7 +62,7 @@ for names in 1 adamw,gelu adamw,gleu; do
 done
 
 # stokerd says whether the module has fused kernels. Each of their files has machine code for each generation that docs/gpu.md lists, and
-# PTX of the last one: a container begins with its magic number, the size of its header and of its entries; an entry has its kind (2 is
+# PTX of the last one: a container starts with its magic number, the size of its header and of its entries; an entry has its kind (2 is
 # machine code, 1 PTX), both sizes, and the compute capability.
 if [[ -e $tree/lib/stoker/libstoker_cuda.so ]]; then
   version=$(LD_LIBRARY_PATH=$torch/lib "$tree/bin/stokerd" --version)

@@ -1,4 +1,4 @@
-// cuBLAS, cuDNN and NCCL, as far as LibTorch calls them for stoker's models. Functions are declared by what
+// The functions of cuBLAS, cuDNN and NCCL that LibTorch calls for stoker's models. They are declared by what
 // they do here, without the types of the libraries, whose headers the build does not need: on x86-64 a
 // function can ignore its arguments.
 #include "tests/daemon/cuda/dry_run/libraries.h"
