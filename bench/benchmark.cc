@@ -47,6 +47,16 @@ bool is_selected(const std::string& name, const std::string& only) {
   return only.empty() || name == only || name.starts_with(only + "-");
 }
 
+// Null if a baseline was too fast for the clock, which measured 0: JSON has no infinity.
+boost::json::value ratio_of(const Measurement& measurement) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < measurement.values.size(); ++i) {
+    if (measurement.baseline_values[i] <= 0) return nullptr;
+    ratios.push_back(measurement.values[i] / measurement.baseline_values[i]);
+  }
+  return median(std::move(ratios));
+}
+
 void print_line(const Measurement& measurement) {
   std::puts(to_json(measurement).c_str());
   std::fflush(stdout);
@@ -86,10 +96,7 @@ std::string to_json(const Measurement& measurement) {
   if (!measurement.baseline_values.empty()) {
     line["baseline"] = measurement.baseline;
     line["baseline_value"] = median(measurement.baseline_values);
-    std::vector<double> ratios;
-    for (size_t i = 0; i < measurement.values.size(); ++i)
-      ratios.push_back(measurement.values[i] / measurement.baseline_values[i]);
-    line["ratio"] = median(std::move(ratios));
+    line["ratio"] = ratio_of(measurement);
   }
   static const std::string processor = describe_processor();
   line["processor"] = processor;

@@ -44,6 +44,8 @@ struct Measurement {
   std::vector<double> baseline_values;  // as many as `values`, or none
 };
 
+// A line of docs/benchmarks.md. Its `ratio` is the median of the ratios of the runs, or null if a
+// baseline value is 0.
 std::string to_json(const Measurement& measurement);
 double median(std::vector<double> values);
 

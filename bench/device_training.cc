@@ -118,7 +118,7 @@ class RingFedTraining final : public DeviceTraining {
 Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup& setup) {
   const TrainingSetup& training = setup.training;
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(setup.train.device));
-  train::configure_numerics({}, setup.train);
+  STOKER_RETURN_IF_ERROR(train::configure_numerics({}, setup.train));
   train::select_fused_kernels(setup.train, device);
   if (setup.train.fused_kernels != config::FusedKernelsConfig() &&
       model::fused_kernels(device) == model::KernelTable())

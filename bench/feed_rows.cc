@@ -98,10 +98,10 @@ Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& 
   const std::string labels = files->folder->file("labels");
   std::string labels_header;
   files->memory = rows.header;
-  files->memory.resize(rows.header.size() + rows.rows * rows.row_bytes, '\x01');
+  files->memory.resize(rows.header.size() + rows.rows * rows.row_bytes, '\0');
   if (auto* const tokens = std::get_if<config::TokensDataset>(&config.source)) {
     tokens->path = path;
-    files->memory.append(4, '\x01');  // target of the last token
+    files->memory.append(4, '\0');  // target of the last token
   } else if (auto* const numpy = std::get_if<config::NumpyDataset>(&config.source)) {
     numpy->path = path;
     numpy->labels_path = labels;

@@ -8,7 +8,7 @@ cmake_minimum_required(VERSION 3.25)
 set(ALLOW_shared/base "")
 set(ALLOW_shared/eval_metrics "shared/base")
 set(ALLOW_shared/archive "shared/base")
-set(ALLOW_shared/config "shared/base")
+set(ALLOW_shared/config "shared/base shared/eval_metrics")
 set(ALLOW_shared/control "shared/base")
 set(ALLOW_shared/data/files "shared/base")
 set(ALLOW_shared/image "shared/base")
@@ -22,12 +22,13 @@ set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
 set(ALLOW_shared/data/order "shared/base shared/config shared/data")
 set(ALLOW_shared/data/transform "shared/base shared/config shared/image shared/data")
 set(ALLOW_shared/pretrained "shared/base shared/config shared/checkpoint")
-set(ALLOW_shared/model "shared/base shared/config shared/checkpoint shared/pretrained")
+set(ALLOW_shared/graph "shared/base shared/checkpoint")
+set(ALLOW_shared/model "shared/base shared/config shared/checkpoint shared/graph shared/pretrained")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
 set(ALLOW_shared/data/cache "shared/base shared/tokenizer shared/data/files shared/image shared/data shared/data/transform")
 set(ALLOW_shared/data/record "shared/base shared/eval_metrics shared/tokenizer shared/config shared/data/files shared/data shared/data/transform")
 set(ALLOW_shared/http "shared/base shared/config")
-set(ALLOW_shared/view "shared/base shared/checkpoint shared/metrics shared/run")
+set(ALLOW_shared/view "shared/base shared/checkpoint shared/config shared/metrics shared/run")
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/data/record shared/model")
 set(ALLOW_shared/data/format "shared/base shared/tokenizer shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
@@ -54,7 +55,7 @@ set(ALLOW_daemon/stacks "")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
-set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
+set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint shared/run \
 shared/data shared/data/order shared/pretrained shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/pretrained shared/model \

@@ -65,9 +65,12 @@ void add_retention_reasons(const run::RunLayout& layout,
     entry.is_open = locks.is_locked(join_path(entry.path, checkpoint::kChecksumsName));
   const auto config = config::load_config(layout.config_file(), {});
   if (!config.ok()) return;
+  const auto table = eval_metrics::read_metric_table(layout.metric_table_file());
+  if (!table.ok()) return;
+  const auto required = retention::required_info(*config, *table);
+  if (!required.ok()) return;
   const checkpoint::CheckpointStore store(layout.checkpoints_dir(), default_file_system());
-  const auto infos =
-      retention::collect_checkpoint_info(store, layout, retention::required_info(*config));
+  const auto infos = retention::collect_checkpoint_info(store, layout, *required);
   if (!infos.ok()) return;
   for (const retention::RetentionDecision& decision : retention::apply_retention(
            retention::make_retention_policy(*config), *infos, system_clock().wall(), false)) {
@@ -116,7 +119,7 @@ Result<CheckpointList> list_checkpoints(const run::RunLayout& layout) {
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
   STOKER_ASSIGN_OR_RETURN(const auto evals, read_evals(layout));
   CheckpointList list{.run_dir = layout.root(), .metrics = reported_metrics(evals)};
-  auto best = run::read_best(layout.best_file());
+  auto best = run::read_best(layout);
   if (!best.ok() && best.status().code() != StatusCode::kNotFound) return best.status();
   if (best.ok()) list.maybe_best = *std::move(best);
   for (const auto& entry : entries) list.checkpoints.push_back(describe(entry, evals, list));

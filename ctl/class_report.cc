@@ -15,31 +15,13 @@ namespace {
 
 namespace json = boost::json;
 
-std::optional<uint64_t> parse_step(const std::string& name) {
-  if (!name.starts_with("step-") || !name.ends_with(".json")) return std::nullopt;
-  const char* const begin = name.data() + 5;
-  const char* const end = name.data() + name.size() - 5;
-  uint64_t step = 0;
-  const auto [stopped, error] = std::from_chars(begin, end, step);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return step;
-}
-
-Result<uint64_t> newest_evaluated_step(const run::RunLayout& layout) {
-  const auto names = list_directory(layout.eval_dir());
-  std::optional<uint64_t> newest;
-  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-    const auto step = parse_step(name);
-    if (step && (!newest || *step > *newest)) newest = step;
-  }
-  if (newest) return *newest;
-  return Status(StatusCode::kNotFound, layout.eval_dir() + ": no evaluation yet");
-}
-
 Result<uint64_t> resolve_step(const run::RunLayout& layout, const std::string& selector) {
-  if (selector == "latest") return newest_evaluated_step(layout);
+  if (selector == "latest") {
+    if (const auto newest = run::newest_evaluated_step(layout)) return *newest;
+    return Status(StatusCode::kNotFound, layout.eval_dir() + ": no evaluation yet");
+  }
   if (selector == "best") {
-    STOKER_ASSIGN_OR_RETURN(const run::BestCheckpoint best, run::read_best(layout.best_file()));
+    STOKER_ASSIGN_OR_RETURN(const run::BestCheckpoint best, run::read_best(layout));
     return best.step;
   }
   uint64_t step = 0;

@@ -57,7 +57,8 @@ running, have ended, or be a copy elsewhere. With --socket, logs, evaluate and s
 stokerd instead.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
-reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
+reachable, 70 internal error, or evaluate --wait: the evaluation failed, 74 I/O error or permission,
+75 stokerd is busy, 78 not a run directory, or no data yet. watch: that of a run that ends.)";
 
 std::string check_selector(const std::string& text) {
   if (is_selector(text)) return "";
@@ -503,7 +504,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv, std::ost
     out << parser.help();
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
-    err << "stokerctl: " << error.what() << "; try stokerctl --help\n";
+    err << "stokerctl: " << printable_lines(error.what(), "  ") << "; try stokerctl --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
 }

@@ -42,7 +42,7 @@ constexpr milliseconds kSaveTimeout{3'600'000};
 std::string text_of(const boost::json::value& value) {
   if (value.is_double()) return format_setting(value.get_double());
   return value.is_string() ? printable(std::string_view(value.get_string()))
-                           : boost::json::serialize(value);
+                           : printable_json(boost::json::serialize(value));
 }
 
 // For example "paused at step 1 200", or "optimizer.lr 0.0001 at step 1 200, learning rate 9.5e-05".
@@ -70,6 +70,10 @@ std::string format_result(const std::string& done, const std::string& reply) {
     text +=
         released->get_bool() ? ", the memory of the device is released" : ", nothing was released";
   if (reason != nullptr) text += ": " + text_of(*reason);
+  if (const auto* const warnings = fields.if_contains("warnings");
+      warnings != nullptr && warnings->is_array())
+    for (const boost::json::value& warning : warnings->get_array())
+      text += "\nwarning: " + text_of(warning);
   return text;
 }
 
@@ -125,7 +129,7 @@ class CommandRunner {
 void draw(const Console& console, const CommandLine& command, const std::string& reply,
           const control::TrainerStatus& status) {
   if (command.json) {
-    console.out << reply << "\n";
+    console.print_json(reply);
   } else {
     console.out << render_status_line(status) << "\n";
   }
@@ -150,7 +154,10 @@ ExitCode CommandRunner::change(const std::string& done, milliseconds timeout) co
     }
     return console_.fail(reply.status(), exit_code_for_request(reply.status(), ExitCode::kUsage));
   }
-  console_.out << (command_.json ? *reply : format_result(done, *reply)) << "\n";
+  if (command_.json)
+    console_.print_json(*reply);
+  else
+    console_.out << format_result(done, *reply) << "\n";
   return ExitCode::kSuccess;
 }
 
@@ -164,7 +171,11 @@ ExitCode show_reply(const CommandLine& command, const Console& console, const co
   if (!reply.ok())
     return console.fail(reply.status(),
                         exit_code_for_request(reply.status(), invalid_argument_exit));
-  const Result<std::string> text = command.json ? *reply + "\n" : render(*reply);
+  if (command.json) {
+    console.print_json(*reply);
+    return ExitCode::kSuccess;
+  }
+  const Result<std::string> text = render(*reply);
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
   console.out << *text;
   return ExitCode::kSuccess;
@@ -453,12 +464,18 @@ ExitCode record_profile(const control::Profile& request, const CommandLine& comm
                          : client->request(request, kProfileTimeout);
   if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (!request.wait) {
-    console.out << (command.json ? *reply : format_result("started", *reply)) << "\n";
+    if (command.json)
+      console.print_json(*reply);
+    else
+      console.out << format_result("started", *reply) << "\n";
     return ExitCode::kSuccess;
   }
   const auto text = render_profile(*reply, console.style);
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
-  console.out << (command.json ? *reply + "\n" : *text);
+  if (command.json)
+    console.print_json(*reply);
+  else
+    console.out << *text;
   if (command.output.empty()) return ExitCode::kSuccess;
   assert(client->maybe_layout().has_value());  // --output excludes --socket
   const Status copied = copy_trace(string_field(json::parse(*reply).as_object(), "path"),

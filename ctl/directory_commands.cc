@@ -204,7 +204,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
       }
     }
     const std::string merged = view::merge_by_time(parts);
-    console.out << (is_first ? last_lines(merged, command.lines) : merged);
+    console.print_lines(is_first ? last_lines(merged, command.lines) : merged);
     is_first = false;
   }
   return ExitCode::kSuccess;
@@ -220,8 +220,10 @@ ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console) {
   const auto list = list_checkpoints(layout);
   if (!list.ok()) return console.fail(list.status(), exit_code_for_reading(list.status()));
-  console.out << (command.json ? to_json(*list) + "\n"
-                               : render_list(*list, console.style, system_clock().wall()));
+  if (command.json)
+    console.print_json(to_json(*list));
+  else
+    console.out << render_list(*list, console.style, system_clock().wall());
   return ExitCode::kSuccess;
 }
 
@@ -243,7 +245,7 @@ ExitCode show_verification(const run::RunLayout& layout, const CommandLine& comm
   const auto results = verify_checkpoints(layout, request);
   progress.reset();
   if (!results.ok()) return console.fail(results.status(), exit_code_for(results.status()));
-  if (command.json) console.out << to_json(*results) + "\n";
+  if (command.json) console.print_json(to_json(*results));
   return any_corrupt(*results) ? ExitCode::kDataError : ExitCode::kSuccess;
 }
 
@@ -252,8 +254,10 @@ ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
   constexpr size_t kMaxTensors = 20;
   const auto diff = diff_checkpoints(layout, command.selector, command.second_selector);
   if (!diff.ok()) return console.fail(diff.status(), exit_code_for(diff.status()));
-  console.out << (command.json ? to_json(*diff) + "\n"
-                               : render_diff(*diff, command.all ? 0 : kMaxTensors, console.style));
+  if (command.json)
+    console.print_json(to_json(*diff));
+  else
+    console.out << render_diff(*diff, command.all ? 0 : kMaxTensors, console.style);
   return ExitCode::kSuccess;
 }
 
@@ -267,7 +271,10 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                               .dry_run = command.dry_run};
   const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
-  console.out << (command.json ? to_json(*exported) + "\n" : render_export(*exported));
+  if (command.json)
+    console.print_json(to_json(*exported));
+  else
+    console.out << render_export(*exported);
   return ExitCode::kSuccess;
 }
 
@@ -276,8 +283,10 @@ ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
   constexpr size_t kMaxConfusedPairs = 20;
   const auto report = report_classes(layout, command.selector, command.dataset);
   if (!report.ok()) return console.fail(report.status(), exit_code_for_reading(report.status()));
-  console.out << (command.json ? to_json(*report) + "\n"
-                               : render_classes(*report, kMaxConfusedPairs, console.style));
+  if (command.json)
+    console.print_json(to_json(*report));
+  else
+    console.out << render_classes(*report, kMaxConfusedPairs, console.style);
   return ExitCode::kSuccess;
 }
 
@@ -298,12 +307,12 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
     may_grow = command.follow && is_written_to(layout, command.evaluator);
     const auto text = tail->read_more();
     if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
-    console.out << *text;
+    console.print_lines(*text);
     has_more = !text->empty();
   }
   const auto rest = tail->read_rest();
   if (!rest.ok()) return console.fail(rest.status(), exit_code_for_reading(rest.status()));
-  console.out << *rest;
+  console.print_lines(*rest);
   return ExitCode::kSuccess;
 }
 
@@ -406,7 +415,10 @@ ExitCode show_runs(const CommandLine& command, const Console& console) {
                                                           ": no run directory in it, at most "
                                                           "three levels below it"),
                         ExitCode::kConfiguration);
-  console.out << (command.json ? json::serialize(list) + "\n" : table.render(console.style));
+  if (command.json)
+    console.print_json(json::serialize(list));
+  else
+    console.out << table.render(console.style);
   return ExitCode::kSuccess;
 }
 

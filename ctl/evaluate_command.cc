@@ -125,7 +125,10 @@ ExitCode show_outcome(const run::RunLayout& layout, const run::EvaluationOutcome
     failed = Status(StatusCode::kIoError,
                     run::eval_result_path(layout.eval_dir(), outcome.step) + ": cannot be read");
   if (!failed.ok()) return console.fail(failed, exit_code_for(failed));
-  console.out << (command.json ? run::to_json(*result) : render_result(*result) + "\n");
+  if (command.json)
+    console.out << printable_json(run::to_json(*result));
+  else
+    console.out << render_result(*result) << "\n";
   return ExitCode::kSuccess;
 }
 
@@ -219,7 +222,7 @@ ExitCode evaluate(const run::RunLayout& layout, const CommandLine& command, cons
     const boost::json::object reply{{"step", request->step},
                                     {"request_id", request->id},
                                     {"evaluator", is_running ? "running" : "not running"}};
-    console.out << boost::json::serialize(reply) << "\n";
+    console.print_json(boost::json::serialize(reply));
     return ExitCode::kSuccess;
   }
   console.out << "evaluation of step " << format_count(request->step) << " requested"

@@ -258,7 +258,7 @@ Status show(const InspectionRecords& records, const CommandLine& command, const 
   for (size_t i = live && !records.rows.empty() ? records.rows.size() - 1 : 0;
        i < records.rows.size(); ++i) {
     if (command.json) {
-      console.out << records.rows[i] << "\n";
+      console.print_json(records.rows[i]);
       continue;
     }
     STOKER_ASSIGN_OR_RETURN(const std::string text,
@@ -321,7 +321,7 @@ ExitCode follow_inspection(const control::OpenInspection& request, const Command
       return console.fail(shown, exit_code_for_reply(shown));
     if (!records->end_reason.empty()) {
       if (request.steps == 0 && !command.json)
-        console.err << "stokerctl: " << records->end_reason << "\n";
+        console.err << "stokerctl: " << printable(records->end_reason) << "\n";
       return ExitCode::kSuccess;
     }
     if (!console.out.good()) break;

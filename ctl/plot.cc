@@ -255,10 +255,11 @@ void draw_marks(TextDrawing& drawing, const Curve& curve, int owner) {
 // screen has columns.
 void draw_line(TextDrawing& drawing, const Curve& curve, int owner) {
   const auto& points = curve.points;
-  std::optional<std::pair<int, int>> before;  // nullopt: start a new line
+  std::pair<int, int> before{0, 0};
+  bool has_before = false;  // false: start a new line
   for (size_t i = 0; i < points.size();) {
     if (!is_finite(points[i])) {
-      before.reset();
+      has_before = false;
       ++i;
       continue;
     }
@@ -269,12 +270,13 @@ void draw_line(TextDrawing& drawing, const Curve& curve, int owner) {
          ++i, ++count)
       sum += drawing.y.at(points[i].second);
     const int row = drawing.dot_y(sum / count);
-    if (before.has_value()) {
-      drawing.canvas.line(before->first, before->second, column, row, owner);
+    if (has_before) {
+      drawing.canvas.line(before.first, before.second, column, row, owner);
     } else {
       drawing.canvas.dot(column, row, owner);
     }
     before = {column, row};
+    has_before = true;
   }
 }
 

@@ -112,7 +112,7 @@ std::string recent_steps(const std::vector<CheckpointEntry>& entries) {
 // The checksum distinguishes the evaluated checkpoint from another one saved at the same step.
 Result<CheckpointEntry> find_best_checkpoint(const run::RunLayout& layout,
                                              const std::vector<CheckpointEntry>& entries) {
-  const auto best = run::read_best(layout.best_file());
+  const auto best = run::read_best(layout);
   if (!best.ok() && best.status().code() == StatusCode::kNotFound)
     return Status(StatusCode::kNotFound,
                   layout.best_file() + ": no evaluation yet, so there is no best checkpoint");

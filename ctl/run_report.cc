@@ -11,6 +11,7 @@
 #include "shared/base/file.h"
 #include "shared/base/utf8.h"
 #include "shared/metrics/json_lines.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::ctl {
 namespace {
@@ -51,12 +52,13 @@ Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout) {
   const auto names = list_directory(layout.eval_dir());
   if (!names.ok() && names.status().code() == StatusCode::kNotFound) return evals;
   if (!names.ok()) return names.status();
+  STOKER_ASSIGN_OR_RETURN(const run::Lineage lineage, run::read_lineage(layout.lineage_file()));
   for (const std::string& name : *names) {
     if (!is_result_name(name)) continue;
     const std::string path = join_path(layout.eval_dir(), name);
     STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxResultBytes));
     STOKER_ASSIGN_OR_RETURN(run::EvalResult result, run::parse_eval_result(text, path));
-    evals.push_back(std::move(result));
+    if (lineage.contains(result.step, result.manifest_sha256)) evals.push_back(std::move(result));
   }
   std::sort(evals.begin(), evals.end(),
             [](const auto& a, const auto& b) { return a.step < b.step; });
@@ -73,6 +75,10 @@ Result<RunHistory> read_history(const run::RunLayout& layout) {
   STOKER_ASSIGN_OR_RETURN(history.evals, read_evals(layout));
   STOKER_ASSIGN_OR_RETURN(history.setting_changes,
                           run::read_setting_changes(layout.setting_changes_file()));
+  if (auto table = eval_metrics::read_metric_table(layout.metric_table_file()); table.ok())
+    history.metric_table = *std::move(table);
+  if (const auto best = run::read_best(layout); best.ok())
+    history.monitor = MetricName{best->dataset, best->metric};
   return history;
 }
 
@@ -94,15 +100,15 @@ std::optional<double> find_value(const run::EvalResult& eval, const MetricName& 
 }
 
 const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
-                                 const MetricName& metric) {
+                                 const run::Monitor& monitor) {
   const run::EvalResult* best = nullptr;
-  double min = 0;
+  double best_value = std::nan("");
   for (const run::EvalResult& eval : evals) {
-    const auto value = find_value(eval, metric);
+    const auto value = find_value(eval, {monitor.dataset, monitor.metric});
     if (!value.has_value() || !std::isfinite(*value)) continue;
-    if (best != nullptr && *value >= min) continue;
+    if (!monitor.is_better(*value, best_value)) continue;
     best = &eval;
-    min = *value;
+    best_value = *value;
   }
   return best;
 }
@@ -210,11 +216,17 @@ std::string best_line(const RunHistory& history, const std::vector<MetricName>& 
     return "no validation yet: stoker-eval --run-dir " + printable(history.layout.root()) +
            " --once\n";
   }
-  const std::string name = printable(metrics.front().text());
-  const run::EvalResult* best = find_best(history.evals, metrics.front());
+  const MetricName metric = history.monitor.value_or(metrics.front());
+  const std::string name = printable(metric.text());
+  const auto* const definition = history.metric_table.find(metric.metric);
+  if (definition == nullptr)
+    return "best " + name + ": not known, because " +
+           printable(history.layout.metric_table_file()) + " does not have the metric\n";
+  const run::EvalResult* best =
+      find_best(history.evals, {metric.dataset, metric.metric, definition->direction});
   if (best == nullptr) return "best " + name + ": no finite value\n";
-  return "best " + name + " " + format_number(*find_value(*best, metrics.front()), 5) +
-         " at step " + format_count(best->step) + "\n";
+  return "best " + name + " " + format_number(*find_value(*best, metric), 5) + " at step " +
+         format_count(best->step) + "\n";
 }
 
 // "changed at step 1 200: optimizer.lr 3.0e-04 -> 1.0e-04", the newest ones.

@@ -36,27 +36,28 @@ struct RunHistory {
   std::vector<metrics::TrainMetrics> train;         // in order of their steps; can be empty
   std::vector<run::EvalResult> evals;               // in order of their steps; can be empty
   std::vector<run::SettingChange> setting_changes;  // while the run trained
+  eval_metrics::MetricTable metric_table = {};      // empty: the run has no such file
+  std::optional<MetricName> monitor = {};           // of eval/best.json
 };
 
 Result<RunHistory> read_history(const run::RunLayout& layout);
-// In order of their steps; empty if no checkpoint was evaluated.
+// Those of ancestors of the present state (lineage.h), in order of their steps; empty if none was evaluated.
 Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout);
 
-// The metrics of the first dataset that the evaluator reports, in its order. The first metric
-// decides which checkpoint is "best". Empty before the first evaluation.
+// The metrics of the first dataset that the evaluator reports, in its order. Empty before the first
+// evaluation.
 std::vector<MetricName> reported_metrics(const std::vector<run::EvalResult>& evals);
 std::optional<double> find_value(const run::EvalResult& eval, const MetricName& metric);
-// The evaluation with the smallest finite value, at the earliest step that reached it; nullptr:
-// none.
+// The evaluation with the best finite value, at the earliest step that reached it; nullptr: none.
 const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
-                                 const MetricName& metric);
+                                 const run::Monitor& monitor);
 
 // A table of about ten evenly chosen reported steps and the last one, followed by the best
 // evaluation, samples, time and a small plot. Speeds and waits cover all steps since the previous
 // table row; the evaluation shown is the newest of those steps.
 Result<std::string> render_report(const RunHistory& history, const TextStyle& style);
 
-// Training loss and the metric that decides "best", over the steps. At least one point is finite.
+// Training loss and the first metric of the first evaluated dataset, over the steps. At least one point is finite.
 Result<std::vector<Curve>> loss_curves(const RunHistory& history);
 // One curve of the metric for each evaluated dataset that has it, and one of the training metric of
 // this name. kNotFound: there is none; the message lists the available metrics.

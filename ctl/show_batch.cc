@@ -31,7 +31,7 @@ std::string format_padding(const std::vector<batch::SampleDescription>& samples)
 void print_batch(batch::BatchDescription description, const CommandLine& command,
                  const Console& console) {
   if (command.json)
-    console.out << batch::to_json(std::move(description)) << "\n";
+    console.print_json(batch::to_json(std::move(description)));
   else
     console.out << render_batch(description, console.style);
 }

@@ -216,6 +216,7 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   line("loss", format_loss(status), nullptr);
   line("speed", format_speed(status), nullptr);
   if (status.memory.rss_bytes > 0) line("memory", format_memory(status), nullptr);
+  if (!status.data.empty()) line("data", printable(status.data), nullptr);
   line("feed", format_feed(status.feed), nullptr);
   line("checkpoint", format_checkpoint(status.checkpoint), nullptr);
   line("evaluator", format_evaluator(status.evaluator), nullptr);

@@ -13,6 +13,8 @@
 #include "shared/base/cli_documents.h"
 #include "shared/base/cli_options.h"
 #include "shared/base/clock.h"
+#include "shared/base/exception_status.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::ctl {
 namespace {
@@ -29,7 +31,7 @@ Exit codes: 0 after SIGINT or SIGTERM, 64 usage error, 69 the address cannot be 
 directory.)";
 
 int fail(const std::string& message, ExitCode code) {
-  std::cerr << "stoker-web: " << message << "\n";
+  std::cerr << "stoker-web: " << printable_lines(message, "  ") << "\n";
   return static_cast<int>(code);
 }
 
@@ -84,7 +86,7 @@ int main(int argc, char** argv) {
   try {
     return stoker::ctl::run(argc, argv);
   } catch (const std::exception& error) {
-    std::cerr << "stoker-web: " << error.what() << "\n";
-    return static_cast<int>(stoker::ExitCode::kInternal);
+    const stoker::Status status = stoker::to_status(error);
+    return stoker::ctl::fail(status.message(), stoker::exit_code_for(status));
   }
 }

@@ -27,7 +27,7 @@ ExitCode fail_reply(const Status& status, const Console& console) {
 }
 
 std::string text_of_field(const json::value& value) {
-  if (!value.is_string()) return json::serialize(value);
+  if (!value.is_string()) return printable_json(json::serialize(value));
   const std::string text = printable(std::string_view(value.get_string()));
   const bool is_word = !text.empty() && text.find_first_of(" \"=") == std::string::npos;
   return is_word ? text : json::serialize(json::string(text));
@@ -52,7 +52,11 @@ ExitCode print_events(DaemonClient& client, const CommandLine& command, const Co
     const auto text = format_event_line(notification->params);
     if (!text.ok()) return fail_reply(text.status(), console);
     if (text->substr(0, kEventTimeBytes) <= after) continue;
-    console.out << (command.json ? notification->params : *text) << "\n" << std::flush;
+    if (command.json)
+      console.print_json(notification->params);
+    else
+      console.out << *text << "\n";
+    console.out.flush();
   }
   return ExitCode::kIoError;  // our output has no reader any more
 }
@@ -115,7 +119,8 @@ ExitCode show_remote_logs(const CommandLine& command, const Console& console) {
     return std::string(fields.at("text").as_string());
   });
   if (!text.ok()) return fail_reply(text.status(), console);
-  console.out << *text << std::flush;
+  console.print_lines(*text);
+  console.out.flush();
   return command.follow ? print_events(*events, command, console, last_time(*text))
                         : ExitCode::kSuccess;
 }
@@ -129,7 +134,7 @@ ExitCode evaluate_remotely(const CommandLine& command, const Console& console) {
   const auto reply = client->request(control::FileRequest(request), kReplyTimeout);
   if (!reply.ok()) return fail_reply(reply.status(), console);
   if (command.json)
-    console.out << *reply << "\n";
+    console.print_json(*reply);
   else
     console.out << "evaluation of step " << format_count(request.step) << " requested\n";
   return ExitCode::kSuccess;

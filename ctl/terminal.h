@@ -8,9 +8,11 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::ctl {
 
@@ -28,6 +30,8 @@ TextStyle detect_style(bool is_terminal, int columns,
                        const std::function<const char*(const char*)>& environment);
 TextStyle standard_output_style();
 
+// What others have written (names, messages, logs, replies of a daemon) is printed by these functions,
+// or as text that printable() returned: it can neither control the terminal nor forge a line.
 struct Console {
   std::ostream& out;  // requested output
   std::ostream& err;  // error messages
@@ -35,9 +39,13 @@ struct Console {
 
   // Prints the error and returns `code`.
   ExitCode fail(const Status& status, ExitCode code) const {
-    err << "stokerctl: " << status.message() << "\n";
+    err << "stokerctl: " << printable_lines(status.message(), "  ") << "\n";
     return code;
   }
+  // Prints a JSON value and a line break.
+  void print_json(std::string_view json) const { out << printable_json(json) << "\n"; }
+  // Prints lines of a log.
+  void print_lines(std::string_view text) const { out << printable_lines(text); }
 };
 
 // Erases the current line of a terminal.

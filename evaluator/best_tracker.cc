@@ -6,9 +6,15 @@
 namespace stoker::evaluator {
 namespace {
 
-run::Monitor parse_monitor(const std::string& name) {
+// Empty: the table does not have the metric.
+std::optional<run::Monitor> parse_monitor(const std::string& name,
+                                          const eval_metrics::MetricTable& table) {
   const size_t slash = name.find('/');
-  return {name.substr(0, slash), name.substr(slash + 1)};
+  run::Monitor monitor{.dataset = name.substr(0, slash), .metric = name.substr(slash + 1)};
+  const auto* const definition = table.find(monitor.metric);
+  if (definition == nullptr) return std::nullopt;
+  monitor.direction = definition->direction;
+  return monitor;
 }
 
 }  // namespace
@@ -61,7 +67,9 @@ std::optional<run::BestCheckpoint> BestTracker::find_best() const {
   best.step = last.step;
   best.manifest_sha256 = last.manifest_sha256;
   for (const auto& [name, track] : histories_) {
-    const auto improved = improvements(track, parse_monitor(name));
+    const auto monitor = parse_monitor(name, table_);
+    if (!monitor) continue;
+    const auto improved = improvements(track, *monitor);
     if (!improved.empty()) best.metrics.emplace(name, improved.back());
   }
   return best;

@@ -3,10 +3,9 @@
 // recorded.
 //
 // The outcome does not depend on when the evaluator was started: the same results give the same
-// best checkpoint and history. Of equal values the earlier one wins. If a step was evaluated again
-// because the run resumed from an earlier checkpoint, the later result replaces the earlier one,
-// whose checkpoint no longer exists. A later result of the same checkpoint takes the place of the
-// earlier one.
+// best checkpoint and history. Of equal values the earlier one wins. Only results of ancestors of the
+// present state are added (run::Lineage). A later result of the same checkpoint takes the place of the
+// earlier one, and one of another checkpoint of the same step replaces it.
 //
 // Threads: one.
 #pragma once
@@ -24,12 +23,16 @@ namespace stoker::evaluator {
 
 class BestTracker {
  public:
-  explicit BestTracker(run::Monitor monitor) : monitor_(std::move(monitor)) {}
+  // Metrics that `table` does not have are not ranked.
+  BestTracker(run::Monitor monitor, eval_metrics::MetricTable table)
+      : monitor_(std::move(monitor)), table_(std::move(table)) {}
 
   // Adds the contents of best.json, in case its records in eval.jsonl are lost. Call before add().
   void restore(const run::BestCheckpoint& best);
   void add(uint64_t step, const std::string& manifest_sha256, const std::string& dataset,
            const run::MetricValues& metrics);
+
+  void clear() { histories_.clear(); }
 
   // Empty as long as no result has a finite value of the monitored metric.
   std::optional<run::BestCheckpoint> find_best() const;
@@ -47,6 +50,7 @@ class BestTracker {
                                                   const run::Monitor& monitor);
 
   const run::Monitor monitor_;
+  const eval_metrics::MetricTable table_;
   std::map<std::string, MetricHistory> histories_;  // by "DATASET/METRIC"
 };
 

@@ -5,7 +5,6 @@
 #include <variant>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
@@ -16,6 +15,7 @@
 #include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
 #include "shared/base/cgroup.h"
+#include "shared/base/exception_status.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
 #include "shared/model/load_weights.h"
@@ -23,6 +23,7 @@
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
 #include "shared/model/torch_status.h"
+#include "shared/model/torch_threads.h"
 #include "shared/pretrained/state_dict_mapping.h"
 #include "shared/task/generate_tokens.h"
 #include "shared/task/task.h"
@@ -34,9 +35,7 @@ namespace {
 Status to_status(const std::exception& error, const std::string& what) {
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error))
     return model::to_status(*torch, what);
-  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return Status(memory ? StatusCode::kOutOfMemory : StatusCode::kInternal,
-                what + ": " + error.what());
+  return stoker::to_status(error).with_context(what);
 }
 
 struct Weights {
@@ -279,8 +278,8 @@ struct CheckpointEvaluator::State {
   std::string weights_file() const {
     return config.eval.use_ema ? "ema.safetensors" : "model.safetensors";
   }
-  std::string user_code_path() const {
-    const std::string* const path = config.model.user_code_path();
+  std::string user_file_path() const {
+    const std::string* const path = config.model.user_file_path();
     return path == nullptr ? std::string() : *path;
   }
   std::string tokenizer_path() const {
@@ -308,7 +307,7 @@ struct CheckpointEvaluator::State {
   Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_weights(
       const checkpoint::VerifiedCheckpoint& checkpoint) const {
     STOKER_RETURN_IF_ERROR(
-        model::check_same_file(checkpoint.manifest().model_file, model_file, user_code_path())
+        model::check_same_file(checkpoint.manifest().model_file, model_file, user_file_path())
             .with_context(checkpoint.path()));
     if (checkpoint.manifest().base_weights) STOKER_RETURN_IF_ERROR(check_base(checkpoint));
     STOKER_RETURN_IF_ERROR(
@@ -350,7 +349,8 @@ CheckpointEvaluator::~CheckpointEvaluator() = default;
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& options, const Indexes& indexes, Clock& clock,
     const std::string& feed_program, const std::stop_token& stop) {
-  at::set_num_threads(options.eval.num_threads ? *options.eval.num_threads : num_usable_cores());
+  STOKER_RETURN_IF_ERROR(model::start_threads(options.eval.num_threads ? *options.eval.num_threads
+                                                                       : num_usable_cores()));
   if (options.eval.datasets.empty())
     return Status(StatusCode::kInvalidArgument,
                   "eval.datasets: is empty; set it to the datasets to evaluate on");

@@ -2,20 +2,31 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <ranges>
+#include <unordered_map>
 #include <utility>
 
+#include "shared/base/dataset_schema.h"
+#include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/tensor_role.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/class_counts.h"
+#include "shared/data/record/column_order.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {
 namespace {
 
 using data::Dataset;
+
+// The training index of a class that data.train does not have.
+constexpr int64_t kUnknown = -1;
+constexpr size_t kMaxSchemaBytes = size_t{2} << 30;
 
 // Index of the label, if the dataset has one scalar class index per sample.
 std::optional<size_t> find_label(const Dataset& data) {
@@ -75,7 +86,12 @@ class RemappedDataset final : public data::DatasetDecorator {
       return Status(StatusCode::kCorrupt, "label " + std::to_string(label) + ": there are " +
                                               std::to_string(train_indices_.size()) + " classes")
           .with_context(data::to_string(source(sample)));
-    std::memcpy(outputs[*label_].data(), &train_indices_[static_cast<size_t>(label)], sizeof label);
+    const int64_t train_index = train_indices_[static_cast<size_t>(label)];
+    if (train_index == kUnknown)
+      return Status(StatusCode::kCorrupt,
+                    "label " + std::to_string(label) + " is no class of data.train")
+          .with_context(data::to_string(source(sample)));
+    std::memcpy(outputs[*label_].data(), &train_index, sizeof label);
     return {};
   }
 
@@ -93,15 +109,52 @@ Status unknown_class(const std::string& dataset, const std::string& what,
                                            "it; remove its samples, or add some to data.train");
 }
 
-// The training index of each class of the dataset.
+std::vector<std::string> names_or_indices(const std::vector<std::string>& names, uint64_t count) {
+  if (!names.empty()) return names;
+  std::vector<std::string> indices;
+  for (uint64_t index = 0; index < count; ++index) indices.push_back(std::to_string(index));
+  return indices;
+}
+
+std::string describe_classes(const std::vector<std::string>& names, uint64_t count) {
+  return names.empty() ? "class indices up to " + std::to_string(count - 1)
+                       : "the class names " + summarize_names(names);
+}
+
+// Whether a class without a name in data.train has samples; if that is not known, it may have.
+std::vector<bool> have_samples(const Dataset& data) {
+  const auto counts = data::record::count_classes(data);
+  std::vector<bool> has(data.classes(), true);
+  if (counts.ok())
+    for (size_t of_class = 0; of_class < has.size(); ++of_class)
+      has[of_class] = (*counts)[of_class] > 0;
+  return has;
+}
+
+// The training index of each class of the dataset; kUnknown for one without samples that
+// data.train does not have.
 Result<std::vector<int64_t>> map_class_names(const ClassMapping& train, const std::string& dataset,
-                                             const std::vector<std::string>& names) {
+                                             const Dataset& data) {
+  std::unordered_map<std::string, int64_t> of_train;
+  for (const std::string& name : names_or_indices(train.names, train.count))
+    of_train.try_emplace(name, std::ssize(of_train));
+  const std::vector<std::string> names = names_or_indices(data.class_names(), data.classes());
+  const bool has_both = !train.names.empty() && !data.class_names().empty();
+  const std::vector<bool> has_samples =
+      has_both ? std::vector<bool>(names.size(), true) : have_samples(data);
   std::vector<int64_t> train_indices;
-  for (const std::string& name : names) {
-    const auto found = std::ranges::find(train.names, name);
-    if (found == train.names.end())
-      return unknown_class(dataset, "there is a class '" + name + "'", train);
-    train_indices.push_back(found - train.names.begin());
+  for (size_t of_class = 0; of_class < names.size(); ++of_class) {
+    const auto found = of_train.find(names[of_class]);
+    train_indices.push_back(found == of_train.end() ? kUnknown : found->second);
+    if (found != of_train.end() || !has_samples[of_class]) continue;
+    if (has_both)
+      return unknown_class(dataset, "there is a class '" + names[of_class] + "'", train);
+    return Status(
+        StatusCode::kMismatch,
+        "data." + dataset + " has " + describe_classes(data.class_names(), data.classes()) +
+            ", but data.train has " + describe_classes(train.names, train.count) + ": class '" +
+            names[of_class] + "' is none of them; use the same labels in both, or set data." +
+            (data.class_names().empty() ? dataset : "train") + ".class_names");
   }
   return train_indices;
 }
@@ -116,7 +169,9 @@ void log_unknown(const Status& reason) {
 // A stream itself is not opened: its source can be gone.
 ClassMapping classes_with_stream(const config::Config& config, const std::string& index_dir,
                                  uint64_t outputs) {
-  int64_t count = config::streamed_dataset(config)->second.num_classes().value_or(0);
+  const config::DatasetConfig& stream = config::streamed_dataset(config)->second;
+  const std::vector<std::string> names = stream.class_names();
+  int64_t count = std::max(stream.num_classes().value_or(0), std::ssize(names));
   for (const std::string& name : config::sampled_datasets(config)) {
     const config::DatasetConfig& part = config.data.at(name);
     if (part.stream) continue;
@@ -127,18 +182,32 @@ ClassMapping classes_with_stream(const config::Config& config, const std::string
     }
     count = std::max(count, static_cast<int64_t>((*data)->classes()));
   }
-  return {.count = static_cast<uint64_t>(count), .names = {}, .outputs = outputs};
+  return {.count = static_cast<uint64_t>(count), .names = names, .outputs = outputs};
 }
 
 }  // namespace
 
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
-  if (!config.task.has_classes()) return {};  // avoid opening a large index
   const auto outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0));
+  const std::string run_dir = std::filesystem::path(index_dir).parent_path().string();
+  const std::string path = run::RunLayout(run_dir).data_schema_file();
+  if (const auto text = read_file(path, kMaxSchemaBytes); text.ok()) {
+    auto schema = parse_dataset_schema(*text, path);
+    if (schema.ok())
+      return {.count = config.task.has_classes() ? schema->num_classes : 0,
+              .names = std::move(schema->class_names),
+              .outputs = outputs,
+              .columns = std::move(schema->input_columns)};
+    log_unknown(schema.status());
+  }
+  if (!config.task.has_classes()) return {};  // avoid opening a large index
   if (config::training_stream(config)) return classes_with_stream(config, index_dir, outputs);
   const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
-    return {.count = (*train)->classes(), .names = (*train)->class_names(), .outputs = outputs};
+    return {.count = (*train)->classes(),
+            .names = (*train)->class_names(),
+            .outputs = outputs,
+            .columns = (*train)->info().input_columns};
   log_unknown(train.status());
   return {};
 }
@@ -148,8 +217,7 @@ Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
                                                     std::unique_ptr<Dataset> data) {
   const std::vector<std::string> names = data->class_names();
   if (train.count == 0 || data->classes() == 0) return data;
-  // Without class names on both sides, compare class indices.
-  if (names.empty() || train.names.empty()) {
+  if (names.empty() && train.names.empty()) {
     if (data->classes() > std::max(train.count, train.outputs))
       return unknown_class(name, "there is a label " + std::to_string(data->classes() - 1), train);
     if (data->classes() >= train.count) return data;
@@ -157,7 +225,7 @@ Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
         std::make_unique<RemappedDataset>(std::move(data), train, std::vector<int64_t>()));
   }
   if (names == train.names && data->classes() == train.count) return data;
-  STOKER_ASSIGN_OR_RETURN(auto train_indices, map_class_names(train, name, names));
+  STOKER_ASSIGN_OR_RETURN(auto train_indices, map_class_names(train, name, *data));
   const bool are_same =
       std::ranges::equal(train_indices, std::views::iota(int64_t{0}, std::ssize(train_indices)));
   if (!are_same && !find_label(*data))
@@ -167,6 +235,16 @@ Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
                       "is only supported for one label per sample; use the same classes in both");
   return std::unique_ptr<Dataset>(
       std::make_unique<RemappedDataset>(std::move(data), train, std::move(train_indices)));
+}
+
+Result<std::unique_ptr<Dataset>> with_training_columns(const ClassMapping& train,
+                                                       const std::string& name,
+                                                       const config::DatasetConfig& config,
+                                                       std::unique_ptr<Dataset> data) {
+  const config::FieldNames* const fields = config.fields();
+  return data::record::with_column_order(
+      {.of = "data.train", .columns = train.columns}, "data." + name,
+      fields != nullptr && !fields->input.empty(), std::move(data));
 }
 
 }  // namespace stoker::evaluator

@@ -7,6 +7,7 @@
 
 #include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
+#include "shared/base/utf8.h"
 #include "shared/config/reference.h"
 
 namespace stoker::evaluator {
@@ -29,7 +30,8 @@ Results: RUN/eval/step-*.json, best.json, outcomes.jsonl, artifacts/; RUN/metric
 --follow exits with 0 when the run has ended and all checkpoints are evaluated. It logs what it waits for.
 Without --follow, a checkpoint that cannot be evaluated is an error: 65 if it is corrupt, else 70; the others are evaluated.
 Exit codes: 0 done or stopped, 64 usage, 65 corrupt checkpoint or data, 70 internal error, failed or hung evaluation,
-71 out of memory, 74 I/O error, 75 another evaluator has locked the run, or another program a checkpoint, 78 configuration.)";
+71 out of memory, 72 device lost, 74 I/O error, 75 another evaluator has locked the run, or another program a checkpoint,
+78 configuration, 143 forced exit.)";
 
 // Not a CLI11 range check, whose help text would show the largest double.
 std::string check_step(const std::string& text) {
@@ -123,7 +125,8 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     app.exit(help);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
-    std::cerr << "stoker-eval: " << error.what() << "; try stoker-eval --help\n";
+    std::cerr << "stoker-eval: " << printable_lines(error.what(), "  ")
+              << "; try stoker-eval --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
   if (sample->count() > 0) command.generate = std::move(generate);

@@ -8,6 +8,7 @@
 #include "shared/base/tensor_role.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/class_warnings.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/sandboxed_dataset.h"
 #include "shared/feed/worker_sandbox.h"
@@ -84,10 +85,16 @@ Result<OpenedDataset> open_evaluated_dataset(const config::Config& config, const
     };
     data = std::move(sandboxed);
   }
+  STOKER_ASSIGN_OR_RETURN(
+      data, with_training_columns(train, name, config.data.at(name), std::move(data)));
   STOKER_ASSIGN_OR_RETURN(data, with_class_mapping(train, name, std::move(data)));
   log_info("dataset opened", {{"dataset", name},
                               {"samples", data->size()},
-                              {"fingerprint", data->fingerprint().substr(0, 12)}});
+                              {"fingerprint", data->fingerprint().substr(0, 12)},
+                              {"num_classes", data->classes()},
+                              {"class_names", summarize_names(data->class_names())},
+                              {"input_columns", summarize_names(data->info().input_columns)}});
+  if (config.task.has_classes()) data::record::warn_about_classes(name, config.data, *data);
   return OpenedDataset{.data = data::record::with_range_check(config, std::move(data)),
                        .is_quarantined = std::move(is_quarantined)};
 }

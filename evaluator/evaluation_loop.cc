@@ -1,6 +1,7 @@
 #include "evaluator/evaluation_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
 #include "shared/base/run_program.h"
-#include "shared/run/early_stopping.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -34,6 +34,17 @@ nanoseconds to_nanoseconds(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
 }
 
+// What decides about checkpoints: eval.monitor and those of checkpoint.monitor.
+std::vector<run::Monitor> monitors_of(const config::Config& config, const run::Monitor& monitor,
+                                      const eval_metrics::MetricTable& table) {
+  std::vector<run::Monitor> monitors = {monitor};
+  for (const std::string& metric : config.checkpoint.monitor) {
+    auto other = run::make_monitor(config.eval, table, "checkpoint.monitor", metric);
+    if (other.ok() && other->to_text() != monitor.to_text()) monitors.push_back(*std::move(other));
+  }
+  return monitors;
+}
+
 // 1 s, 4 s, 16 s, … up to 256 s.
 nanoseconds backoff_time(int attempts) {
   return std::chrono::seconds(1 << std::min(2 * (attempts - 1), 8));
@@ -42,10 +53,12 @@ nanoseconds backoff_time(int attempts) {
 }  // namespace
 
 EvaluationLoop::EvaluationLoop(FileSystem& files, Clock& clock, const config::Config& config,
-                               const run::RunLayout& layout, Evaluate evaluate)
+                               eval_metrics::MetricTable table, const run::RunLayout& layout,
+                               Evaluate evaluate)
     : files_(files),
       clock_(clock),
       config_(config),
+      table_(std::move(table)),
       layout_(layout),
       policy_(run::make_selection_policy(config.eval)),
       evaluate_(std::move(evaluate)),
@@ -58,14 +71,15 @@ Status EvaluationLoop::open() {
   STOKER_ASSIGN_OR_RETURN(outcome_log_,
                           OutcomeLog::open(files_, layout_.evaluation_outcomes_file()));
   attempt_counts_ = AttemptCounts::open(files_, layout_.attempts_file());
-  STOKER_ASSIGN_OR_RETURN(results_,
-                          ResultRecorder::open(files_, layout_, run::make_monitor(config_.eval),
-                                               config_.metrics.tensorboard));
+  STOKER_ASSIGN_OR_RETURN(early_stopping_, run::make_early_stopping(config_.eval, table_));
+  STOKER_ASSIGN_OR_RETURN(results_, ResultRecorder::open(files_, layout_, early_stopping_.monitor,
+                                                         table_, config_.metrics.tensorboard));
   // A crash came between the result and its outcome. The checkpoint itself might have been deleted
   // since.
+  drop_early_stop();
   for (const auto& [step, manifest] : results_->found()) {
     if (outcome_log_->find(step, manifest) != nullptr) continue;
-    request_early_stop(step);
+    request_early_stop(step, manifest);
     STOKER_RETURN_IF_ERROR(record_outcome(Outcome::kEvaluated, {{step, ""}, {}}, manifest, ""));
   }
   return {};
@@ -84,7 +98,7 @@ run::EvaluationState EvaluationLoop::state_of(const checkpoint::CheckpointEntry&
 std::vector<checkpoint::CheckpointEntry> EvaluationLoop::pending(
     const std::vector<checkpoint::CheckpointEntry>& entries, const LoopState& loop_state) const {
   std::map<uint64_t, checkpoint::CheckpointEntry> by_step;
-  run::EvaluationQueue queue{.evaluated_steps = outcome_log_->evaluated_steps(),
+  run::EvaluationQueue queue{.evaluated_steps = outcome_log_->evaluated_steps(results_->lineage()),
                              .run_ended = loop_state.run_ended};
   for (const auto& entry : entries) {
     queue.steps.push_back(entry.step);
@@ -192,6 +206,7 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), files_);
   int num_considered = 0;
   for (; !stop.stop_requested(); ++num_considered) {
+    STOKER_RETURN_IF_ERROR(update_lineage());
     // Before the checkpoints, because a request follows its checkpoint.
     STOKER_ASSIGN_OR_RETURN(const auto requests, run::read_evaluation_requests(layout_));
     STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
@@ -244,14 +259,16 @@ Status EvaluationLoop::evaluate_checkpoint(const Task& task, std::stop_token sto
   if (!checkpoint.ok()) return handle_failure(task, manifest, checkpoint.status());
   auto evaluated = evaluate_or_reuse(task, *checkpoint, stop);
   if (!evaluated.ok()) return handle_failure(task, manifest, evaluated.status());
+  STOKER_RETURN_IF_ERROR(update_lineage());  // an evaluation can take hours
   if (const Status recorded = results_->record(evaluated->result, evaluated->artifacts);
       !recorded.ok()) {
     if (recorded.code() == StatusCode::kInvalidArgument) return recorded;
     return handle_failure(task, manifest, recorded);
   }
+  warn_of_nonfinite(evaluated->result);
   handle_result(evaluated->result, entry.path, stop);
   // A request to evaluate an earlier checkpoint does not end the run.
-  if (!task.is_requested()) request_early_stop(entry.step);
+  if (!task.is_requested()) request_early_stop(entry.step, manifest);
   return handle_failure(task, manifest, {});
 }
 
@@ -276,7 +293,8 @@ Result<Evaluation> EvaluationLoop::evaluate_or_reuse(
 
 void EvaluationLoop::handle_result(const run::EvalResult& result,
                                    const std::string& checkpoint_path, std::stop_token stop) {
-  const bool is_best = results_->best() && results_->best()->step == result.step;
+  const bool is_best =
+      results_->best() && results_->best()->manifest_sha256 == result.manifest_sha256;
   if (is_best && !config_.eval.on_best_command.empty()) {
     std::vector<std::string> command = config_.eval.on_best_command;
     command.push_back(checkpoint_path);
@@ -293,14 +311,43 @@ void EvaluationLoop::handle_result(const run::EvalResult& result,
   }
 }
 
-void EvaluationLoop::request_early_stop(uint64_t step) {
-  const run::EarlyStopping rule = run::make_early_stopping(config_.eval);
-  if (!rule.is_on()) return;
-  const auto reason = rule.stop_reason(results_->history(step));
+void EvaluationLoop::warn_of_nonfinite(const run::EvalResult& result) const {
+  for (const run::Monitor& monitor : monitors_of(config_, early_stopping_.monitor, table_)) {
+    const auto value = run::monitored_value(result, monitor);
+    if (!value.ok() || std::isfinite(*value)) continue;
+    log_warn("monitored metric not finite",
+             {{"step", result.step},
+              {"metric", monitor.to_text()},
+              {"value", std::isnan(*value) ? std::nan("") : *value},  // without a sign
+              {"hint",
+               "this checkpoint is not compared with others: it is not the best one, and does not "
+               "count for early stopping"}});
+  }
+}
+
+Status EvaluationLoop::update_lineage() {
+  STOKER_ASSIGN_OR_RETURN(const bool has_left_branch, results_->update_lineage());
+  if (has_left_branch) drop_early_stop();
+  return {};
+}
+
+// That of a branch that the run has left. stokerd ignores it.
+void EvaluationLoop::drop_early_stop() {
+  const auto request = run::read_early_stop_request(layout_.early_stop_file());
+  if (!request.ok() || run::applies(*request, results_->lineage())) return;
+  const Status removed = files_.remove_file(layout_.early_stop_file());
+  if (!removed.ok())
+    log_warn("file write failed",
+             {{"path", layout_.early_stop_file()}, {"error", removed.to_string()}});
+}
+
+void EvaluationLoop::request_early_stop(uint64_t step, const std::string& manifest_sha256) {
+  if (!early_stopping_.is_on() || !results_->lineage().contains(step, manifest_sha256)) return;
+  const auto reason = early_stopping_.stop_reason(results_->history(step));
   if (!reason) return;
-  const Status written =
-      write_file_atomically(files_, layout_.early_stop_file(),
-                            to_json(run::EarlyStopRequest{step, rule.to_text(), *reason}));
+  const Status written = write_file_atomically(
+      files_, layout_.early_stop_file(),
+      to_json(run::EarlyStopRequest{step, early_stopping_.to_text(), *reason, manifest_sha256}));
   if (written.ok()) {
     log_info("early stop requested", {{"reason", *reason}});
   } else {

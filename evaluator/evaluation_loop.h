@@ -8,7 +8,8 @@
 // Threads:  one.
 // Blocking: evaluate_due() runs as long as the evaluations take; a stop ends it after the current
 //           batch.
-// Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): a required
+// Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl), kInvalidArgument (eval.monitor
+//           is not in the table of metrics). evaluate_due(): a required
 //           file cannot be written, the results do not have the metric of eval.monitor
 //           (kInvalidArgument), or only checkpoints remain that another program keeps locked
 //           (kBusy). A checkpoint that cannot be evaluated is not an error; its outcome is logged,
@@ -36,6 +37,7 @@
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
+#include "shared/run/early_stopping.h"
 #include "shared/run/evaluation_queue.h"
 #include "shared/run/evaluation_requests.h"
 #include "shared/run/run_layout.h"
@@ -51,9 +53,9 @@ using Evaluate =
 
 class EvaluationLoop {
  public:
-  // `files` and `clock` must outlive this object.
+  // `table`: the metrics of the run. `files` and `clock` must outlive this object.
   EvaluationLoop(FileSystem& files, Clock& clock, const config::Config& config,
-                 const run::RunLayout& layout, Evaluate evaluate);
+                 eval_metrics::MetricTable table, const run::RunLayout& layout, Evaluate evaluate);
 
   // The caller must hold RUN/eval/LOCK unless the file system has no locks.
   Status open();
@@ -107,7 +109,11 @@ class EvaluationLoop {
   // Runs eval.on_best_command for a new best result.
   void handle_result(const run::EvalResult& result, const std::string& checkpoint_path,
                      std::stop_token stop);
-  void request_early_stop(uint64_t step);
+  void warn_of_nonfinite(const run::EvalResult& result) const;
+  // What is derived from the results follows the run to another branch.
+  Status update_lineage();
+  void drop_early_stop();
+  void request_early_stop(uint64_t step, const std::string& manifest_sha256);
   Status handle_failure(const Task& task, const std::string& manifest_sha256, const Status& error);
   Status retry_or_fail(const Task& task, const std::string& manifest_sha256, const Status& error);
   Status record_outcome(Outcome outcome, const Task& task, const std::string& manifest_sha256,
@@ -117,11 +123,13 @@ class EvaluationLoop {
   FileSystem& files_;
   Clock& clock_;
   const config::Config& config_;
+  const eval_metrics::MetricTable table_;
   const run::RunLayout layout_;
   const run::SelectionPolicy policy_;
   const Evaluate evaluate_;
   const std::chrono::nanoseconds start_time_;
 
+  run::EarlyStopping early_stopping_;  // set by open()
   std::optional<OutcomeLog> outcome_log_;
   std::optional<AttemptCounts> attempt_counts_;
   std::unique_ptr<ResultRecorder> results_;

@@ -299,8 +299,15 @@ Status EvaluatorApp::open_results() {
     lock_ = *std::move(lock);
   }
   run::remove_evaluation_progress(default_file_system(), layout_);
+  auto table = eval_metrics::read_metric_table(layout_.metric_table_file());
+  if (table.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound,
+                  layout_.metric_table_file() +
+                      ": does not exist, so that the direction of a metric is not known; stokerd "
+                      "writes it at each start of the run");
+  if (!table.ok()) return table.status();
   loop_ = std::make_unique<EvaluationLoop>(
-      default_file_system(), clock_, config_, layout_,
+      default_file_system(), clock_, config_, *std::move(table), layout_,
       [this](const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {
         return evaluate(checkpoint, std::move(stop));
       });
@@ -362,7 +369,7 @@ void EvaluatorApp::sleep(std::chrono::nanoseconds duration, const std::stop_toke
 Status EvaluatorApp::print_generated_text() {
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
   std::optional<checkpoint::VerifiedCheckpoint> checkpoint;
-  if (const auto best = run::read_best(layout_.best_file()); best.ok()) {
+  if (const auto best = run::read_best(layout_); best.ok()) {
     auto opened = checkpoint::CheckpointStore::open_verified(
         join_path(store.directory(), store.checkpoint_name(best->step)));
     if (opened.ok() && opened->manifest_sha256() == best->manifest_sha256) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <span>
-#include <variant>
 
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
@@ -33,9 +32,7 @@ std::string describe(const std::vector<Setting>& settings, const char* effect) {
 // What requires trust in the author of the configuration, who also chooses the data, whether the
 // configuration or the caller has set it; empty if nothing does.
 std::string list_risks(const config::Config& config) {
-  const bool has_code = std::holds_alternative<config::PluginConfig>(config.model.arch) ||
-                        std::holds_alternative<config::TorchscriptConfig>(config.model.arch);
-  return describe({{"model.path", has_code},
+  return describe({{"model.path", config.model.is_user_code()},
                    {"eval.on_best_command", !config.eval.on_best_command.empty()}},
                   ", code would run with your permissions") +
          describe({{"feed.sandbox", !config.feed.sandbox},

@@ -4,6 +4,8 @@
 #include "evaluator/command_line.h"
 #include "evaluator/evaluator_app.h"
 #include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/utf8.h"
 #include "shared/model/host_allocator.h"
 
 namespace {
@@ -20,7 +22,16 @@ stoker::ExitCode run(int argc, char** argv) {
 
 // Ends as stokerd (daemon/app/main.cc).
 int main(int argc, char** argv) {
-  const stoker::ExitCode code = run(argc, argv);
+  stoker::ExitCode code = stoker::ExitCode::kInternal;
+  const stoker::Status thrown = stoker::catch_exceptions([&]() -> stoker::Status {
+    code = run(argc, argv);
+    return {};
+  });
+  if (!thrown.ok()) {
+    std::fprintf(stderr, "stoker-eval: %s\n",
+                 stoker::printable_lines(thrown.message(), "  ").c_str());
+    code = stoker::exit_code_for(thrown);
+  }
   std::fflush(nullptr);
   std::quick_exit(static_cast<int>(code));
 }

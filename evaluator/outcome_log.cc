@@ -65,10 +65,11 @@ const EvaluationOutcome* OutcomeLog::find(uint64_t step, const std::string& mani
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-std::set<uint64_t> OutcomeLog::evaluated_steps() const {
+std::set<uint64_t> OutcomeLog::evaluated_steps(const run::Lineage& lineage) const {
   std::set<uint64_t> steps;
   for (const auto& [key, entry] : entries_)
-    if (entry.outcome == Outcome::kEvaluated) steps.insert(entry.step);
+    if (entry.outcome == Outcome::kEvaluated && lineage.contains(entry.step, entry.manifest_sha256))
+      steps.insert(entry.step);
   return steps;
 }
 

@@ -22,6 +22,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/run/evaluation_outcomes.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::evaluator {
 
@@ -35,7 +36,8 @@ class OutcomeLog {
   Status append(const EvaluationOutcome& entry, std::string_view wall_time);
   // The last outcome of this checkpoint, or nullptr.
   const EvaluationOutcome* find(uint64_t step, const std::string& manifest_sha256) const;
-  std::set<uint64_t> evaluated_steps() const;
+  // Of ancestors of the present state, also deleted ones.
+  std::set<uint64_t> evaluated_steps(const run::Lineage& lineage) const;
   // Whether an outcome of this request is recorded.
   bool has_request(const std::string& request_id) const {
     return finished_requests_.contains(request_id);

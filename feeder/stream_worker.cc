@@ -1,7 +1,5 @@
 #include "feeder/stream_worker.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -99,17 +97,17 @@ Status report_activity(const feed::StreamFeed& stream, const config::DatasetConf
   return {};
 }
 
-// Starts the threads, of which `num_workers` read the indexed rows of a mixture, and waits for them.
+// Starts the threads, some of which read the indexed rows of a mixture, and waits for them.
 Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
                   const std::optional<feed::StreamState>& from, const config::DatasetConfig& data,
                   const feed::StreamStateTable& states, feed::IndexedRows* maybe_indexed,
-                  int num_workers) {
+                  const FeederArguments& arguments, const feed::QuarantineTable& quarantine) {
   const bool has_producers = data.stream->source == "external";
   if (from) STOKER_RETURN_IF_ERROR(stream.restore(*from, {}));
   states.set_receiving(has_producers);
   Coordinator coordinator;
   stream.start(coordinator);
-  if (maybe_indexed != nullptr) maybe_indexed->start(num_workers, coordinator);
+  if (maybe_indexed != nullptr) maybe_indexed->start(arguments.threads, coordinator);
   coordinator.start("stream-report", [&](const std::stop_token& stop) {
     return report_activity(stream, data, states, stop);
   });
@@ -120,22 +118,20 @@ Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
     states.set_receiving(false);
     return status;
   }
-  // A read hangs; exit without joining its thread.
-  if (!is_normal_end(status)) states.set_failure(status);
-  log_error("worker failed", {{"error", status.to_string()}});
-  flush_log();
-  ::_exit(static_cast<int>(exit_code_for(status)));
+  exit_without_join(status, arguments, quarantine);
 }
 
-Status read_stream(const FeederArguments& arguments, const feed::StreamStateTable& states,
-                   bool& sandbox_refused) {
+}  // namespace
+
+Status run_stream_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
+                         bool& sandbox_refused) {
+  STOKER_ASSIGN_OR_RETURN(const auto states,
+                          feed::StreamStateTable::attach(UniqueFd(arguments.stream_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   if (!config::training_stream(config))
     return Status(StatusCode::kMismatch, "the configuration has no stream in data.train");
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
-  STOKER_ASSIGN_OR_RETURN(const auto quarantine,
-                          feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   STOKER_ASSIGN_OR_RETURN(auto from, states.initial());
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   feed::StreamFeedOptions options = feed::make_stream_options(config, source);
@@ -173,17 +169,8 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(sandboxed);
-  return run_stream(*stream, *inputs, from, data, states, options.maybe_indexed, num_workers);
-}
-
-}  // namespace
-
-Status run_stream_worker(const FeederArguments& arguments, bool& sandbox_refused) {
-  STOKER_ASSIGN_OR_RETURN(const auto states,
-                          feed::StreamStateTable::attach(UniqueFd(arguments.stream_fd)));
-  const Status status = read_stream(arguments, states, sandbox_refused);
-  if (!is_normal_end(status) && !sandbox_refused) states.set_failure(status);
-  return status;
+  return run_stream(*stream, *inputs, from, data, states, options.maybe_indexed, arguments,
+                    quarantine);
 }
 
 }  // namespace stoker::feeder

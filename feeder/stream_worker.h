@@ -7,10 +7,12 @@
 
 #include "feeder/worker_main.h"
 #include "shared/base/status.h"
+#include "shared/feed/quarantine_table.h"
 
 namespace stoker::feeder {
 
 // Runs until the ring closes or the stream ends. Sets `sandbox_refused` as run_worker().
-Status run_stream_worker(const FeederArguments& arguments, bool& sandbox_refused);
+Status run_stream_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
+                         bool& sandbox_refused);
 
 }  // namespace stoker::feeder

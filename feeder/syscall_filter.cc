@@ -58,7 +58,8 @@ constexpr Rule kRules[] = {
     // Files, read-only.
     {SYS_openat, 2, kWriting, 0},
     {SYS_close},
-    {SYS_fstat},
+    {SYS_fstat},    // after each batch: whether a file has changed
+    {SYS_fstatfs},  // whether inodes of the file system are stable
     {SYS_newfstatat},
     {SYS_statx},
     {SYS_lseek},

@@ -136,7 +136,38 @@ Status initialize_process(int parent) {
   return disable_core_dumps_and_privileges();
 }
 
-Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+namespace {
+
+void report_failure(const Status& status, const FeederArguments& arguments,
+                    const feed::QuarantineTable& quarantine) {
+  if (!is_normal_end(status)) quarantine.set_failure(arguments.worker, status);
+}
+
+// A worker with a ring. Whatever it fails with, stokerd can read in the quarantine table.
+Status run_ring_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+  STOKER_ASSIGN_OR_RETURN(const auto quarantine,
+                          feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
+  if (arguments.worker >= quarantine.workers())
+    return Status(StatusCode::kMismatch, "--worker-index: the quarantine table has no such entry");
+  const auto run = arguments.stream_fd >= 0 ? run_stream_worker : run_worker;
+  const Status status =
+      catch_exceptions([&] { return run(arguments, quarantine, sandbox_refused); });
+  if (!sandbox_refused) report_failure(status, arguments, quarantine);
+  return status;
+}
+
+}  // namespace
+
+void exit_without_join(const Status& status, const FeederArguments& arguments,
+                       const feed::QuarantineTable& quarantine) {
+  report_failure(status, arguments, quarantine);
+  log_error("worker failed", {{"error", status.to_string()}});
+  flush_log();
+  ::_exit(static_cast<int>(exit_code_for(status)));
+}
+
+Status run_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
+                  bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   // The memory of the sample cache is taken before enter_sandbox(), which does not count it.
@@ -157,10 +188,6 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
                              {.ticket = arguments.plan_ticket, .epoch = arguments.plan_epoch}));
   STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));
   const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
-  STOKER_ASSIGN_OR_RETURN(const auto quarantine,
-                          feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
-  if (arguments.worker >= quarantine.workers())
-    return Status(StatusCode::kMismatch, "--worker-index: the quarantine table has no such entry");
   const feed::CrashTrackingDataset guarded(*dataset, quarantine, arguments.worker);
   const auto ahead =
       feed::make_read_ahead_options(config.feed, arguments.worker, arguments.workers);
@@ -174,11 +201,7 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   pool.start(arguments.threads, coordinator, {.number = arguments.worker, .of = arguments.workers},
              ahead);
   const Status status = coordinator.join(kGrace);
-  if (!coordinator.all_joined()) {  // a read hangs; exit without joining its thread
-    log_error("worker failed", {{"error", status.to_string()}});
-    flush_log();
-    ::_exit(static_cast<int>(exit_code_for(status)));
-  }
+  if (!coordinator.all_joined()) exit_without_join(status, arguments, quarantine);
   return status;
 }
 
@@ -243,7 +266,8 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
 
 Status run_request_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   bool is_ready = false;
-  const Status status = serve_requests(arguments, is_ready, sandbox_refused);
+  const Status status =
+      catch_exceptions([&] { return serve_requests(arguments, is_ready, sandbox_refused); });
   if (status.ok() || is_ready || sandbox_refused) return status;
   reject_requests(status, arguments.request_fd);
   return {};  // the parent reports it
@@ -255,10 +279,8 @@ ExitCode worker_main(int argc, char** argv) {
   if (!arguments) return exit_code;
   Status status = initialize_process(arguments->parent);
   bool sandbox_refused = false;
-  const auto run = arguments->request_fd >= 0  ? run_request_worker
-                   : arguments->stream_fd >= 0 ? run_stream_worker
-                                               : run_worker;
-  if (status.ok()) status = run(*arguments, sandbox_refused);
+  const auto run = arguments->request_fd >= 0 ? run_request_worker : run_ring_worker;
+  if (status.ok()) status = catch_exceptions([&] { return run(*arguments, sandbox_refused); });
   if (sandbox_refused)
     log_warn("worker sandbox rejected", {{"reason", status.to_string()}});
   else if (!status.ok())

@@ -2,9 +2,10 @@
 // samples until the ring closes; or, with --request-fd, reads the samples, rewrites the files
 // or encodes the texts that its parent requests (serve_requests.h).
 //
-// Errors: the exit code of the process (shared/base/status.h); the reason is on standard error. If
-//         the seccomp filter is not permitted, the process logs a warning and exits with
-//         ExitCode::kSandbox; its parent reports the error once for all of its workers.
+// Errors: the exit code of the process (shared/base/status.h); the reason is on standard error, and
+//         in the quarantine table or the reply to its parent. If the seccomp filter is not permitted,
+//         the process logs a warning and exits with ExitCode::kSandbox; its parent reports the error
+//         once for all of its workers.
 // Crash:  ends with its parent (PR_SET_PDEATHSIG). sandbox.h describes the restrictions that apply
 //         before the first sample is read.
 #pragma once
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/feed/quarantine_table.h"
 
 namespace stoker::feeder {
 
@@ -56,8 +58,12 @@ struct FeederArguments {
 Status initialize_process(int parent);
 // Runs until the ring closes or the end of data. Sets `sandbox_refused` if enter_sandbox() returns
 // kPermission, and leaves it unchanged otherwise.
-Status run_worker(const FeederArguments& arguments, bool& sandbox_refused);
-// The same with --request-fd; runs until the parent closes the socket.
+Status run_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
+                  bool& sandbox_refused);
+// Ends the process with its error if a read hangs, so that its thread cannot be joined.
+[[noreturn]] void exit_without_join(const Status& status, const FeederArguments& arguments,
+                                    const feed::QuarantineTable& quarantine);
+// The same as run_worker() with --request-fd; runs until the parent closes the socket.
 Status run_request_worker(const FeederArguments& arguments, bool& sandbox_refused);
 // The main function of stoker-feed.
 ExitCode worker_main(int argc, char** argv);

@@ -5,8 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--python] [--peers] [--service] [--launchers]
-                       [--package] [--check]
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--nvcc] [--no-torch] [--tests] [--python] [--peers]
+                       [--tensorflow] [--service] [--launchers] [--package] [--check]
 
 Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .deps/libtorch).
 
@@ -17,11 +17,15 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --nvcc       also nvcc, which compiles the fused kernels of the CUDA module (about 100 MB more to
                download); an installed toolkit is used only with cmake -DSTOKER_NVCC=PATH
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
+  --tests      also mold, which links the tests faster, if it can be installed
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
   --peers      also .deps/venv-peers with the Python packages that the parity tests compare with, transformers among
                them (about 120 MB to download), in addition to those of --python
+  --tensorflow also TensorFlow (about 350 MB to download), with which queues and layers are compared: once per user, in
+               ${XDG_CACHE_HOME:-~/.cache}/stoker
   --service    also systemd and systemd-nspawn, for the test of the units (root only), iproute2 for
-               that of several hosts (root only), tini for that of containers, libfaketime for that of many faults,
+               that of several hosts (root only), tini for that of containers, libfaketime for that of many faults, spin for
+               that of the ring's model,
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium, tmux and rsvg-convert for those of the
                pages, screens and plots
   --launchers  also Open MPI and Slurm, for the tests of groups of processes. Debian's packages start munged
@@ -39,12 +43,14 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev libdw-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev libpcre2-dev libutf8proc-dev
-  prometheus-cpp-dev libjs-chart.js libncurses-dev libgmock-dev spin
+  prometheus-cpp-dev libjs-chart.js libncurses-dev libgmock-dev
 )
+optional=()
 torch=cpu
 nvcc=no
 python=no
 peers=no
+tensorflow=no
 service=no
 while (($#)); do
   case $1 in
@@ -52,13 +58,18 @@ while (($#)); do
     --cuda-link) torch=cuda-link ;;
     --nvcc) nvcc=yes ;;
     --no-torch) torch=no ;;
+    --tests) optional+=(mold) ;;
     --python) python=yes ;;
     --peers)
       python=yes
       peers=yes
       ;;
+    --tensorflow)
+      python=yes
+      tensorflow=yes
+      ;;
     --service)
-      packages+=(systemd systemd-container iproute2 tini libfaketime chromium tmux librsvg2-bin)
+      packages+=(systemd systemd-container iproute2 tini libfaketime spin chromium tmux librsvg2-bin)
       service=yes
       ;;
     --launchers) packages+=(openmpi-bin munge slurmctld slurmd slurm-client) ;;
@@ -86,6 +97,14 @@ install_packages() {
   if [[ $python == yes ]] && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
   for package in "${packages[@]}"; do
     is_installed "$package" || missing+=("$package")
+  done
+  for package in "${optional[@]}"; do
+    if is_installed "$package"; then continue; fi
+    if ((EUID == 0)) || sudo -n true 2>/dev/null || ((${#missing[@]} > 0)); then
+      missing+=("$package")
+    else
+      say "Debian package $package: is not installed, and optional"
+    fi
   done
   if ((${#missing[@]} == 0)); then
     say "Debian packages: all ${#packages[@]} are installed"
@@ -306,6 +325,37 @@ install_peers() {
   fi
 }
 
+# ---- TensorFlow
+
+tensorflow_requirements=$root/scripts/requirements-tensorflow.txt
+
+make_tensorflow_venv() {
+  rm -rf "$tensorflow_venv"
+  python3 -m venv "$tensorflow_venv"
+  "$tensorflow_venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --only-binary=:all: --no-deps \
+    --require-hashes --no-compile -r "$tensorflow_requirements"
+  "$tensorflow_venv/bin/python" -m compileall -q -j 0 "$(site_of "$tensorflow_venv")"
+  "$tensorflow_venv/bin/python" -c 'import tensorflow, safetensors.numpy'
+  touch "$tensorflow_venv/.complete"
+}
+
+tensorflow_stamp() { { python3 -V && cat "$tensorflow_requirements"; } | sha256sum | cut -c 1-12; }
+
+# In the cache of the user, so that another clone does not install it again.
+install_tensorflow() {
+  local tensorflow_venv
+  tensorflow_venv=$cache/venv-tensorflow-$(tensorflow_stamp)
+  mkdir -p "$cache" "$root/.deps"
+  exec 8>"$cache/.venv-tensorflow.lock"
+  flock 8
+  if [[ -e $tensorflow_venv/.complete ]]; then
+    say "TensorFlow: is installed"
+  else
+    step "Install TensorFlow into $tensorflow_venv" python-tensorflow make_tensorflow_venv
+  fi
+  ln -sfn "$tensorflow_venv" "$root/.deps/venv-tensorflow"
+}
+
 # Only unpacked: the package would start a server and bring 30 packages for its pages.
 unpack_prometheus() {
   local folder
@@ -330,3 +380,4 @@ if [[ $service == yes ]]; then install_prometheus; fi
 if [[ $torch != no ]]; then install_libtorch; fi
 if [[ $python == yes ]]; then install_python; fi
 if [[ $peers == yes ]]; then install_peers; fi
+if [[ $tensorflow == yes ]]; then install_tensorflow; fi

@@ -15,7 +15,7 @@ reinstalled. Then a second run trains to the same step without faults, and the c
 the steps and losses of all records. Exit code 1 if they differ, or if a program has ended in an unexpected way.
 
   --seconds N   of both runs together (3600)
-  --seed N      of the faults (random; it is printed, but the times of the faults depend on the machine)
+  --seed N      of the faults (STOKER_TEST_SEED, or random; it is printed, but the times of the faults depend on the machine)
   --dir DIR     directory of both runs; must not exist (default: a temporary directory, which is removed after success)
 
 STOKER_BIN: directory of the programs (build/release/bin).
@@ -23,7 +23,7 @@ HELP
 }
 
 seconds=3600
-seed=$RANDOM
+seed=${STOKER_TEST_SEED:-$RANDOM}
 dir=''
 while (($#)); do
   case $1 in

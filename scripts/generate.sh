@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the documents that are generated from the config key descriptors (shared/config) and from the
-# events of the log (shared/base/log_events.h).
+# Writes the documents that are generated from the config key descriptors (shared/config), from the
+# events of the log (shared/base/log_events.h) and from the metrics (shared/eval_metrics/metric_table.cc).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -9,7 +9,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 Usage: scripts/generate.sh [--check]
 
 Builds stoker-config-reference and writes config/stoker.yaml, config/stoker.schema.json and the tables
-of docs/configuration.md and docs/events.md.
+of docs/configuration.md, docs/events.md and docs/metrics.md.
 
   --check  write nothing; print the differences and exit with 1 if a committed file is out of date
 
@@ -47,9 +47,10 @@ write_page() {
 "$program" schema >"$generated/stoker.schema.json"
 write_page configuration markdown
 write_page events events
+write_page metrics metrics
 
 stale=0
-for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/events.md; do
+for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/events.md docs/metrics.md; do
   if [[ $check == --check ]]; then
     diff -u "$file" "$generated/$(basename "$file")" || stale=1
   elif ! cmp -s "$file" "$generated/$(basename "$file")"; then

@@ -43,7 +43,8 @@ step() {
     show_progress "$title" "$log" $$ &
     progress=$!
   fi
-  set +e  # `step || …` would disable set -e in a function; the subshell enables it again
+  # The subshell enables set -e for a function; but in a condition, as in `step … || …`, bash ignores it there: use a program.
+  set +e
   (
     set -e
     "$@"
@@ -66,26 +67,57 @@ step() {
   exit "$status"
 }
 
-# skipped_tests JUNIT-FILE…: one line per reason, with the number of skipped tests and the first of
-# them. GoogleTest prints the reason after "FILE:LINE: Skipped"; the last line of a script is its
-# reason.
-skipped_tests() {
-  awk '
-    function add() {
-      if (!skipped) return
-      reason = printed != "" ? printed : last
-      gsub(/&lt;/, "<", reason); gsub(/&gt;/, ">", reason); gsub(/&quot;/, "\"", reason)
-      gsub(/&apos;/, "\x27", reason); gsub(/&amp;/, "\\&", reason)
-      if (!(reason in count)) { order[++reasons] = reason; first[reason] = name }
-      ++count[reason]
-    }
-    /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name)
-                   skipped = 0; printed = last = ""; due = 0 }
-    /<skipped/ { skipped = 1 }
-    skipped && due { printed = $0; due = 0; next }
-    skipped && /^[^ ]+:[0-9]+: Skipped$/ { due = 1; next }
-    { line = $0; sub(/.*<system-out>/, "", line); if (line !~ /^[[:space:]]*(<.*)?$/) last = line }
-    /<\/testcase>/ { add() }
-    END { for (i = 1; i <= reasons; ++i)
-            printf("%d skipped (%s%s): %s\n", count[order[i]], first[order[i]], (count[order[i]] > 1 ? ", …" : ""), order[i]) }' "$@"
+# skipped_tests JUNIT-FILE…: one line per reason, with the number of skipped tests and the first of them. Fails if
+# tests/expected_skips.txt does not expect one of them here.
+skipped_tests() { "$root/tests/project/check_skips.py" "$@"; }
+
+# describe_machine: its processor and cores, and how long it takes to compile a fixed file, so that durations of different machines
+# can be compared.
+describe_machine() {
+  local began seconds
+  began=$(now)
+  "${CXX:-c++}" -std=c++20 -O2 -x c++ -c -o /dev/null - <<'CODE'
+#include <iostream>
+#include <map>
+#include <regex>
+#include <string>
+int main(int, char** argv) {
+  std::map<std::string, int> counts;
+  const std::regex word("([a-z]+)([0-9]*)");
+  for (std::string line; std::getline(std::cin, line);)
+    for (std::sregex_iterator i(line.begin(), line.end(), word), end; i != end; ++i) ++counts[(*i)[1]];
+  for (const auto& [name, count] : counts) std::cout << name << ' ' << count << argv[0] << '\n';
+}
+CODE
+  seconds=$(seconds_since "$began")
+  awk -F ': *' -v cores="$(nproc)" -v seconds="$seconds" '
+    /^(model name|cpu family|model|flags)/ && !($1 in seen) { gsub(/[ \t]+$/, "", $1); seen[$1] = $2 }
+    END { printf "%s, family %s model %s%s, %d cores; compiles a fixed file in %s\n", seen["model name"], seen["cpu family"],
+          seen["model"], seen["flags"] ~ /avx512f/ ? ", AVX-512" : seen["flags"] ~ /avx2/ ? ", AVX2" : "", cores, seconds }' /proc/cpuinfo
+}
+
+# run_tests PRESET CTEST-ARGUMENT…: runs tests of a build; scripts/test_results.py reads the results in build/PRESET/test-results.
+run_tests() {
+  local preset=$1 results=$root/build/$1/test-results
+  shift
+  rm -rf "$results"
+  mkdir -p "$results"
+  export STOKER_PYTHON=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
+  export STOKER_TENSORFLOW_PYTHON=${STOKER_TENSORFLOW_PYTHON:-$root/.deps/venv-tensorflow/bin/python}
+  export GTEST_RANDOM_SEED=${GTEST_RANDOM_SEED:-1}  # of the order of the cases
+  step "Run the tests of preset $preset" "test-$preset" ctest --preset "$preset" --output-junit "$results/ctest.xml" "$@"
+}
+
+# report_tests [--all] FOLDER…: what happened to the tests with results in these folders. Fails if one has failed, if a skip is
+# not expected, or if none ran. --all: what scripts/deps.sh installs is expected to be installed.
+report_tests() {
+  local all=() files=() status=0
+  if [[ $1 == --all ]]; then
+    all=(--all)
+    shift
+  fi
+  mapfile -t files < <(find "$@" -name '*.xml' 2>/dev/null)
+  skipped_tests "${all[@]}" "${files[@]}" || status=1
+  "$root/scripts/test_results.py" --list 30 "$@" || status=1
+  return "$status"
 }

@@ -1,28 +1,48 @@
 #!/usr/bin/env bash
-# Installs missing dependencies, builds the release preset and runs all of its tests.
+# Installs missing dependencies, builds the release preset and runs its tests.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+usage() {
   cat <<'HELP'
-Usage: scripts/test.sh [CTEST-ARGUMENT…]
+Usage: scripts/test.sh [--all] [CTEST-ARGUMENT…]
 
-Installs packages and LibTorch, builds the release preset and runs the tests. A repeated run only does
-what has changed. Arguments are passed to ctest: scripts/test.sh -R ShmRing, scripts/test.sh -L system.
-The results are in build/release/test-results.xml (JUnit).
+Installs packages and LibTorch, builds the programs and runs the tests that every change runs: all unit tests that need no
+other software, and one test with real processes for each guarantee, action, exit code and program. A repeated run only does
+what has changed.
+
+  --all  all tests but those of scripts/nightly.sh: also against Python's PyTorch, transformers and TensorFlow, in groups of
+         processes, under systemd, in a browser, and of the packages. Installs what they need: 1.5 GB to download
+
+Other arguments are passed to ctest: scripts/test.sh -R ring_test. A test of ctest is a program; one of its cases:
+build/release/tests/ring_test --gtest_filter='ShmRingTest.*'. Results: build/release/test-results.
 HELP
-  exit 0
-fi
+}
+tier=quick
+case ${1:-} in
+  -h | --help) usage && exit 0 ;;
+  --all)
+    tier=all
+    shift
+    ;;
+esac
 cd "$root"
 began=$(now)
 
-"$root/scripts/deps.sh" --cuda-link --nvcc --python --peers --service --launchers --package --check
-export STOKER_PYTHON=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
-"$root/scripts/build.sh" release
+if [[ $tier == quick ]]; then
+  "$root/scripts/deps.sh" --tests
+  "$root/scripts/build.sh" release quick_tests
+  selection=(-L quick)
+  report=()
+else
+  "$root/scripts/deps.sh" --tests --cuda-link --nvcc --python --peers --tensorflow --service --launchers --package --check
+  "$root/scripts/build.sh" release
+  selection=(-LE nightly)
+  report=(--all)
+fi
 
-results=$root/build/release/test-results.xml
-rm -f "$results"
-step "Run the tests" test-release ctest --preset release --output-junit "$results" "$@"
-grep -E '^[0-9]+% tests passed|\((Not Run|Disabled)\)$' "$logs/test-release.log" || true
-if [[ -e $results ]]; then skipped_tests "$results"; fi
-say "All of it took $(seconds_since "$began")"
+status=0
+(run_tests release "${selection[@]}" "$@") || status=$?
+report_tests "${report[@]}" "$root/build/release/test-results" || status=$?
+say "Total: $(seconds_since "$began"), on $(describe_machine)"
+exit "$status"

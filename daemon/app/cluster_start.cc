@@ -222,8 +222,9 @@ Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::Sh
                           "all tasks must read the same files");
 }
 
-Status check_live_state(const config::Config& config, const std::string& live_state) {
-  STOKER_ASSIGN_OR_RETURN(const train::LiveState live, train::parse_live_state(live_state));
+Status check_saved_run(const config::Config& config, const checkpoint::Manifest& saved) {
+  STOKER_ASSIGN_OR_RETURN(const train::LiveState live,
+                          train::parse_live_state(saved.live_settings));
   std::vector<std::string> keys;
   for (const config::LiveSetting& setting : config::resume_live(config, live.settings).kept)
     keys.push_back(setting.key + "=" + setting.value);
@@ -236,6 +237,17 @@ Status check_live_state(const config::Config& config, const std::string& live_st
     return Status(StatusCode::kMismatch,
                   "with parameter servers, a run whose learning rate was lowered by a rollback "
                   "cannot continue; continue it without them");
+  // 0: not recorded, by an earlier release.
+  const auto differs = [](uint64_t before, int64_t now) {
+    return before != 0 && before != static_cast<uint64_t>(now);
+  };
+  if (differs(saved.micro_batch_size, config.train.micro_batch_size) ||
+      differs(saved.gradient_accumulation_steps, config.train.gradient_accumulation_steps) ||
+      !live.batch_sizes.empty())
+    return Status(StatusCode::kMismatch,
+                  "train.micro_batch_size, train.gradient_accumulation_steps: cannot change with "
+                  "parameter servers, whose tickets follow from the number of steps; restore the "
+                  "previous ones, or start a new run");
   return {};
 }
 

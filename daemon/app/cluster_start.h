@@ -24,6 +24,7 @@
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "shared/base/status.h"
+#include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
 
 namespace stoker::app {
@@ -68,8 +69,8 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
 Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,
                           const std::stop_token& stop);
 
-// What a checkpoint has and servers have not: settings that were changed during the run, and the effect of
-// rollbacks on the learning rate. kMismatch; kCorrupt.
-Status check_live_state(const config::Config& config, const std::string& live_state);
+// What a checkpoint has and servers have not: settings that were changed during the run, the effect of
+// rollbacks on the learning rate, and another batch size. kMismatch; kCorrupt.
+Status check_saved_run(const config::Config& config, const checkpoint::Manifest& saved);
 
 }  // namespace stoker::app

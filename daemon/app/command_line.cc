@@ -7,6 +7,7 @@
 #include "daemon/app/version.h"
 #include "shared/base/cli_documents.h"
 #include "shared/base/cli_options.h"
+#include "shared/base/utf8.h"
 #include "shared/config/reference.h"
 
 namespace stoker::app {
@@ -26,8 +27,8 @@ While it trains:
   SIGHUP                                            reload the configuration
 
 Exit codes: 0 finished or stopped, 64 usage error, 65 data error (no valid checkpoint, corrupt data, non-finite loss),
-69 unavailable, 70 internal error, 71 out of memory, 72 device lost, 73 another rank of the group is lost,
-74 I/O error, 75 run directory locked, 78 configuration error, 93 no progress after repeated restarts, 143 forced exit.)";
+70 internal error, 71 out of memory, 72 device lost, 73 another rank of the group is lost, 74 I/O error,
+75 run directory locked, 78 configuration error, 93 no progress after repeated restarts, 143 forced exit.)";
 
 void add_allowances(CLI::App& app, AllowedChanges& allowed, CLI::Option* fresh) {
   const auto allow = [&](ChangeKind change, const std::string& what) {
@@ -121,7 +122,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     app.exit(answered);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
-    std::cerr << "stokerd: " << error.what() << "; try stokerd --help\n";
+    std::cerr << "stokerd: " << printable_lines(error.what(), "  ") << "; try stokerd --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }
   return {command, ExitCode::kSuccess};

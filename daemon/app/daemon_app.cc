@@ -12,11 +12,16 @@
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/run_files.h"
 #include "daemon/app/version.h"
+#include "shared/base/cgroup.h"
 #include "shared/base/deadline.h"
+#include "shared/base/exception_status.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/run_metrics.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
+#include "shared/run/last_checkpoint.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::app {
 namespace {
@@ -40,11 +45,13 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
 }
 
 // The evaluator's request to stop this run (RUN/eval/early_stop.json), if it follows from the
-// current early stopping rule. An invalid file is logged and ignored.
-std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalConfig& config,
+// current early stopping rule and from checkpoints that the run descends from. An invalid file is logged
+// and ignored.
+std::optional<run::EarlyStopRequest> find_early_stop_request(const config::Config& config,
                                                              const run::RunLayout& layout) {
-  const run::EarlyStopping rule = run::make_early_stopping(config);
-  if (!rule.is_on()) return std::nullopt;
+  const config::EarlyStoppingConfig& conditions = config.eval.early_stopping;
+  if (!conditions.patience && !conditions.patience_steps && !conditions.stopping_threshold)
+    return std::nullopt;
   auto request = run::read_early_stop_request(layout.early_stop_file());
   if (!request.ok()) {
     if (request.status().code() != StatusCode::kNotFound)
@@ -52,7 +59,17 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalC
                {{"path", layout.early_stop_file()}, {"error", request.status().message()}});
     return std::nullopt;
   }
-  if (request->rule != rule.to_text()) return std::nullopt;
+  // A run that starts from nothing has no results yet.
+  const auto saved =
+      checkpoint::CheckpointStore(layout.checkpoints_dir(), default_file_system()).list();
+  const auto last = run::read_last_checkpoint(layout.last_checkpoint_file());
+  if (saved.ok() && saved->empty() && last.ok() && !*last) return std::nullopt;
+  const auto table = eval_metrics::read_metric_table(layout.metric_table_file());
+  if (!table.ok()) return std::nullopt;
+  const auto rule = run::make_early_stopping(config.eval, *table);
+  if (!rule.ok() || !rule->is_on() || request->rule != rule->to_text()) return std::nullopt;
+  const auto lineage = run::read_lineage(layout.lineage_file());
+  if (!lineage.ok() || !run::applies(*request, *lineage)) return std::nullopt;
   return *std::move(request);
 }
 
@@ -77,6 +94,19 @@ GroupLaunch make_launch(group::LaunchEnvironment environment,
   if (launch.environment.world_size > 1) launch.settings = shared_settings(config);
   if (launch.maybe_cluster) add_cluster_settings(*launch.maybe_cluster, launch.settings);
   return launch;
+}
+
+// What a run starts at least: threads of its own, and worker processes with theirs. Those of LibTorch are checked where their
+// number is set.
+size_t min_threads(const config::Config& config) {
+  constexpr int kOwn =
+      6;  // trainer, watchdog, feed-supervisor, metrics, checkpoints, control files
+  constexpr int kOfProcess = 3;  // its main thread, log, read-ahead
+  const config::FeedConfig& feed = config.feed;
+  const int workers =
+      feed.producers == config::ProducerMode::kExternal ? 0 : feed.num_workers.value_or(1);
+  return static_cast<size_t>(kOwn + kOfProcess * std::max(0, feed.num_processes) +
+                             std::max(0, workers));
 }
 
 Status check_support(const config::Config& config, const GroupLaunch& launch) {
@@ -117,10 +147,30 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
 DaemonApp::~DaemonApp() = default;
 
 ExitCode DaemonApp::run() {
+  ExitCode code = ExitCode::kInternal;
+  // The system can refuse a thread.
+  const Status thrown = catch_exceptions([&]() -> Status {
+    code = run_to_end();
+    return {};
+  });
+  if (thrown.ok()) return code;
+  if (run_) run_->request_stop();
+  trainer_.request_stop(thrown);
+  (void)trainer_.join(kJoinGrace);
+  const ExitCode ended = finish(thrown, run_ ? run_->step() : 0);
+  if (!trainer_.all_joined()) ::_exit(static_cast<int>(ended));  // as in run_to_end()
+  return ended;
+}
+
+ExitCode DaemonApp::run_to_end() {
   main_thread_.begin();
   if (const Status opened = open(); !opened.ok()) return leave_group(opened);
+  if (const Status permitted = check_thread_limit(min_threads(config_)); !permitted.ok())
+    return leave_group(permitted);
   if (is_chief()) {
-    const auto request = find_early_stop_request(config_.eval, layout_);
+    // With --resume, whether the run is still on its branch is known later.
+    const auto request =
+        command_.resume.empty() ? find_early_stop_request(config_, layout_) : std::nullopt;
     if (request && !is_in_group()) return exit_already_finished(request->reason);
     // The evaluator can write the request while the ranks start, so the chief tells the others.
     if (request) launch_.finished_because = request->reason;
@@ -374,7 +424,7 @@ void DaemonApp::force_exit(int number) {
 
 void DaemonApp::handle_early_stop_request() {
   if (stop_requested_ || ended_early_) return;
-  const auto request = find_early_stop_request(config_.eval, layout_);
+  const auto request = find_early_stop_request(config_, layout_);
   if (!request) return;
   ended_early_ = true;
   reason_ = "stopped early: " + request->reason;

@@ -56,6 +56,7 @@ class DaemonApp {
   ExitCode run();
 
  private:
+  ExitCode run_to_end();
   Status open();
   Status open_run_directory();
   Status open_rank_directory();
@@ -87,7 +88,7 @@ class DaemonApp {
   void publish_wait(const control::TrainerStatus& status);
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
-  void restore_default_signals();
+  void end_signals(ExitCode code);
   void stop_event_commands();
   // Resets the restart count after success; does not count a configuration error or a checkpoint
   // that stays locked.

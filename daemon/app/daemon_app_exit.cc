@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <iostream>
 #include <string>
@@ -29,13 +30,32 @@ constexpr auto kExitGrace = 5s;       // for the main thread to exit
 constexpr auto kStacksTimeout = 60s;  // with LibTorch's CUDA part there are gigabytes of symbols
 constexpr auto kStacksWriteTimeout = 5s;
 
+std::atomic<int> exit_code_at_signal{0};  // for the handler
+static_assert(std::atomic<int>::is_always_lock_free);
+extern "C" void exit_at_signal(int) { ::_exit(exit_code_at_signal); }
+
+sigset_t signals_of_end() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::sigaddset(&signals, number);
+  return signals;
+}
+
+// What ended the run at a step that the configuration does not have; empty: nothing.
+std::string live_max_steps(const control::TrainerStatus& status, uint64_t configured) {
+  for (const auto& [key, value] : status.live_settings)
+    if (key == "train.max_steps")
+      return ": " + value + ", set by stokerctl set; the configuration has " +
+             std::to_string(configured);
+  return {};
+}
+
 }  // namespace
 
 // ---- After training
 
-// Not counted: a configuration error before the first step, because systemd does not restart after
-// it (RestartPreventExitStatus), and a checkpoint that another process keeps locked, which is no
-// fault of the run.
+// Not counted: before the first step, a configuration error, because systemd does not restart after it
+// (RestartPreventExitStatus), and a checkpoint that another process keeps locked.
 void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
   const bool is_before_first_step = !training_ || run_->step() == first_step_;
@@ -90,6 +110,9 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                        : "stop requested through the control socket";
   }
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
+      run_->finished_because().empty())
+    end.reason += live_max_steps(*run_->status(), config_.train.max_steps);
+  if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
       run_->is_data_exhausted())
     end.reason = "data exhausted";
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
@@ -108,24 +131,32 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                 {{"path", layout_.exit_status_file()}, {"error", written.to_string()}});
     }
   }
-  restore_default_signals();
+  end_signals(code);
   log_info("daemon exited", {{"state", run::to_string(end.outcome)},
                              {"step", end.step},
                              {"reason", end.reason},
                              {"exit_code", end.exit_code}});
   flush_log();
+  const sigset_t signals = signals_of_end();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   stop_event_commands();
   flush_log();
   wait_for_exit_of_cause(status);
   return code;
 }
 
-// Nothing handles signals any more: the next one ends the process, except the SIGTERM that launchers
-// repeat.
-void DaemonApp::restore_default_signals() {
+// From now on SIGTERM and SIGINT end the process at once, with its exit code, except the SIGTERM that launchers
+// repeat. After the signal set, which restores the default when it is destroyed.
+void DaemonApp::end_signals(ExitCode code) {
   boost::system::error_code ignored;
-  signals_.remove(SIGINT, ignored);
-  if (!is_preempted_) signals_.remove(SIGTERM, ignored);
+  const sigset_t signals = signals_of_end();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // until the last event is logged
+  signals_.clear(ignored);
+  exit_code_at_signal = static_cast<int>(code);
+  ::signal(SIGHUP, SIG_IGN);
+  ::signal(SIGUSR1, SIG_IGN);
+  ::signal(SIGINT, exit_at_signal);
+  ::signal(SIGTERM, is_preempted_ ? SIG_IGN : exit_at_signal);
 }
 
 // At most until the deadline of a preemption.

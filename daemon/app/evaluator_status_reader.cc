@@ -2,14 +2,25 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "shared/base/file.h"
-#include "shared/checkpoint/store.h"
+#include "shared/base/file_stamp.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::app {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+control::TrainerStatus::Evaluator no_results() {
+  control::TrainerStatus::Evaluator status;
+  status.best_value = std::nan("");
+  return status;
+}
+
+}  // namespace
 
 control::TrainerStatus::Evaluator EvaluatorStatusReader::read_cached() const {
   const std::lock_guard lock(mutex_);
@@ -23,24 +34,30 @@ control::TrainerStatus::Evaluator EvaluatorStatusReader::read_cached() const {
 }
 
 control::TrainerStatus::Evaluator EvaluatorStatusReader::read() const {
-  control::TrainerStatus::Evaluator status;
-  status.best_value = std::nan("");
   std::error_code ignored;
-  if (!std::filesystem::exists(layout_.eval_lock_file(), ignored)) return status;
+  if (!std::filesystem::exists(layout_.eval_lock_file(), ignored)) return no_results();
+  std::string stamp;
+  // outcomes.jsonl follows each result.
+  for (const std::string& path : {layout_.evaluation_outcomes_file(), layout_.lineage_file(),
+                                  layout_.best_file(), layout_.metric_table_file()})
+    stamp += file_stamp(path) + " ";
+  if (std::exchange(results_stamp_, stamp) != stamp) results_ = read_results();
+  control::TrainerStatus::Evaluator status = results_;
   const auto alive = is_locked(layout_.eval_lock_file());
   status.state = alive.ok() && *alive ? "running" : "exited";
-  const auto names = list_directory(layout_.eval_dir());
-  if (names.ok()) {
-    for (const std::string& name : *names) {
-      if (!name.ends_with(".json")) continue;
-      const auto step =
-          checkpoint::CheckpointStore::parse_checkpoint_name(name.substr(0, name.size() - 5));
-      if (step && *step > status.last_evaluated_step) status.last_evaluated_step = *step;
-    }
-  }
-  if (const auto best = run::read_best(layout_.best_file()); best.ok()) {
+  return status;
+}
+
+control::TrainerStatus::Evaluator EvaluatorStatusReader::read_results() const {
+  control::TrainerStatus::Evaluator status = no_results();
+  status.last_evaluated_step = run::newest_evaluated_step(layout_).value_or(0);
+  if (const auto best = run::read_best(layout_); best.ok()) {
     status.best_value = best->value;
     status.best_step = best->step;
+    status.best_metric = run::Monitor{best->dataset, best->metric}.to_text();
+    const auto table = eval_metrics::read_metric_table(layout_.metric_table_file());
+    const auto* const definition = table.ok() ? table->find(best->metric) : nullptr;
+    if (definition != nullptr) status.best_direction = to_string(definition->direction);
   }
   return status;
 }

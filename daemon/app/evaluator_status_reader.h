@@ -2,11 +2,13 @@
 // the evaluator do not communicate otherwise.
 //
 // Threads:  any.
-// Blocking: tests a lock and lists RUN/eval, at most once per second.
+// Blocking: tests a lock, at most once per second. Reads results only after one was recorded, or the run has left a
+//           branch.
 #pragma once
 
 #include <chrono>
 #include <mutex>
+#include <string>
 
 #include "shared/base/clock.h"
 #include "shared/control/trainer_status.h"
@@ -23,7 +25,8 @@ class EvaluatorStatusReader {
   control::TrainerStatus::Evaluator read_cached() const;
 
  private:
-  control::TrainerStatus::Evaluator read() const;
+  control::TrainerStatus::Evaluator read() const;  // requires mutex_
+  control::TrainerStatus::Evaluator read_results() const;
 
   const run::RunLayout& layout_;
   Clock& clock_;
@@ -33,6 +36,8 @@ class EvaluatorStatusReader {
   mutable bool read_once_ = false;
   mutable std::chrono::nanoseconds read_at_{0};
   mutable control::TrainerStatus::Evaluator last_;
+  mutable std::string results_stamp_;  // of the files that read_results() depends on
+  mutable control::TrainerStatus::Evaluator results_;
 };
 
 }  // namespace stoker::app

@@ -212,8 +212,8 @@ group::SharedSettings shared_settings(const config::Config& config) {
   group::SharedSettings settings{{"stoker version", stoker_version()},
                                  {"LibTorch version", torch_version()},
                                  {"CPU capability", at::get_cpu_capability()}};
-  for (auto& setting : config::all_settings(config))
-    settings.emplace_back(std::move(setting.key), std::move(setting.value));
+  for (const config::Setting& setting : config::all_settings(config))
+    settings.emplace_back(setting.key, setting.public_value());
   return settings;
 }
 

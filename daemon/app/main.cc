@@ -11,8 +11,13 @@
 #include "daemon/group/launch_environment.h"
 #include "daemon/train/device.h"
 #include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/utf8.h"
+#include "shared/config/config_warnings.h"
 #include "shared/config/load_config.h"
+#include "shared/config/run_metrics.h"
 #include "shared/model/host_allocator.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker {
 namespace {
@@ -32,22 +37,38 @@ ExitCode run_daemon(int argc, char** argv) {
   if (!config.ok()) {
     // Configuration errors already have one line each with their location, as compiler errors do.
     const bool has_places = config.status().code() == StatusCode::kInvalidArgument;
-    std::cerr << (has_places ? "" : "stokerd: ") << config.status().message() << "\n";
+    std::cerr << (has_places ? "" : "stokerd: ")
+              << printable_lines(config.status().message(), has_places ? "" : "  ") << "\n";
     return ExitCode::kConfiguration;
   }
   if (const Status device = train::check_supported_by_build(config->train.device); !device.ok()) {
-    std::cerr << "stokerd: " << device.message() << "\n";
+    std::cerr << "stokerd: " << printable_lines(device.message(), "  ") << "\n";
+    return ExitCode::kConfiguration;
+  }
+  if (const auto metrics = config::resolve_metrics(*config); !metrics.ok()) {
+    std::cerr << printable(parsed.command->config) << ": "
+              << printable_lines(metrics.status().message(), "  ") << "\n";
     return ExitCode::kConfiguration;
   }
   if (!parsed.command->run_dir.empty()) config->run.dir = parsed.command->run_dir;
+  if (config->run.dir != valid_utf8(config->run.dir)) {
+    std::cerr << "stokerd: run.dir: " << quote_for_message(config->run.dir)
+              << " is not UTF-8, as the records of a run are; rename the directory\n";
+    return ExitCode::kUsage;
+  }
+  if (!parsed.command->fresh)
+    config::keep_stored_globs(*config, parsed.command->origins,
+                              run::RunLayout(config->run.dir).config_file());
   if (parsed.command->check) {
+    for (const config::ConfigWarning& warning : config::find_config_warnings(*config))
+      std::cerr << printable(parsed.command->config + ": warning: " + warning.text()) << "\n";
     std::cout << config::to_yaml(*config);
     return ExitCode::kSuccess;
   }
   auto launch =
       group::parse_launch_environment(group::read_environment_variables(), config->run.dir);
   if (!launch.ok()) {
-    std::cerr << "stokerd: " << launch.status().message() << "\n";
+    std::cerr << "stokerd: " << printable_lines(launch.status().message(), "  ") << "\n";
     return ExitCode::kUsage;
   }
   // Platforms set it for all kinds of runs.
@@ -71,7 +92,7 @@ ExitCode run_daemon(int argc, char** argv) {
     cluster = Status(StatusCode::kInvalidArgument,
                      "--replay: is the run directory of this process; use another --run-dir");
   if (!cluster.ok()) {
-    std::cerr << "stokerd: " << cluster.status().message() << "\n";
+    std::cerr << "stokerd: " << printable_lines(cluster.status().message(), "  ") << "\n";
     return ExitCode::kUsage;
   }
   if (*cluster) launch = app::rank_of((*cluster)->task, *launch);
@@ -85,7 +106,15 @@ ExitCode run_daemon(int argc, char** argv) {
 
 // Without the destructors of LibTorch's globals, which take 0.1 s and free what the kernel frees.
 int main(int argc, char** argv) {
-  const stoker::ExitCode code = stoker::run_daemon(argc, argv);
+  stoker::ExitCode code = stoker::ExitCode::kInternal;
+  const stoker::Status thrown = stoker::catch_exceptions([&]() -> stoker::Status {
+    code = stoker::run_daemon(argc, argv);
+    return {};
+  });
+  if (!thrown.ok()) {
+    std::cerr << "stokerd: " << stoker::printable_lines(thrown.message(), "  ") << "\n";
+    code = stoker::exit_code_for(thrown);
+  }
   std::fflush(nullptr);
   std::quick_exit(static_cast<int>(code));
 }

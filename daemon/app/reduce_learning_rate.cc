@@ -14,7 +14,7 @@ void reduce_learning_rate(const std::optional<Rollback>& rollback,
                                {"attempt", rollback->times},
                                {"max_attempts", config.max_nonfinite},
                                {"lr_scale", state.lr_scale},
-                               {"reason", "loss or gradient not finite"}});
+                               {"reason", "loss, gradient or state not finite"}});
 }
 
 }  // namespace stoker::app

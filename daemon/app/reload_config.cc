@@ -10,6 +10,7 @@
 #include "shared/base/log.h"
 #include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 namespace {
@@ -31,12 +32,14 @@ std::string to_json(const std::vector<config::SettingChange>& changes, bool is_l
 
 Result<std::string> reload_config(const config::Config& now, const CommandLine& command,
                                   bool is_chief, Run& run, bool is_dry_run) {
-  const auto fresh = config::load_config(command.config, command.overrides);
+  config::SettingOrigins origins;
+  auto fresh = config::load_config(command.config, command.overrides, &origins);
   if (!fresh.ok()) {
     if (!is_dry_run)
       log_error("configuration reload rejected", {{"error", fresh.status().message()}});
     return fresh.status();
   }
+  config::keep_stored_globs(*fresh, origins, run::RunLayout(now.run.dir).config_file());
   std::vector<config::SettingChange> changes = config::diff_configs(now, *fresh);
   std::erase_if(changes, [](const auto& change) { return change.key == "run.dir"; });
   const auto status = run.status();

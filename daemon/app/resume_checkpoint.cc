@@ -7,8 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/verify.h"
 #include "shared/run/last_checkpoint.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::app {
 namespace {
@@ -142,9 +145,39 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
   return newest.status();
 }
 
+namespace {
+
+void log_unrecorded(const std::string& path, const Status& status) {
+  if (!status.ok()) log_warn("file write failed", {{"path", path}, {"error", status.to_string()}});
+}
+
+// A crash or a full disk may have prevented the lines of the last ones, and earlier releases wrote none.
+Status complete_lineage(FileSystem& files, const std::vector<checkpoint::CheckpointEntry>& entries,
+                        const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const run::Lineage lineage, run::read_lineage(path));
+  std::vector<run::SavedCheckpoint> missing;
+  std::optional<uint64_t> last_step;
+  if (lineage.newest()) last_step = lineage.newest()->step;
+  for (const auto& entry : entries) {
+    if (lineage.newest() && entry.step <= lineage.newest()->step) continue;
+    const auto manifest =
+        read_file(join_path(entry.path, checkpoint::kManifestName), checkpoint::kMaxManifestBytes);
+    if (!manifest.ok()) continue;
+    const std::string sha256 = sha256_hex(*manifest);
+    if (lineage.is_known(sha256)) continue;
+    // Those of a branch that the run has left are archived.
+    missing.push_back({.id = {entry.step, sha256}, .parent_step = last_step});
+    last_step = entry.step;
+  }
+  return run::add_saved(files, path, missing);
+}
+
+}  // namespace
+
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
                                  const run::RunLayout& layout, uint64_t step) {
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
+  log_unrecorded(layout.lineage_file(), complete_lineage(files, entries, layout.lineage_file()));
   bool moved = false;
   for (const auto& entry : entries) {
     if (entry.step <= step) continue;
@@ -166,6 +199,10 @@ Status archive_later_checkpoints(FileSystem& files, const checkpoint::Checkpoint
   return moved ? files.sync_directory(store.directory()) : Status();
 }
 
+void record_start(FileSystem& files, const run::RunLayout& layout) {
+  log_unrecorded(layout.lineage_file(), run::add_started(files, layout.lineage_file()));
+}
+
 bool is_checkpoint_of(const checkpoint::CheckpointStore& store,
                       const checkpoint::VerifiedCheckpoint& resumed) {
   const std::string own_path = join_path(
@@ -178,14 +215,14 @@ void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointSt
                                const run::RunLayout& layout,
                                const checkpoint::VerifiedCheckpoint& resumed) {
   const uint64_t step = resumed.manifest().step;
+  log_unrecorded(layout.lineage_file(),
+                 run::add_resumed(files, layout.lineage_file(), {step, resumed.manifest_sha256()}));
   if (!is_checkpoint_of(store, resumed)) return;
   const std::string path = layout.last_checkpoint_file();
   const run::LastCheckpoint last{.step = step, .manifest_sha256 = resumed.manifest_sha256()};
   const auto recorded = run::read_last_checkpoint(path);
   if (recorded.ok() && *recorded == last) return;
-  const Status written = run::write_last_checkpoint(files, path, last);
-  if (!written.ok())
-    log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
+  log_unrecorded(path, run::write_last_checkpoint(files, path, last));
 }
 
 namespace {
@@ -215,8 +252,11 @@ Status archive_sample_errors_of_ranks(FileSystem& files, const run::RunLayout& l
 Status archive_run(FileSystem& files, const std::string& run_dir) {
   // The record follows the checkpoints. After a crash in between, a start exits with 65, and one
   // with --fresh moves the rest.
-  const std::array<const char*, 14> kRunEntries{"checkpoints",
+  const std::array<const char*, 17> kRunEntries{"checkpoints",
                                                 "last_checkpoint.json",
+                                                "lineage.jsonl",
+                                                "batch_sizes.json",
+                                                "data_schema.json",
                                                 "eval",
                                                 "metrics",
                                                 "tensorboard",

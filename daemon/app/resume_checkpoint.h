@@ -44,7 +44,7 @@ Status check_checkpoints_exist(const checkpoint::CheckpointStore& store,
                                const run::RunLayout& layout);
 
 // Renames the checkpoints after `step` to archived.<n>.<name>, which no program reads, so that
-// their names can be used again. Before that it removes run/last_checkpoint.json: they are missing
+// their names can be used again. Before that it completes run/lineage.jsonl, and it removes run/last_checkpoint.json: they are missing
 // on purpose.
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
                                  const run::RunLayout& layout, uint64_t step);
@@ -53,7 +53,12 @@ Status archive_later_checkpoints(FileSystem& files, const checkpoint::Checkpoint
 bool is_checkpoint_of(const checkpoint::CheckpointStore& store,
                       const checkpoint::VerifiedCheckpoint& resumed);
 
-// Records `resumed` as the last checkpoint of the run if it is one of this run. An error is logged.
+// Records in run/lineage.jsonl that the run starts from nothing: results that are already there are of another one. An
+// error is logged.
+void record_start(FileSystem& files, const run::RunLayout& layout);
+
+// Records `resumed` in run/lineage.jsonl, and as the last checkpoint of the run if it is one of this run. An error
+// is logged.
 void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointStore& store,
                                const run::RunLayout& layout,
                                const checkpoint::VerifiedCheckpoint& resumed);

@@ -113,6 +113,7 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
   if (saved.data_digest != now.data_digest)
     add(ChangeKind::kData,
         sum_change("data.train: fingerprint", saved.data_digest, now.data_digest));
+  if (saved.data_schema && now.data_schema) add_schema(*saved.data_schema, *now.data_schema);
   // If only one of them has a model file, model.name differs.
   if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
     add(ChangeKind::kModel,
@@ -140,6 +141,22 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
   if (saved.world_size != now.world_size)
     add(ChangeKind::kWorldSize, count_change("trainers", static_cast<uint64_t>(saved.world_size),
                                              static_cast<uint64_t>(now.world_size)));
+}
+
+// Outputs and inputs of the model have another meaning.
+void ResumeCompatibility::add_schema(const DatasetSchema& saved, const DatasetSchema& now) {
+  // Another release can leave out other records of the same files.
+  if (saved.num_samples != now.num_samples && saved.num_samples > 0 && now.num_samples > 0)
+    add(ChangeKind::kData,
+        count_change("data.train: number of samples", saved.num_samples, now.num_samples));
+  if (saved.class_names != now.class_names)
+    add(ChangeKind::kModel,
+        "the classes of data.train: " + describe(saved) + " -> " + describe(now));
+  if (saved.input_columns != now.input_columns && !saved.input_columns.empty() &&
+      !now.input_columns.empty())
+    add(ChangeKind::kModel,
+        "the input columns of data.train: " + summarize_names(saved.input_columns) + " -> " +
+            summarize_names(now.input_columns));
 }
 
 void ResumeCompatibility::add_model(const checkpoint::Manifest& saved,

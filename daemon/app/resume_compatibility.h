@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/dataset_schema.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
@@ -40,6 +41,7 @@ class ResumeCompatibility {
   void add_config(const config::Config& before, const config::Config& now);
   // By what the checkpoint says itself.
   void add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
+  void add_schema(const DatasetSchema& saved, const DatasetSchema& now);
   // By the model as it is made now: once its tensors have been compared, whose names say more.
   void add_model(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
 

@@ -14,7 +14,7 @@ Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
   STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
   if (saved.empty()) {
     return Status(StatusCode::kCorrupt,
-                  "loss or gradient is not finite, and there is no checkpoint yet to roll back to; "
+                  "loss or state is not finite, and there is no checkpoint yet to roll back to; "
                   "try a smaller optimizer.lr or train.max_grad_norm");
   }
   const uint64_t newest = saved.back().step;

@@ -109,7 +109,7 @@ class Run final : public server::TrainingControl {
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
   Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override;
   Status close_inspection(uint64_t inspection) override;
-  Result<std::string> settings(const std::string& key) const override;
+  Result<std::string> settings(const std::string& key, bool with_secrets) const override;
   // Whether training is paused without the memory of its device.
   bool is_released() const { return is_released_; }
   // kBusy during the preparation and in such a pause. Otherwise as FeedSupervisor::attach().
@@ -176,6 +176,8 @@ class Run final : public server::TrainingControl {
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
                                     const ResumeCheckpoint& saved, c10::Device device);
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
+  Status write_schema_and_metric_table(const SegmentStart& start) const;
+  void log_contradictions(const config::Config& config) const;
   Status begin(SegmentStart& start);
   Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
   Status restore_errors(SegmentStart& start, const checkpoint::Manifest* maybe_saved) const;

@@ -32,6 +32,7 @@
 #include "shared/feed/sandboxed_dataset.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/model/model_file.h"
+#include "shared/run/batch_sizes.h"
 
 namespace stoker::app {
 namespace {
@@ -142,7 +143,7 @@ class ChiefOutputs {
       recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
     STOKER_ASSIGN_OR_RETURN(metrics_, metrics::MetricsWriter::open(default_file_system(), clock_,
                                                                    recording, start.resume));
-    retention_.emplace(config_, *start.store, layout_, clock_);
+    retention_.emplace(config_, start.metric_table, *start.store, layout_, clock_);
     writer::WriterOptions saving;
     saving.delete_expired = [this](bool is_disk_full) { retention_->delete_expired(is_disk_full); };
     saving.before_commit = [this]() -> Status {
@@ -221,7 +222,9 @@ Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
   set_progress_line("");
   if (!met.ok()) return preparation_outcome(met.status());
   train::prepare_environment(config_.run);
-  train::configure_numerics(config_.run, config_.train);
+  if (const Status configured = train::configure_numerics(config_.run, config_.train);
+      !configured.ok())
+    return preparation_outcome(configured);
 
   // The chief builds the index, the others read it.
   if (!task.is_chief()) {
@@ -282,17 +285,20 @@ Result<Run::ResumeCheckpoint> Run::find_checkpoint_of_chief(checkpoint::Checkpoi
   STOKER_RETURN_IF_ERROR(store.clean_up());
   STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, command_.resume));
   if (found)
-    STOKER_RETURN_IF_ERROR(
-        check_live_state(config_, found->manifest().live_settings).with_context(found->path()));
+    STOKER_RETURN_IF_ERROR(check_saved_run(config_, found->manifest()).with_context(found->path()));
   return found;
 }
 
 Status Run::start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved) {
+  log_contradictions(start.config);
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   start.state->settings.clear();  // which the configuration has replaced
-  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
-                                               config::to_yaml(start.config)));
+  STOKER_RETURN_IF_ERROR(
+      run::write_batch_sizes(default_file_system(), layout_.batch_sizes_file(), {}));
+  STOKER_RETURN_IF_ERROR(write_schema_and_metric_table(start));
+  STOKER_RETURN_IF_ERROR(
+      config::write_config(default_file_system(), own_layout_.config_file(), start.config));
   return feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket);
 }
 
@@ -358,7 +364,9 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   cluster.task.cluster = {.ps = std::vector<std::string>(logged.num_servers), .worker = {""}};
   STOKER_RETURN_IF_ERROR(check_cluster_support(config_, cluster));
   train::prepare_environment(config_.run);
-  train::configure_numerics(config_.run, config_.train);
+  if (const Status configured = train::configure_numerics(config_.run, config_.train);
+      !configured.ok())
+    return preparation_outcome(configured);
   auto data = open_data(std::nullopt);
   if (!data.ok()) return preparation_outcome(data.status());
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),

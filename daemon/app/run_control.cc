@@ -140,7 +140,7 @@ Status Run::close_inspection(uint64_t inspection) {
   return channels_.inspections.close(inspection);
 }
 
-Result<std::string> Run::settings(const std::string& key) const {
+Result<std::string> Run::settings(const std::string& key, bool with_secrets) const {
   const auto live = channels_.board.read()->live_settings;
   boost::json::array settings;
   for (const config::Setting& setting : config::all_settings(config_)) {
@@ -154,10 +154,11 @@ Result<std::string> Run::settings(const std::string& key) const {
     };
     boost::json::object& shown = settings.emplace_back(boost::json::object()).as_object();
     shown["key"] = setting.key;
-    shown["value"] = value(changed == live.end() ? setting.value : changed->second);
+    const std::string configured = with_secrets ? setting.value : setting.public_value();
+    shown["value"] = value(changed == live.end() ? configured : changed->second);
     shown["origin"] = changed == live.end() ? origin_of(command_, setting.key) : "live";
     shown["can_change"] = setting.is_live;
-    if (changed != live.end()) shown["configured"] = value(setting.value);
+    if (changed != live.end()) shown["configured"] = value(configured);
   }
   if (settings.empty()) return config::value_of(config_, key).status();
   return boost::json::serialize(boost::json::object{{"settings", std::move(settings)}});

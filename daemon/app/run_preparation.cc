@@ -31,13 +31,18 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/machine.h"
+#include "shared/base/tensor_role.h"
+#include "shared/config/config_warnings.h"
 #include "shared/config/load_config.h"
+#include "shared/config/run_metrics.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/class_warnings.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_sandbox.h"
 #include "shared/model/model_file.h"
+#include "shared/run/batch_sizes.h"
 #include "shared/run/setting_changes.h"
 #include "shared/tokenizer/tokenizer.h"
 
@@ -46,6 +51,21 @@ namespace {
 
 // Between two attempts to open a locked checkpoint. A stop takes effect within this time.
 constexpr std::chrono::milliseconds kLockPollInterval{100};
+
+// Which steps had which batch size: later it is not known from the configuration.
+void record_batch_change(train::TrainingState& state, const checkpoint::Manifest& saved,
+                         const checkpoint::Manifest& now) {
+  const auto sizes_of = [](const checkpoint::Manifest& manifest) {
+    config::TrainConfig sizes;
+    sizes.micro_batch_size = static_cast<int64_t>(manifest.micro_batch_size);
+    sizes.gradient_accumulation_steps = static_cast<int64_t>(manifest.gradient_accumulation_steps);
+    return sizes;
+  };
+  // 0: not recorded, by an earlier release.
+  if (saved.micro_batch_size == 0 || saved.gradient_accumulation_steps == 0) return;
+  run::change_batch_size(state.batch_sizes, sizes_of(saved), sizes_of(now), state.step,
+                         state.ticket);
+}
 
 // Restores the state of a resumed run from a checkpoint, with the changes that are allowed. `now`:
 // the manifest fields of the run's next checkpoints. `changes`: those already found in the
@@ -70,8 +90,10 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   if (!restored.ok()) return restored.status();
   if (*restored == train::TrainingState::Restored::kPartially)
     changes.add(ChangeKind::kModel, "some tensors differ from the checkpoint");
-  if (changes.has(ChangeKind::kBatch))
+  if (changes.has(ChangeKind::kBatch)) {
     state.ticket = ticket_at(state.ticket, saved.micro_batch_size, now.micro_batch_size);
+    record_batch_change(state, saved, now);
+  }
   // The quarantine refers to sample numbers of the previous data.
   if (saved.data_digest != now.data_digest) {
     state.quarantined.clear();
@@ -80,6 +102,40 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   }
   changes.log_waived_guarantees();
   return changes.any();
+}
+
+// Releases before this one could save statistics of batch norm that are not finite. `state`: as restored; of no use
+// after an error, which names the newest earlier checkpoint of the run that is finite.
+Status check_finite(train::TrainingState& state, const checkpoint::CheckpointStore& store,
+                    const checkpoint::VerifiedCheckpoint& restored, bool may_differ) {
+  const std::string found = state.first_nonfinite();
+  if (found.empty()) return {};
+  const auto is_finite = [&](const std::string& path) {
+    const auto saved = checkpoint::CheckpointStore::open_verified(path);
+    return saved.ok() && state.restore(*saved, may_differ).ok() && state.first_nonfinite().empty();
+  };
+  const bool is_own = is_checkpoint_of(store, restored);
+  std::string way_out =
+      is_own ? "start over with --fresh" : "name another checkpoint with --resume";
+  const auto entries = store.list();
+  if (entries.ok() && is_own) {
+    const auto earlier = std::find_if(entries->rbegin(), entries->rend(), [&](const auto& entry) {
+      return entry.step < restored.manifest().step && is_finite(entry.path);
+    });
+    if (earlier != entries->rend())
+      way_out = "resume from an earlier one with --resume " + earlier->path;
+  }
+  return Status(StatusCode::kCorrupt,
+                restored.path() + ": " + found + " is not finite; nothing was changed; " + way_out);
+}
+
+config::EvaluatedOutputs evaluated_outputs(const config::Config& config,
+                                           const data::Dataset& data) {
+  const bool has_bytes = std::ranges::any_of(data.spec(), [](const TensorSpec& tensor) {
+    return role_of(tensor) == TensorRole::kTokens && tensor.dtype == DType::kU8;
+  });
+  const auto outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0));
+  return {.tokens_are_bytes = has_bytes, .num_classes = std::max(data.classes(), outputs)};
 }
 
 std::string base_sha256(const checkpoint::Manifest& manifest) {
@@ -96,7 +152,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(device_));
   config::TrainConfig numerics = config_.train;
   if (num_threads_) numerics.num_threads = num_threads_;
-  train::configure_numerics(config_.run, numerics);
+  STOKER_RETURN_IF_ERROR(train::configure_numerics(config_.run, numerics));
   train::select_fused_kernels(config_.train, device);
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
                                                              default_file_system());
@@ -108,6 +164,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
+  log_contradictions(start.config);
   start.number = ++num_segments_;
   start.store = std::move(store);
   start.maybe_stream_input = maybe_stream_input_.get();
@@ -119,8 +176,13 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   // Before the chief replaces the configuration, with which the others compare theirs.
   if (group_) STOKER_RETURN_IF_ERROR(synchronize(start, !saved));
   STOKER_RETURN_IF_ERROR(check_stop());  // loading a model can take minutes
-  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
-                                               config::to_yaml(start.config)));
+  if (is_chief()) {
+    STOKER_RETURN_IF_ERROR(write_schema_and_metric_table(start));
+    STOKER_RETURN_IF_ERROR(run::write_batch_sizes(default_file_system(), layout_.batch_sizes_file(),
+                                                  start.state->batch_sizes));
+  }
+  STOKER_RETURN_IF_ERROR(
+      config::write_config(default_file_system(), own_layout_.config_file(), start.config));
   if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);
   if (is_chief()) {
     STOKER_RETURN_IF_ERROR(
@@ -285,7 +347,12 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   if (samples == 0) return data;  // all are in the stream
   log_info("dataset opened", {{"dataset", "train"},
                               {"samples", samples},
-                              {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
+                              {"fingerprint", (*data)->fingerprint().substr(0, 12)},
+                              {"num_classes", (*data)->classes()},
+                              {"class_names", summarize_names((*data)->class_names())},
+                              {"input_columns", summarize_names((*data)->info().input_columns)}});
+  if (config_.task.has_classes() && is_chief() && !has_stream)
+    data::record::warn_about_classes("train", config_.data, **data);
   if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
     log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
   STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
@@ -310,7 +377,25 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
     shard = {.index = group_->rank(), .count = group_->world_size()};
   STOKER_ASSIGN_OR_RETURN(start.state,
                           train::TrainingState::create(config, *start.data, device, shard));
+  STOKER_ASSIGN_OR_RETURN(start.metric_table,
+                          config::resolve_metrics(config, evaluated_outputs(config, *start.data)));
   return start;
+}
+
+// Before config.yaml, which tells other programs that there is a run.
+Status Run::write_schema_and_metric_table(const SegmentStart& start) const {
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.data_schema_file(),
+                                               to_json(data::schema_of(start.data->info()))));
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.metrics_dir()));
+  return write_file_atomically(default_file_system(), layout_.metric_table_file(),
+                               eval_metrics::to_json(start.metric_table));
+}
+
+// Of a start, not of the segments that follow it.
+void Run::log_contradictions(const config::Config& config) const {
+  if (!is_chief() || live_settings_) return;
+  for (const config::ConfigWarning& warning : config::find_config_warnings(config))
+    log_warn("settings contradictory", {{"key", warning.key}, {"reason", warning.message}});
 }
 
 Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const {
@@ -336,16 +421,27 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   manifest.data_digest = maybe_refresher_ && saved
                              ? maybe_refresher_->fingerprint_before(saved->manifest().next_ticket)
                              : start.data->fingerprint();
+  manifest.data_schema = data::schema_of(start.data->info());
+  if (!config::training_stream(config_) && !maybe_refresher_)
+    manifest.data_schema->num_samples = start.data->size();
+  size_t name_bytes = 0;
+  for (const std::string& name : manifest.data_schema->class_names) name_bytes += name.size();
+  if (name_bytes > checkpoint::kMaxClassNameBytes) manifest.data_schema->class_names.clear();
   return {};
 }
 
 Status Run::begin(SegmentStart& start) {
   if (is_chief()) STOKER_RETURN_IF_ERROR(warn_of_other_normalization(config_));
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
+  if (const std::string found = start.state->first_nonfinite(); !found.empty())
+    return Status(StatusCode::kCorrupt, found +
+                                            " is not finite before the first step; check "
+                                            "model.pretrained.path");
   record_base_weights(config_.model, start.state->model(), start.manifest);
-  if (is_chief())
-    write_start_summary(config_, task::to_string(start.state->task().training_metric()), layout_,
-                        clock_);
+  if (is_chief()) {
+    record_start(default_file_system(), layout_);
+    write_start_summary(config_, start.state->task().training_metric(), layout_, clock_);
+  }
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
@@ -380,6 +476,8 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_ASSIGN_OR_RETURN(start.save_after_resume,
                           load_checkpoint(*start.state, saved, start.manifest,
                                           changed_config(start.config), command_.allowed));
+  STOKER_RETURN_IF_ERROR(
+      check_finite(*start.state, *start.store, saved, command_.allowed[ChangeKind::kModel]));
   // Also of a checkpoint from before the first batch. Other data starts over.
   if (maybe_stream_input_ && manifest.data_digest == start.manifest.data_digest)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));

@@ -87,7 +87,7 @@ Status append_line(const std::string& path, const std::string& line) {
 // Appends to setting_changes.jsonl, and replaces config.yaml by the configuration in effect, which
 // stoker-eval and stokerctl read.
 void record_setting_change(const run::RunLayout& layout, const run::SettingChange& change,
-                           const std::string& config_yaml) {
+                           const config::Config& config) {
   const auto log_failure = [](const std::string& path, const Status& status) {
     if (!status.ok())
       log_warn("setting changes not recorded", {{"path", path}, {"error", status.to_string()}});
@@ -95,7 +95,7 @@ void record_setting_change(const run::RunLayout& layout, const run::SettingChang
   log_failure(layout.setting_changes_file(),
               append_line(layout.setting_changes_file(), run::to_json(change)));
   log_failure(layout.config_file(),
-              write_file_atomically(default_file_system(), layout.config_file(), config_yaml));
+              config::write_config(default_file_system(), layout.config_file(), config));
 }
 
 }  // namespace
@@ -117,6 +117,7 @@ RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
       store_(std::move(start.store)),
       maybe_stream_input_(start.maybe_stream_input),
       continues_stream_(start.continues_stream),
+      metric_table_(std::move(start.metric_table)),
       manifest_(std::move(start.manifest)),
       resume_(start.resume),
       sample_errors_(start.sample_errors),
@@ -154,7 +155,7 @@ Status RunSegment::open_outputs() {
         metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
   }
   retention_manager_ =
-      std::make_unique<writer::RetentionManager>(config_, *store_, layout_, clock_);
+      std::make_unique<writer::RetentionManager>(config_, metric_table_, *store_, layout_, clock_);
   writer::WriterOptions saving;
   saving.delete_expired = [this](bool is_disk_full) {
     retention_manager_->delete_expired(is_disk_full);
@@ -286,9 +287,8 @@ void RunSegment::apply_setting(uint64_t step, const config::Config& config,
                                   .key = change.key,
                                   .previous = change.previous,
                                   .current = change.current};
-  const bool posted = metrics_->post([&layout = layout_, record, yaml = config::to_yaml(config)] {
-    record_setting_change(layout, record, yaml);
-  });
+  const bool posted = metrics_->post(
+      [&layout = layout_, record, config] { record_setting_change(layout, record, config); });
   if (!posted)
     log_warn("setting changes not recorded",
              {{"path", layout_.setting_changes_file()}, {"error", "the metrics queue is full"}});

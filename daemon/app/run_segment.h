@@ -65,6 +65,7 @@ struct SegmentStart {
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
   const StreamInput* maybe_stream_input = nullptr;  // see open_stream_input()
   bool continues_stream = false;                    // a segment before has read it
+  eval_metrics::MetricTable metric_table = {};
   checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the run share
   std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
   supervisor::SampleErrorHistory sample_errors = {};
@@ -160,6 +161,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const std::unique_ptr<checkpoint::CheckpointStore> store_;
   const StreamInput* const maybe_stream_input_;
   const bool continues_stream_;
+  const eval_metrics::MetricTable metric_table_;
   const checkpoint::Manifest manifest_;
   const std::optional<metrics::ResumePosition> resume_;
   const supervisor::SampleErrorHistory sample_errors_;

@@ -33,7 +33,7 @@ class DeviceQueue {
  public:
   static constexpr size_t kBuffers = 2;
   static constexpr size_t kReads = 4;      // maximum reads in flight
-  static constexpr size_t kMaxValues = 8;  // per read
+  static constexpr size_t kMaxValues = 9;  // per read
 
   virtual ~DeviceQueue() = default;
 

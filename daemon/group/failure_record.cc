@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::group {
 namespace {
@@ -15,7 +16,7 @@ namespace json = boost::json;
 std::string failure_key(int rank) { return "failure/" + std::to_string(rank); }
 
 std::string to_json(const FailureRecord& record) {
-  json::object fields{{"rank", record.rank}, {"reason", record.reason}};
+  json::object fields{{"rank", record.rank}, {"reason", valid_utf8(record.reason)}};
   if (record.lost_rank) fields["lost_rank"] = *record.lost_rank;
   return json::serialize(fields);
 }
@@ -102,7 +103,8 @@ Status write_error_file(FileSystem& files, const std::string& path, const std::s
   const json::object details{{"timestamp", std::to_string(since_epoch.count())}};
   return write_file_atomically(
       files, path,
-      json::serialize(json::object{{"message", {{"message", reason}, {"extraInfo", details}}}}));
+      json::serialize(
+          json::object{{"message", {{"message", valid_utf8(reason)}, {"extraInfo", details}}}}));
 }
 
 Result<std::optional<FailedRank>> find_failed_rank(

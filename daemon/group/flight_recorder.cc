@@ -11,6 +11,7 @@
 #include "daemon/group/socket_address.h"
 #include "shared/base/deadline.h"
 #include "shared/base/log.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::group {
 namespace {
@@ -98,7 +99,7 @@ std::string FlightRecorder::to_jsonl(const std::string& reason) const {
                                                    {"host", host_name()},
                                                    {"pid", ::getpid()},
                                                    {"written_at", to_iso8601(clock_.wall())},
-                                                   {"reason", reason},
+                                                   {"reason", valid_utf8(reason)},
                                                    {"collectives", recorded_}}) +
                       '\n';
   const uint64_t first = recorded_ > kCapacity ? recorded_ - kCapacity + 1 : 1;

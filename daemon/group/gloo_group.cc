@@ -271,7 +271,13 @@ Status GlooGroup::wait_for(Phase& all, const std::stop_token& stop) {
 
 // Binomial tree: in round k, the 2^k ranks that have the tensor send it to as many others.
 Status GlooGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
-  assert(tensor.is_contiguous() && root >= 0 && root < world_size());
+  assert(root >= 0 && root < world_size());
+  if (!tensor.is_contiguous()) {  // such as weights in channels_last
+    const at::Tensor copy = tensor.detach().contiguous();
+    STOKER_RETURN_IF_ERROR(broadcast(copy, root, stop));
+    if (rank() != root) tensor.detach().copy_(copy);
+    return {};
+  }
   STOKER_RETURN_IF_ERROR(begin_collective());
   if (!tensor.is_cpu()) {
     STOKER_RETURN_IF_ERROR(call_device([&] { maybe_devices_->broadcast(tensor.detach(), root); }));

@@ -41,6 +41,8 @@ class PairConnection {
   // The tensors are contiguous, in host memory. That of receive() has the size of the one sent.
   Status send(const at::Tensor& tensor, const std::stop_token& stop);
   Status receive(const at::Tensor& tensor, const std::stop_token& stop);
+  // Of the transfers that follow.
+  void set_timeout(std::chrono::milliseconds timeout) { options_.timeout = timeout; }
 
  private:
   struct Backend;  // hides LibTorch
@@ -49,7 +51,7 @@ class PairConnection {
   Status lost(const std::string& reason) const;
   Status transfer(bool is_send, const at::Tensor& tensor, const std::stop_token& stop);
 
-  const PairOptions options_;
+  PairOptions options_;
   std::unique_ptr<Backend> backend_;  // null after an error
   int num_sent_ = 0, num_received_ = 0;
 };

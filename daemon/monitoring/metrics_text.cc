@@ -86,7 +86,7 @@ void add_training(Families& out, const TrainerStatus& status) {
   out.gauge("stoker_data_wait_seconds", "Mean time per step in which training waits for data.",
             status.feed.data_wait_ms / 1000);
   out.gauge("stoker_eta_seconds", "Estimated time to the end of training.", status.eta_seconds);
-  out.counter("stoker_skipped_steps_total", "Steps with a nonfinite loss or gradient.",
+  out.counter("stoker_skipped_steps_total", "Steps with a nonfinite loss, gradient or buffer.",
               status.skipped_steps);
   out.counter("stoker_rollbacks_total", "Rollbacks to a checkpoint after nonfinite steps.",
               status.rollbacks);
@@ -144,8 +144,13 @@ void add_checkpoints(Families& out, const TrainerStatus& status) {
             evaluator.state == "running" ? 1 : 0);
   out.gauge("stoker_evaluator_last_evaluated_step", "Step of the last evaluated checkpoint.",
             static_cast<double>(evaluator.last_evaluated_step));
-  out.gauge("stoker_evaluator_best_value", "Best value of the monitored metric.",
-            evaluator.best_value);
+  if (!std::isnan(evaluator.best_value))
+    out.gauges(
+        "stoker_evaluator_best_value",
+        "Best value of the monitored metric: the smallest one (minimize) or largest one "
+        "(maximize).",
+        {{{label("metric", evaluator.best_metric), label("direction", evaluator.best_direction)},
+          evaluator.best_value}});
   out.gauge("stoker_evaluator_best_step", "Step of the checkpoint with the best value.",
             static_cast<double>(evaluator.best_step));
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "shared/base/exception_status.h"
 #include "shared/base/thread_registry.h"
 
 namespace stoker::parameter_server {
@@ -46,9 +47,7 @@ Status BatchReader::prefetch(uint64_t ticket) {
     if (!has_thread_)
       threads_.start("prefetch batches", [this](const std::stop_token& stop) { return run(stop); });
   } catch (const std::system_error& error) {
-    return Status(StatusCode::kBusy,
-                  "cannot create the thread that prefetches batches: " + error.code().message() +
-                      "; raise the limit on threads (ulimit -u, or TasksMax= of the service)");
+    return to_status(error).with_context("prefetch batches");
   }
   has_thread_ = true;
   const std::lock_guard lock(mutex_);

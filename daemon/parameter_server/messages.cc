@@ -22,7 +22,8 @@ Header make_header(int64_t first, uint64_t second, uint64_t third, const Sums& s
           std::bit_cast<int64_t>(sums.metric),
           std::bit_cast<int64_t>(sums.metric_count),
           sums.steps,
-          std::bit_cast<int64_t>(sums.norm)};
+          std::bit_cast<int64_t>(sums.norm),
+          std::bit_cast<int64_t>(sums.count)};
 }
 
 Sums sums_of(const Header& header) {
@@ -30,10 +31,12 @@ Sums sums_of(const Header& header) {
           .metric = std::bit_cast<double>(header[4]),
           .metric_count = std::bit_cast<double>(header[5]),
           .steps = header[6],
-          .norm = std::bit_cast<double>(header[7])};
+          .norm = std::bit_cast<double>(header[7]),
+          .count = std::bit_cast<double>(header[8])};
 }
 
 void add_step(Sums& interval, const Sums& of_step) {
+  if (of_step.count == 0) return;
   interval.loss += of_step.loss;
   interval.metric += of_step.metric;
   interval.metric_count += of_step.metric_count;

@@ -1,5 +1,5 @@
 // Messages between a worker and a parameter server. The worker sends a request, the server a reply; each
-// is a header of 8 numbers, followed by the bytes of tensors, whose number both sides know.
+// is a header of 9 numbers, followed by the bytes of tensors, whose number both sides know.
 //
 // Threads: values; send and receive as group::PairConnection.
 // Errors:  as group::PairConnection.
@@ -59,6 +59,9 @@ struct Sums {
   int64_t steps = 0;
   // By which an update clips, if several servers have a part of the gradients; negative: none.
   double norm = -1;
+  // The number of values in the loss, which `loss` and the gradients of a sync micro-batch are not yet
+  // divided by (TrainStep::max_count()); negative: the same for all micro-batches.
+  double count = -1;
 };
 
 // In the reply to kClaim.
@@ -67,11 +70,11 @@ inline constexpr int64_t kNoTicket = -1;
 inline constexpr int64_t kNumbersPerWorker = 5;
 
 // operation or result, ticket or step, step, Sums; the doubles by their bits.
-using Header = std::array<int64_t, 8>;
+using Header = std::array<int64_t, 9>;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);
-// Adds those of one step, but not the norm.
+// Adds those of one step, but not the norm; nothing of a step whose loss has no values.
 void add_step(Sums& interval, const Sums& of_step);
 
 // The payload of kPush: `gradients` bytes, and a step per server.

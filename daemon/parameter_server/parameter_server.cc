@@ -14,6 +14,7 @@
 #include "daemon/train/sum_tree.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/deadline.h"
+#include "shared/base/exception_status.h"
 #include "shared/base/log.h"
 
 namespace stoker::parameter_server {
@@ -35,20 +36,22 @@ at::Tensor make_bytes(int64_t size) { return at::empty({size}, at::kByte); }
 // Added as SumTree adds them in one process.
 Sums sum_in_tree(const std::map<uint64_t, Sums>& parts) {
   const std::vector<at::Tensor> values{at::empty({}, at::kDouble), at::empty({}, at::kDouble),
-                                       at::empty({}, at::kDouble)};
+                                       at::empty({}, at::kDouble), at::empty({}, at::kDouble)};
   train::SumTree tree(std::ssize(parts));
   int64_t index = 0;
   for (const auto& [ticket, sums] : parts) {
     values[0].fill_(sums.loss);
     values[1].fill_(sums.metric);
     values[2].fill_(sums.metric_count);
+    values[3].fill_(sums.count);
     tree.add(values, train::SumTree::level_of(index), index + 1 == std::ssize(parts));
     ++index;
   }
   return {.loss = values[0].item<double>(),
           .metric = values[1].item<double>(),
           .metric_count = values[2].item<double>(),
-          .steps = 1};
+          .steps = 1,
+          .count = values[3].item<double>()};
 }
 
 uint64_t parse_life(const std::optional<std::string>& text) {
@@ -158,11 +161,9 @@ Status ParameterServer::start_threads(std::vector<std::jthread>& threads) {
     for (size_t other = 1; is_first() && other < options_.task.cluster.ps.size(); ++other)
       start(&ParameterServer::watch_server, other);
   } catch (const std::system_error& error) {
-    return Status(StatusCode::kBusy,
-                  "cannot create thread " + std::to_string(threads.size() + 1) +
-                      " of the parameter server, which needs one for each worker and server: " +
-                      error.code().message() +
-                      "; raise the limit on threads (ulimit -u, or TasksMax= of the service)");
+    return to_status(error).with_context("thread " + std::to_string(threads.size() + 1) +
+                                         " of the parameter server, which needs one for each "
+                                         "worker and server");
   }
   return {};
 }
@@ -289,8 +290,11 @@ void ParameterServer::log_lost(const WorkerLife& life, const Status& lost) {
 // Until the worker is lost.
 Status ParameterServer::serve_requests(const WorkerLife& life, group::PairConnection& connection,
                                        const std::stop_token& stop) {
+  // Before its first request, a worker connects to the other servers.
+  connection.set_timeout(options_.meeting.start_timeout);
   while (true) {
     STOKER_ASSIGN_OR_RETURN(const Header request, receive_header(connection, stop));
+    connection.set_timeout(options_.meeting.timeout);
     STOKER_RETURN_IF_ERROR(check_request(life, request));
     STOKER_RETURN_IF_ERROR(serve(life, request, connection, stop));
   }
@@ -603,8 +607,8 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
     return Status(StatusCode::kInvalidArgument, "the gradient of ticket " + std::to_string(ticket) +
                                                     " has no norm of all gradients");
   const auto add = [&]() -> Status {
-    if (!is_sync) return apply(worker, ticket, payload, sums.norm);
-    variables_.stage(ticket, payload);
+    if (!is_sync) return apply(worker, ticket, payload, sums);
+    variables_.stage(ticket, payload, sums.count);
     return {};
   };
   if (!is_first()) {
@@ -624,9 +628,9 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
 }
 
 Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
-                              double norm) {
+                              const Sums& sums) {
   const uint64_t before = variables_.step();
-  const Status applied = variables_.apply(ticket, payload, norm);
+  const Status applied = variables_.apply(ticket, payload, sums.norm, sums.count);
   UpdateLog* const log = writable_log();
   if (variables_.step() > before && log != nullptr)
     keep_log(log->append({.ticket = ticket,
@@ -685,7 +689,9 @@ Status ParameterServer::complete_step() {
   // Otherwise the next request of a worker has the norm.
   if (options_.updates.replicas == config::ReplicaMode::kSync && !variables_.needs_norm())
     STOKER_RETURN_IF_ERROR(variables_.commit(schedule_.step()));
-  add_step(interval_, sum_in_tree(std::exchange(of_step_, {})));
+  Sums of_step = sum_in_tree(std::exchange(of_step_, {}));
+  of_step.loss *= variables_.count_scale(of_step.count);
+  add_step(interval_, of_step);
   if (!options_.is_recorded(schedule_.step())) return {};
   records_.emplace_back(schedule_.step(), std::exchange(interval_, {}));
   if (records_.size() > kMaxRecords) records_.pop_front();

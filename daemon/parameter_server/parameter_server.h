@@ -92,7 +92,8 @@ class ParameterServer {
               const std::stop_token& stop);
   Result<PushResult> update(const WorkerLife& worker, const Header& request,
                             const at::Tensor& payload);
-  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload, double norm);
+  Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
+               const Sums& sums);
   Status open_log(uint64_t step, uint64_t start_id);
   UpdateLog* writable_log();  // null: none. mutex_ is locked
   void keep_log(const Status& written);

@@ -97,8 +97,8 @@ Status ReplayConnection::apply_next(size_t index) {
     server.read_later[before] = packed_copy(server.store.parameters());
   const size_t gradient = order_.next_gradient_of(index);
   order_.apply_next(index);
-  const auto& [bytes, norm] = server.gradients.at(gradient);
-  STOKER_RETURN_IF_ERROR(server.store.apply(order_.ticket(gradient), bytes, norm));
+  const auto& [bytes, norm, count] = server.gradients.at(gradient);
+  STOKER_RETURN_IF_ERROR(server.store.apply(order_.ticket(gradient), bytes, norm, count));
   server.gradients.erase(gradient);
   if (index != 0) return {};
   add_step(interval_, sums_.at(gradient));
@@ -132,7 +132,8 @@ Result<PushResult> ReplayConnection::push(uint64_t, uint64_t, const Sums& sums,
                   [&](const auto& kept) { return !order_.is_read(i, kept.first); });
     if (!order_.is_applied_by(index, i)) continue;
     server.gradients[index] = {.bytes = packed_copy(server.part.own_of(gradients)),
-                               .norm = sums.norm};
+                               .norm = sums.norm,
+                               .count = sums.count};
   }
   if (order_.is_applied_by(index, 0)) sums_[index] = sums;
   return PushResult::kAccepted;

@@ -60,6 +60,7 @@ class ReplayConnection final : public ServerConnection {
   struct Gradient {
     at::Tensor bytes;  // those of this server
     double norm = -1;  // of all; negative: no server needs it
+    double count = -1;
   };
   struct Server {
     ServerPart part;

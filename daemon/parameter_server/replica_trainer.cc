@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include <c10/util/ScopeExit.h>
+
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
@@ -66,6 +68,7 @@ Result<VariableStore> make_variable_store(const config::Config& config,
                                           config::VariablePlacement placement) {
   const train::NamedTensors all = train::trained_parameters(state->model());
   const auto servers = place_variables(sizes_of(all), num_servers, placement);
+  const double max_count = train::max_loss_count(config.train, state->model(), state->task());
   state.reset();  // with the gradients and the optimizer state of all variables
   train::NamedTensors own;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -83,7 +86,7 @@ Result<VariableStore> make_variable_store(const config::Config& config,
       std::move(optimizer), static_cast<uint64_t>(config.train.gradient_accumulation_steps),
       [config](uint64_t step) { return learning_rate_at(config, step); },
       [config](uint64_t step) { return is_recorded(config, step); },
-      needs_norm_of_all(config, num_servers));
+      needs_norm_of_all(config, num_servers), max_count);
 }
 
 double learning_rate_at(const config::Config& config, uint64_t step) {
@@ -119,6 +122,8 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   status_.checkpoint.last_saved_step = state.step;
   if (state.step > 0) saved_step_ = state.step;
   checked_step_ = recorded_step_ = state.step;
+  if (chief_ && (config.train.gradient_accumulation_steps > 1 || step_.max_count() > 0))
+    state.keep_undo();
 }
 
 Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
@@ -245,17 +250,32 @@ Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
   state_.step = step;
   channels_.board.set_step(step);
   state_.seed_generators(config_.run.seed, ticket);
+  if (begun_step_ != step) {
+    undo_step_without_values();
+    state_.begin_step();
+  }
+  begun_step_ = step;
   step_.add(state_.task().mixed(std::move(batch), config_.run.seed, ticket), /*is_first=*/true);
+  const Sums sums = sums_of_micro_batch();
+  if (sums.count >= 0) num_values_ = num_values_.value_or(0) + sums.count;
   const ScopedActivity waiting(kWaitForServers);
-  const auto pushed =
-      connection_.push(ticket, step, sums_of_micro_batch(), state_.optimizer().gradients(), stop);
+  const auto pushed = connection_.push(ticket, step, sums, state_.optimizer().gradients(), stop);
   step_.drop();
   return pushed.status();
+}
+
+// The servers change nothing for a step without values in the loss, see train::kNoLossValues. Of other workers' micro-
+// batches the buffers have nothing, so that only those of this one count.
+void ReplicaTrainer::undo_step_without_values() {
+  if (num_values_ == 0.0) state_.buffers().restore();
+  num_values_.reset();
 }
 
 // Those of all micro-batches of a step add up to what one process has.
 Sums ReplicaTrainer::sums_of_micro_batch() {
   Sums sums{.loss = step_.loss().item<double>(), .steps = 1};
+  if (const at::Tensor& count = step_.maybe_loss_count(); count.defined())
+    sums.count = count.item<double>();
   // Of an async step, which has one gradient.
   if (needs_norm_of_all(config_, connection_.num_servers()) &&
       config_.train.gradient_accumulation_steps == 1) {
@@ -305,9 +325,8 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   metrics.epoch = plan_.epoch_of(record.step *
                                  static_cast<uint64_t>(config_.train.gradient_accumulation_steps));
   metrics.loss = record.sums.loss / static_cast<double>(record.sums.steps);
-  if (const auto metric = state_.task().training_metric(); metric != task::TrainingMetric::kNone)
-    metrics.maybe_metric.emplace(task::to_string(metric),
-                                 record.sums.metric / record.sums.metric_count);
+  if (const auto metric = state_.task().training_metric(); !metric.empty())
+    metrics.maybe_metric.emplace(metric, record.sums.metric / record.sums.metric_count);
   metrics.lr = learning_rate_at(config_, record.step - 1);
   metrics.grad_norm = record.grad_norm;
   metrics.samples_seen = record.step * static_cast<uint64_t>(samples);
@@ -406,6 +425,16 @@ Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_tok
       train::answer(done, "{\"step\":" + std::to_string(step) + R"(,"already_saved":true})");
     return {};
   }
+  if (begun_step_ != step) undo_step_without_values();
+  // Without what the chief has computed of the step after this one, which a resumed run repeats.
+  const bool is_ahead = begun_step_ == step && config_.train.gradient_accumulation_steps > 1;
+  if (is_ahead) state_.buffers().swap();
+  const auto restore = c10::make_scope_exit([&] {
+    if (is_ahead) state_.buffers().swap();
+  });
+  if (const std::string nonfinite = state_.first_nonfinite(); !nonfinite.empty())
+    return Status(StatusCode::kCorrupt, nonfinite + " is not finite at step " +
+                                            std::to_string(step) + "; this state is not saved");
   writer::Snapshot* const snapshot = chief_->writer.try_begin();
   if (snapshot == nullptr)
     return Status(StatusCode::kInternal, "the checkpoint writer rejected the snapshot");

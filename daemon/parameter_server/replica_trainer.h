@@ -86,6 +86,7 @@ class ReplicaTrainer {
   Status close_gap(const std::stop_token& stop);
   Status train_on(const ServerConnection::Claimed& claimed, const std::stop_token& stop);
   Sums sums_of_micro_batch();
+  void undo_step_without_values();
   // The chief.
   Status take_records(const std::stop_token& stop);
   Status read_cluster_status(const std::stop_token& stop);
@@ -118,8 +119,12 @@ class ReplicaTrainer {
   bool is_last_save_ = false;  // the run ends with the save
   bool has_saved_last_ = false;
   std::optional<uint64_t> saved_step_;  // submitted, or resumed from
-  uint64_t checked_step_ = 0;           // for which a save was considered
-  uint64_t recorded_step_ = 0;          // of the last record
+  std::optional<uint64_t>
+      begun_step_;  // of the parameters that the last gradient was computed from
+  // Of the loss, in the micro-batches of begun_step_ that this worker has trained on; nullopt: not counted.
+  std::optional<double> num_values_;
+  uint64_t checked_step_ = 0;   // for which a save was considered
+  uint64_t recorded_step_ = 0;  // of the last record
   std::vector<train::Done> save_requests_;
   std::chrono::nanoseconds reported_at_{0};
   uint64_t reported_step_ = 0;

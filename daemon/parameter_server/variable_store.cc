@@ -7,10 +7,13 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 
 #include "daemon/train/sum_tree.h"
+#include "daemon/train/train_step.h"
+#include "shared/base/log.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -58,12 +61,14 @@ double norm_to_clip_by(const at::Tensor& norms, const at::Tensor& clamped_norms)
 VariableStore::VariableStore(std::unique_ptr<train::Optimizer> optimizer,
                              uint64_t gradients_per_step,
                              std::function<double(uint64_t step)> learning_rate,
-                             std::function<bool(uint64_t step)> is_recorded, bool needs_norm)
+                             std::function<bool(uint64_t step)> is_recorded, bool needs_norm,
+                             double max_count)
     : optimizer_(std::move(optimizer)),
       gradients_per_step_(gradients_per_step),
       learning_rate_(std::move(learning_rate)),
       is_recorded_(std::move(is_recorded)),
-      needs_norm_(needs_norm) {
+      needs_norm_(needs_norm),
+      max_count_(max_count) {
   for (const auto& [name, tensor] : optimizer_->state()) state_.push_back(tensor);
 }
 
@@ -76,8 +81,14 @@ void VariableStore::initialize(uint64_t step) {
   applied_.clear();
 }
 
-void VariableStore::stage(uint64_t ticket, const at::Tensor& bytes) {
-  if (ticket / gradients_per_step_ == step_) staged_.try_emplace(ticket, bytes);
+void VariableStore::stage(uint64_t ticket, const at::Tensor& bytes, double count) {
+  if (ticket / gradients_per_step_ == step_) staged_.try_emplace(ticket, Staged{bytes, count});
+}
+
+// As TrainStep::scale_by_count().
+double VariableStore::count_scale(double count) const {
+  if (max_count_ == 0 || gradients_per_step_ == 1) return 1;
+  return count > 0 ? 1 / count * max_count_ : 0;
 }
 
 bool VariableStore::can_commit(uint64_t step) const {
@@ -92,7 +103,7 @@ Status VariableStore::commit(uint64_t step, double norm) {
                   "the update to step " + std::to_string(step) + " has no norm of the gradients");
   staged_.clear();
   is_summed_ = false;
-  return update(norm);
+  return update(norm, count_ == 0);
 }
 
 // As distributed.reduction: ordered adds them in one process.
@@ -103,13 +114,24 @@ Status VariableStore::sum_staged(uint64_t step) {
                                              " gradients of step " + std::to_string(step_));
   if (std::exchange(is_summed_, true)) return {};
   const std::vector<at::Tensor>& gradients = optimizer_->gradients();
-  train::SumTree tree(static_cast<int64_t>(gradients_per_step_));
+  const auto num_gradients = static_cast<int64_t>(gradients_per_step_);
+  train::SumTree tree(num_gradients), count_tree(num_gradients);
+  const std::vector<at::Tensor> count{at::empty({}, at::kDouble)};
   int64_t index = 0;
-  for (const auto& [ticket, bytes] : staged_) {
-    unpack(bytes, gradients);
-    tree.add(gradients, train::SumTree::level_of(index), index + 1 == std::ssize(staged_));
+  for (const auto& [ticket, staged] : staged_) {
+    unpack(staged.bytes, gradients);
+    count[0].fill_(staged.count);
+    const int level = train::SumTree::level_of(index);
+    const bool is_last = index + 1 == std::ssize(staged_);
+    tree.add(gradients, level, is_last);
+    count_tree.add(count, level, is_last);
     ++index;
   }
+  count_ = count[0].item<double>();
+  const double scale = count_scale(count_);
+  const at::NoGradGuard no_grad;
+  if (scale != 1)
+    for (const at::Tensor& gradient : gradients) gradient.mul_(scale);
   return {};
 }
 
@@ -124,14 +146,14 @@ Result<std::optional<at::Tensor>> VariableStore::step_norms(uint64_t step) {
   return std::optional(step_norms_);
 }
 
-Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes, double norm) {
+Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes, double norm, double count) {
   if (needs_norm_ && norm < 0)
     return Status(StatusCode::kInvalidArgument, "the gradient of ticket " + std::to_string(ticket) +
                                                     " has no norm of all gradients");
   if (ticket < applied_below_ || !applied_.insert(ticket).second) return {};
   while (applied_.erase(applied_below_) > 0) ++applied_below_;
   unpack(bytes, optimizer_->gradients());
-  return update(norm);
+  return update(norm, count == 0);
 }
 
 std::optional<at::Tensor> VariableStore::norms(uint64_t step) const {
@@ -144,7 +166,7 @@ void VariableStore::forget_norms(uint64_t saved_step) {
   norms_.erase(norms_.begin(), norms_.upper_bound(saved_step));
 }
 
-Status VariableStore::update(double norm) {
+Status VariableStore::update(double norm, bool is_empty) {
   const at::NoGradGuard no_grad;
   optimizer_->set_lr(learning_rate_(step_));
   // Of a chief that does not return, the newest ones.
@@ -152,10 +174,15 @@ Status VariableStore::update(double norm) {
     norms_[step_ + 1] =
         norms_step_ == step_ + 1 ? step_norms_[0] : optimizer_->gradient_norms().to(at::kFloat);
   if (norms_.size() > kMaxNorms) norms_.erase(norms_.begin());
-  if (needs_norm_)
+  if (is_empty) {
+    log_warn("steps skipped",
+             {{"step", step_ + 1}, {"count", 1}, {"reason", train::kNoLossValues}});
+    norm = 0;
+  } else if (needs_norm_) {
     optimizer_->update_by_norm(at::scalar_tensor(norm, at::kFloat));
-  else
+  } else {
     norm = optimizer_->update().item<double>();
+  }
   optimizer_->zero_grad();
   ++step_;
   if (std::isfinite(norm)) return {};

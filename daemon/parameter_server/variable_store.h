@@ -42,23 +42,28 @@ double norm_to_clip_by(const at::Tensor& norms, const at::Tensor& clamped_norms)
 class VariableStore {
  public:
   // `learning_rate`: of the update from a step to the next one. `is_recorded`: whether the norms of the
-  // gradients in the update to this step are kept. `needs_norm`: see above.
+  // gradients in the update to this step are kept. `needs_norm`: see above. `max_count`: by which gradients
+  // of a step are divided instead of by their count, see TrainStep::max_count(); 0: there are no counts.
   VariableStore(std::unique_ptr<train::Optimizer> optimizer, uint64_t gradients_per_step,
                 std::function<double(uint64_t step)> learning_rate,
-                std::function<bool(uint64_t step)> is_recorded, bool needs_norm = false);
+                std::function<bool(uint64_t step)> is_recorded, bool needs_norm = false,
+                double max_count = 0);
 
   const std::vector<at::Tensor>& parameters() const { return optimizer_->parameters(); }
   const std::vector<at::Tensor>& state() const { return state_; }
   void initialize(uint64_t step);  // after parameters and state were written
 
   // `bytes`: the gradients in the order of parameters(), packed.
-  void stage(uint64_t ticket, const at::Tensor& bytes);
+  // `count`: Sums::count, as in apply(). If that of an update is 0, it changes nothing.
+  void stage(uint64_t ticket, const at::Tensor& bytes, double count = -1);
   // Whether this server has what commit() needs.
   bool can_commit(uint64_t step) const;
   // Updates to `step`, if that is the one after the current one. `norm`: see above; negative: none.
   Status commit(uint64_t step, double norm = -1);
   // The async update.
-  Status apply(uint64_t ticket, const at::Tensor& bytes, double norm = -1);
+  Status apply(uint64_t ticket, const at::Tensor& bytes, double norm = -1, double count = -1);
+  // By which gradients and loss of a step are multiplied, given its count.
+  double count_scale(double count) const;
   // Of the update to `step`, which can be due or the last one: the norm of each own gradient, F32 [2, n],
   // before and after train.max_grad_value. nullopt: of an earlier one, which all servers have done.
   Result<std::optional<at::Tensor>> step_norms(uint64_t step);
@@ -71,7 +76,7 @@ class VariableStore {
 
  private:
   Status sum_staged(uint64_t step);
-  Status update(double norm);
+  Status update(double norm, bool is_empty);
 
   std::unique_ptr<train::Optimizer> optimizer_;
   uint64_t gradients_per_step_;
@@ -80,11 +85,17 @@ class VariableStore {
   std::vector<at::Tensor> state_;
   uint64_t step_ = 0;
   bool needs_norm_;
-  std::map<uint64_t, at::Tensor> norms_;   // by recorded step
-  std::map<uint64_t, at::Tensor> staged_;  // of the current step, by ticket
-  bool is_summed_ = false;                 // the gradients of the optimizer are the sum of staged_
-  at::Tensor step_norms_;                  // of the step below
-  std::optional<uint64_t> norms_step_;     // nullopt: there are none
+  double max_count_;
+  std::map<uint64_t, at::Tensor> norms_;  // by recorded step
+  struct Staged {
+    at::Tensor bytes;
+    double count = -1;
+  };
+  std::map<uint64_t, Staged> staged_;   // of the current step, by ticket
+  double count_ = -1;                   // of all of them, if is_summed_
+  bool is_summed_ = false;              // the gradients of the optimizer are the sum of staged_
+  at::Tensor step_norms_;               // of the step below
+  std::optional<uint64_t> norms_step_;  // nullopt: there are none
   // Async: all tickets below one are applied, and these above it.
   uint64_t applied_below_ = 0;
   std::set<uint64_t> applied_;

@@ -234,7 +234,7 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
 
 void RequestHandler::execute(Session& session, const std::string& id,
                              const control::GetSettings& call) {
-  reply(session, id, training_.settings(call.key));
+  reply(session, id, training_.settings(call.key, session.role() == Role::kOperate));
 }
 
 void RequestHandler::execute(Session& session, const std::string& id,

@@ -48,9 +48,9 @@ class TrainingControl {
   void post(control::Command command, Done done) {
     post(std::move(command), std::move(done), nullptr);
   }
-  // The settings that can change, or those at and below `key`, each with its origin. Returns
-  // immediately. kInvalidArgument: no such key.
-  virtual Result<std::string> settings(const std::string& key) const = 0;
+  // The settings that can change, or those at and below `key`, each with its origin, the secret ones
+  // without their values unless `with_secrets`. Returns immediately. kInvalidArgument: no such key.
+  virtual Result<std::string> settings(const std::string& key, bool with_secrets) const = 0;
   // The records of an inspection after number `after`, with and without any effect on it, and the end
   // of an inspection. All return immediately. kNotFound: no such inspection.
   virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;

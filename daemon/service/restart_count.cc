@@ -17,21 +17,25 @@ RestartCount::Starts RestartCount::read(const std::string& path) {
   const json::value value = json::parse(*text, error);
   if (error) return {};
   try {
-    return {value.at("step").to_number<uint64_t>(), value.at("starts").to_number<int>()};
+    return {value.at("step").to_number<uint64_t>(), value.at("starts").to_number<int>(),
+            value.at("machine").as_string().c_str()};
   } catch (const std::exception&) {
     return {};
   }
 }
 
 Status RestartCount::write(const Starts& starts) {
-  const json::object now{{"step", starts.step}, {"starts", starts.count}};
+  const json::object now{
+      {"step", starts.step}, {"starts", starts.count}, {"machine", starts.machine}};
   return write_file_atomically(files_, path_, json::serialize(now) + "\n");
 }
 
 Result<bool> RestartCount::record_start(uint64_t newest_step) {
   before_ = read(path_);
-  const bool resumes = before_.count > 0 && before_.step == newest_step;
-  const Starts now{.step = newest_step, .count = resumes ? before_.count + 1 : 1};
+  const bool resumes =
+      before_.count > 0 && before_.step == newest_step && before_.machine == machine_;
+  const Starts now{
+      .step = newest_step, .count = resumes ? before_.count + 1 : 1, .machine = machine_};
   if (now.count > kMaxStartsWithoutProgress) {
     STOKER_RETURN_IF_ERROR(reset());
     return false;

@@ -49,10 +49,11 @@ Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
 
 namespace {
 
-Status restart_limit_status(const std::string& frequency, const std::string& cause) {
-  return Status(StatusCode::kInternal,
-                "worker processes crash repeatedly (" + frequency + "; last cause: " + cause +
-                    "); see their log lines; feed.num_processes: 0 helps to find the cause");
+Status restart_limit_status(const RestartLimiter::Crash& last, const std::string& frequency) {
+  if (!last.failure.ok())
+    return last.failure.with_context("worker processes fail repeatedly (" + frequency + ")");
+  return Status(last.code, "worker processes crash repeatedly (" + frequency +
+                               "; last cause: " + last.cause + "); " + last.hint);
 }
 
 }  // namespace
@@ -68,14 +69,14 @@ Status RestartLimiter::record_crash(const Crash& crash) {
   if (crash.is_unprovoked) ++failures_without_progress_;
   if (crashes_without_progress_ >= kMaxCrashesWithoutProgress ||
       failures_without_progress_ >= kMaxFailuresWithoutProgress)
-    return restart_limit_status(
-        std::to_string(crashes_without_progress_) + " crashes without a new batch", crash.cause);
+    return restart_limit_status(crash, std::to_string(crashes_without_progress_) +
+                                           (crash.failure.ok() ? " crashes" : " times") +
+                                           " without a new batch");
   if (last_minute_.size() > max_crashes_per_minute_)
     return restart_limit_status(
-        std::to_string(last_minute_.size()) +
-            " crashes within a minute, more than feed.max_restarts_per_minute = " +
-            std::to_string(max_crashes_per_minute_),
-        crash.cause);
+        crash, std::to_string(last_minute_.size()) + (crash.failure.ok() ? " crashes" : " times") +
+                   " within a minute, more than feed.max_restarts_per_minute = " +
+                   std::to_string(max_crashes_per_minute_));
   return {};
 }
 

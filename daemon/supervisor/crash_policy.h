@@ -55,8 +55,8 @@ class Quarantine {
 // than the configured number of times per minute.
 //
 // Threads: one at a time.
-// Errors:  record_crash(): kInternal: the run must end; the message contains the number of crashes,
-//          their cause and a suggested fix.
+// Errors:  record_crash(): the run must end, with the error that the last process has reported, or with
+//          the code of its crash; the message has the number of crashes and the cause.
 class RestartLimiter {
  public:
   static constexpr uint64_t kMaxCrashesWithoutProgress = 20;  // without a new batch
@@ -65,10 +65,13 @@ class RestartLimiter {
 
   struct Crash {
     std::chrono::nanoseconds now{0};
-    uint64_t published = 0;      // batches so far, by all workers
-    bool is_unprovoked = false;  // exited with an error, not by a signal
-    bool made_progress = false;  // the sample that caused it is now in quarantine
+    uint64_t published = 0;                   // batches so far, by all workers
+    bool is_unprovoked = false;               // exited with an error, not by a signal
+    bool made_progress = false;               // the sample that caused it is now in quarantine
+    StatusCode code = StatusCode::kInternal;  // of the run, if this crash ends it
     std::string cause;
+    std::string hint = {};  // what to do
+    Status failure = {};    // that the process has reported; ok: none, the other three apply
   };
 
   explicit RestartLimiter(uint64_t max_crashes_per_minute)

@@ -244,14 +244,6 @@ bool FeedSupervisor::end_stream() {
   return ended.ok();
 }
 
-// An error that the worker reports itself is one of the data or the system, and not a crash.
-bool FeedSupervisor::has_failed(const feed::WorkerProcess::End& end) {
-  if (!options_.stream || end.by_signal) return false;
-  const Status failure = states_->failure();
-  if (!failure.ok()) coordinator_.request_stop(failure);
-  return !failure.ok();
-}
-
 std::string FeedSupervisor::waits_for() const {
   const std::lock_guard lock(mutex_);
   const bool is_running = !workers_.empty() && workers_.front().maybe_process;
@@ -542,7 +534,9 @@ void FeedSupervisor::check_worker(Worker& worker) {
   schedule_restart(worker);
   const Status limit_status = budget_.record_crash({.now = clock_.monotonic(),
                                                     .published = ring_.counters().published,
-                                                    .cause = spawned.to_string()});
+                                                    .code = spawned.code(),
+                                                    .cause = spawned.to_string(),
+                                                    .hint = feed::WorkerProcess::End().hint()});
   if (!limit_status.ok()) coordinator_.request_stop(limit_status);
 }
 
@@ -576,9 +570,20 @@ void FeedSupervisor::kill_timed_out(Worker& worker) {
   worker.maybe_process->kill();
 }
 
-std::string FeedSupervisor::crash_cause(const Worker& worker,
-                                        const feed::WorkerProcess::End& end) const {
+// An error that the process reports itself is one of the data or the system, and not a crash; ok: it
+// reports none.
+Status FeedSupervisor::take_failure(const Worker& worker,
+                                    const feed::WorkerProcess::End& end) const {
+  const Status failure = table_->take_failure(worker.number);
+  if (end.by_signal || end.clean()) return {};
+  // stokerd itself has opened an indexed dataset.
+  return options_.stream ? failure : feed::as_lost_access(failure);
+}
+
+std::string FeedSupervisor::crash_cause(const Worker& worker, const feed::WorkerProcess::End& end,
+                                        const Status& failure) const {
   std::string cause = end.to_string();
+  if (!failure.ok()) cause += ": " + failure.to_string();
   if (end.clean()) cause += " before the end of the data";
   if (worker.maybe_killed) cause += " after a timeout";
   if (const auto call = table_->take_denied_syscall(worker.number))
@@ -590,18 +595,20 @@ std::string FeedSupervisor::crash_cause(const Worker& worker,
 // The process has been reaped. Its tickets can be requeued only now, after the suspects are
 // recorded.
 void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End& end) {
-  const std::string cause = crash_cause(worker, end);
+  const Status failure = take_failure(worker, end);
+  const std::string cause = crash_cause(worker, end, failure);
   const bool waited = worker.maybe_killed && !worker.monitor.is_cpu_bound();
   worker.maybe_process.reset();
   if (end.is_sandbox_refused()) return end_without_sandbox(worker);
-  const auto quarantined = quarantine_->assess_crash(
-      worker.number, cause,
-      waited ? Quarantine::CrashAttribution::kNone : Quarantine::CrashAttribution::kPossible);
+  const auto quarantined =
+      quarantine_->assess_crash(worker.number, cause,
+                                waited || !failure.ok() ? Quarantine::CrashAttribution::kNone
+                                                        : Quarantine::CrashAttribution::kPossible);
   const uint64_t num_requeued = ring_.requeue(worker.producer);
   forget_unsaved_ends();
-  if (has_failed(end)) {
+  if (options_.stream && !failure.ok()) {
     worker.done = true;
-    return;
+    return coordinator_.request_stop(failure);
   }
   const bool has_ended = ring_.has_ended() || (end.clean() && end_stream());
   if (end.clean() && has_ended && (num_requeued == 0 || options_.stream)) {
@@ -620,11 +627,19 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
   const auto now = clock_.monotonic();
   if (made_progress || now - worker.started >= kHealthyRunTime) worker.delay = kFirstDelay;
   schedule_restart(worker);
-  const Status limit_status = budget_.record_crash({.now = now,
-                                                    .published = ring_.counters().published,
-                                                    .is_unprovoked = !end.by_signal,
-                                                    .made_progress = made_progress,
-                                                    .cause = cause});
+  RestartLimiter::Crash crash{.now = now,
+                              .published = ring_.counters().published,
+                              .is_unprovoked = !end.by_signal,
+                              .made_progress = made_progress,
+                              .code = end.status_code(),
+                              .cause = cause,
+                              .hint = end.hint(),
+                              .failure = failure};
+  if (worker.maybe_killed) {  // by this process
+    crash.code = StatusCode::kTimedOut;
+    crash.hint = "check the storage of the data and feed.worker_timeout_seconds";
+  }
+  const Status limit_status = budget_.record_crash(crash);
   if (!limit_status.ok()) coordinator_.request_stop(limit_status);
 }
 

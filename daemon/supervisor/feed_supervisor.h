@@ -16,7 +16,7 @@
 //            start() from a thread that lives as long as training, because the kernel ends the
 //            processes together with the thread that started them.
 // Errors:    start(): stoker-feed is missing or cannot be started, kNoSpace. Later errors call
-//            request_stop(): those of a stream, as the worker process reports them; kInternal (worker processes crash repeatedly, or one overwrote the
+//            request_stop(): those of a stream, as the worker process reports them; those of RestartLimiter, kInternal (one overwrote the
 //            counters of the ring), kCorrupt (more sample
 //            errors than the configuration allows), kPermission (a worker process is not permitted
 //            to install its seccomp filter).
@@ -158,7 +158,6 @@ class FeedSupervisor {
   Status check_input() const;        // after the end of a worker
   void forget_unsaved_ends() const;  // after a worker that has lost what it received
   bool end_stream();                 // false: the stream has not ended
-  bool has_failed(const feed::WorkerProcess::End& end);
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);
   void wait_for_exits(std::chrono::milliseconds timeout) const;
@@ -170,7 +169,9 @@ class FeedSupervisor {
   void watch_progress(Worker& worker);
   void kill_timed_out(Worker& worker);
   void handle_crash(Worker& worker, const feed::WorkerProcess::End& end);
-  std::string crash_cause(const Worker& worker, const feed::WorkerProcess::End& end) const;
+  Status take_failure(const Worker& worker, const feed::WorkerProcess::End& end) const;
+  std::string crash_cause(const Worker& worker, const feed::WorkerProcess::End& end,
+                          const Status& failure) const;
   void end_without_sandbox(Worker& worker);
   void schedule_restart(Worker& worker);
   Status count_sample_errors();  // kCorrupt: the run must end

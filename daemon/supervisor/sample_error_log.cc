@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "shared/base/log.h"
+#include "shared/feed/worker_process.h"
 #include "shared/ring/ring_layout.h"
 
 namespace stoker::supervisor {
@@ -149,6 +150,10 @@ std::string to_message(const ring::SampleError& error, const data::SampleSource&
   return "sample " + std::to_string(error.sample) + location + ": " + error.reason;
 }
 
+bool is_lost_access(StatusCode code) {
+  return feed::as_lost_access(Status(code, "")).code() == StatusCode::kIoError;
+}
+
 std::string format_rate(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%g", value);
@@ -172,6 +177,7 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
     const auto source =
         error.sample < dataset_.size() ? dataset_.source(error.sample) : data::SampleSource{};
     last_ = to_message(error, source);
+    last_code_ = is_lost_access(error.code) ? StatusCode::kIoError : StatusCode::kCorrupt;
     log(error, source);
     list(error, source);
   }
@@ -237,27 +243,30 @@ void SampleErrorLog::list(const ring::SampleError& error, const data::SampleSour
 bool SampleErrorLog::exceeds_limit(const ErrorRate& share) const {
   if (share.samples < kMinSamples && share.errors < kMinErrors) return false;
   return static_cast<double>(share.errors) >
-         feed_.max_sample_error_rate * static_cast<double>(std::max(share.samples, share.errors));
+         feed_.max_sample_error_rate * static_cast<double>(share.samples);
 }
 
 // The rate over the whole run is checked so that interrupted and uninterrupted runs are treated
 // alike. The rate since this start is also checked, so that data repaired after such an end is not
 // judged by earlier errors.
 Status SampleErrorLog::check_error_rate(const ring::RingCounters& counters) const {
-  // Including the batches being read.
-  const ErrorRate now{found_ + lost_, (counters.published + 1) * batch_};
-  const ErrorRate all{before_.count + now.errors, before_.ticket * batch_ + now.samples};
+  // The batches that were published, and those being read: as many as the errors show.
+  const auto rate = [](uint64_t errors, uint64_t samples) {
+    return ErrorRate{errors, std::max(errors, samples)};
+  };
+  const ErrorRate now = rate(found_ + lost_, (counters.published + 1) * batch_);
+  const ErrorRate all =
+      rate(before_.count + now.errors, (before_.ticket + counters.published + 1) * batch_);
   if (now.errors == 0) return {};
   if (feed_.on_sample_error == config::OnSampleError::kFail)
-    return Status(StatusCode::kCorrupt,
-                  "data.train cannot be read: " + last_ +
-                      "; repair or remove it, or set feed.on_sample_error: skip");
+    return Status(last_code_, "data.train cannot be read: " + last_ +
+                                  "; repair or remove it, or set feed.on_sample_error: skip");
   if (!exceeds_limit(now) || !exceeds_limit(all)) return {};
-  return Status(StatusCode::kCorrupt,
-                "data.train: " + std::to_string(all.errors) + " of " + std::to_string(all.samples) +
-                    " samples cannot be read, more than feed.max_sample_error_rate = " +
-                    format_rate(feed_.max_sample_error_rate) + "; the last: " + last_ +
-                    "; all are listed in " + file_.path());
+  return Status(last_code_, "data.train: " + std::to_string(all.errors) + " of " +
+                                std::to_string(all.samples) +
+                                " samples cannot be read, more than feed.max_sample_error_rate = " +
+                                format_rate(feed_.max_sample_error_rate) + "; the last: " + last_ +
+                                "; all are listed in " + file_.path());
 }
 
 }  // namespace stoker::supervisor

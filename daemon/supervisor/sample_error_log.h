@@ -101,8 +101,9 @@ struct SampleErrorHistory {
 // Threads:   one at a time.
 // Blocking:  never.
 // Ownership: dataset, file and clock must outlive this object.
-// Errors:    add_reports(): kCorrupt: the run must end (feed.on_sample_error: fail, or the rate
-//            exceeds feed.max_sample_error_rate); returned again by each later call.
+// Errors:    add_reports(): kCorrupt, or kIoError if the file system has lost the last sample: the run
+//            must end (feed.on_sample_error: fail, or the rate exceeds feed.max_sample_error_rate);
+//            returned again by each later call.
 class SampleErrorLog {
  public:
   SampleErrorLog(const config::FeedConfig& feed, const data::Dataset& dataset, uint64_t batch,
@@ -143,6 +144,7 @@ class SampleErrorLog {
   uint64_t lost_ = 0;   // dropped reports since this start
   Status limit_status_;
   std::string last_;  // for messages: "sample 17 (file, offset): reason"
+  StatusCode last_code_ = StatusCode::kCorrupt;
   uint64_t suppressed_ = 0;
   std::chrono::nanoseconds last_line_{0};
 };

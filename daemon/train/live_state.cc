@@ -48,6 +48,8 @@ std::string to_json(const LiveState& live) {
       {"loss_trend", to_object(live.loss_trend)},
       {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}};
   if (!live.settings.empty()) object["settings"] = to_array(live.settings);
+  if (!live.batch_sizes.empty())
+    object["batch_sizes"] = boost::json::parse(run::to_json(live.batch_sizes));
   return boost::json::serialize(object);
 }
 
@@ -77,6 +79,11 @@ Result<LiveState> parse_live_state(const std::string& text) {
     if (const auto* samples = fields.if_contains("quarantined"))
       for (const auto& sample : samples->as_array())
         live.quarantined.push_back(sample.to_number<uint64_t>());
+    if (const auto* sizes = fields.if_contains("batch_sizes")) {
+      STOKER_ASSIGN_OR_RETURN(live.batch_sizes,
+                              run::parse_batch_sizes(boost::json::serialize(*sizes),
+                                                     "manifest.json: live: batch_sizes"));
+    }
   } catch (const std::exception& wrong) {
     return corrupt(wrong.what());
   }

@@ -13,6 +13,7 @@
 #include "daemon/train/loss_trend.h"
 #include "shared/base/status.h"
 #include "shared/config/live_settings.h"
+#include "shared/run/batch_sizes.h"
 
 namespace stoker::train {
 
@@ -26,6 +27,7 @@ struct LiveState {
   LossTrend loss_trend;
   // Samples that the workers must not read again. Training already used their replacement samples.
   std::vector<uint64_t> quarantined;
+  run::BatchSizes batch_sizes;  // of all steps, if --allow-batch-change has changed it
 
   bool operator==(const LiveState&) const = default;
 };

@@ -15,6 +15,10 @@ namespace stoker::train {
 namespace {
 
 constexpr const char* kHints = "try a smaller optimizer.lr or train.max_grad_norm";
+constexpr const char* kLossOrGradient = "loss or gradient";
+// With skip_step it is not known which one.
+constexpr const char* kAnyOfStep = "loss, gradient or buffer";
+constexpr double kSkipped = -1;  // in place of a gradient norm
 // If gradients overflow even at this scale, they would not be finite in any format.
 constexpr double kMinScale = 1e-4;
 
@@ -29,31 +33,50 @@ NonfiniteGuard::NonfiniteGuard(const config::TrainConfig& config, TrainingState&
       state_(state),
       skips_(config.on_nonfinite == config::OnNonfinite::kSkipStep),
       grad_norm_(at::zeros_like(state.loss_sum, at::kFloat)) {
+  if (max_loss_count(config, state.model(), state.task()) > 0)
+    empty_ = at::zeros_like(state.loss_sum);
+  if (!skips_ && !state.buffers().finite().empty()) found_buffers_ = at::zeros_like(grad_norm_);
   if (!skips_ && state.loss_scale() == nullptr) return;
   skipped_ = at::zeros_like(state.loss_sum);
   consecutive_ = at::full_like(state.loss_sum, static_cast<double>(state.consecutive_nonfinite));
 }
 
 void NonfiniteGuard::finish(TrainStep& step) {
+  at::Tensor maybe_found_inf;
+  if (skips_ && !state_.buffers().finite().empty())
+    maybe_found_inf = state_.buffers().found_nonfinite();
+  // Without the overflows, which are added to the other.
+  const at::Tensor maybe_found_buffers = maybe_found_inf.defined() && state_.loss_scale() != nullptr
+                                             ? maybe_found_inf.to(at::kBool, false, /*copy=*/true)
+                                             : at::Tensor();
+  at::Tensor norm =
+      counts() ? step.finish_if_finite(/*and_loss=*/skips_, maybe_found_inf) : step.finish();
+  const at::Tensor& maybe_skipped = state_.optimizer().skipped();
+  if (maybe_skipped.defined()) norm = norm.masked_fill(maybe_skipped.to(at::kBool), kSkipped);
+  grad_norm_.copy_(norm);
   if (!counts()) {
-    grad_norm_.copy_(step.finish());
     state_.loss_sum.add_(step.loss());
     add_metric(step);
+    if (empty_.defined()) empty_.add_(step.maybe_loss_count().eq(0));
     return;
   }
-  const at::Tensor norm = step.finish_if_finite(/*and_loss=*/skips_);
   const at::Tensor& loss = step.loss();
-  const at::Tensor& skipped = state_.optimizer().skipped();
+  at::Tensor skipped = maybe_skipped;
+  if (empty_.defined()) {
+    const at::Tensor is_empty = step.maybe_loss_count().eq(0);
+    empty_.add_(is_empty);
+    skipped = skipped.masked_fill(is_empty, 0);  // not because a value is not finite
+  }
   const at::Tensor is_skipped = skipped.to(at::kBool);
-  grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
   // In fp16 a nonfinite loss is not a gradient overflow, so it stays in the sum for evaluate().
   const at::Tensor is_excluded = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
   add_unless(is_excluded, state_.loss_sum, loss);
   add_metric_unless(is_excluded, step);
   skipped_.add_(skipped);
-  // In fp16 an overflow is normal, so only a nonfinite loss counts toward the consecutive steps.
-  const at::Tensor is_nonfinite =
+  // In fp16 an overflow is normal, so only a nonfinite loss or buffer counts toward the consecutive steps.
+  at::Tensor is_nonfinite =
       state_.loss_scale() == nullptr ? skipped : loss.isfinite().logical_not();
+  if (maybe_found_buffers.defined()) is_nonfinite = is_nonfinite.logical_or(maybe_found_buffers);
   consecutive_.add_(is_nonfinite).mul_(is_nonfinite);
 }
 
@@ -79,33 +102,62 @@ std::vector<at::Tensor> NonfiniteGuard::values() const {
   std::vector<at::Tensor> values{state_.loss_sum, grad_norm_};
   if (counts()) values.insert(values.end(), {skipped_, consecutive_});
   if (const LossScale* const scale = state_.loss_scale()) values.push_back(scale->factor());
+  if (found_buffers_.defined()) values.push_back(found_buffers_);
+  if (empty_.defined()) values.push_back(empty_);
   if (state_.metric_sum.defined())
     values.insert(values.end(), {state_.metric_sum, state_.metric_count});
   return values;
 }
 
+void NonfiniteGuard::check_buffers() {
+  if (found_buffers_.defined()) found_buffers_.copy_(state_.buffers().found_nonfinite());
+}
+
 void NonfiniteGuard::reset_counts() {
   if (counts()) skipped_.zero_();
+  if (empty_.defined()) empty_.zero_();
 }
 
 Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values,
                                                                  uint64_t step) {
-  NonfiniteReport found{.loss_sum = values[0], .grad_norm = values[1]};
-  if (state_.metric_sum.defined()) {
-    found.metric_sum = values[values.size() - 2];
-    found.metric_count = values[values.size() - 1];
-  }
+  size_t next = 0;  // in the order of values()
+  NonfiniteReport found{.loss_sum = values[next++], .grad_norm = values[next++]};
+  int64_t consecutive = 0;
   if (counts()) {
-    found.skipped = static_cast<int64_t>(values[2]);
-    if (state_.loss_scale() != nullptr) found.maybe_loss_scale = values[4];
-    STOKER_RETURN_IF_ERROR(check_skipped(found, static_cast<int64_t>(values[3]), step));
+    found.skipped = static_cast<int64_t>(values[next++]);
+    consecutive = static_cast<int64_t>(values[next++]);
   }
-  if (skips_ || (std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm))) return found;
-  if (config_.on_nonfinite == config::OnNonfinite::kFail) return failure(step, "");
-  if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
-    return failure(step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
-  found.action = NonfiniteAction::kRollBack;
+  if (state_.loss_scale() != nullptr) found.maybe_loss_scale = values[next++];
+  const bool has_finite_buffers = !found_buffers_.defined() || values[next++] == 0;
+  if (empty_.defined()) found.empty = static_cast<int64_t>(values[next++]);
+  if (state_.metric_sum.defined()) {
+    found.metric_sum = values[next++];
+    found.metric_count = values[next++];
+  }
+  if (found.empty > 0)
+    log_warn("steps skipped", {{"step", step}, {"count", found.empty}, {"reason", kNoLossValues}});
+  if (counts()) STOKER_RETURN_IF_ERROR(check_skipped(found, consecutive, step));
+  const bool is_finite = std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm);
+  if (found.grad_norm == kSkipped) found.grad_norm = std::nan("");
+  if (skips_ || (is_finite && has_finite_buffers)) return found;
+  STOKER_ASSIGN_OR_RETURN(
+      found.action,
+      action(is_finite ? "a buffer, such as a statistic of batch norm," : kLossOrGradient, step));
   return found;
+}
+
+Result<NonfiniteGuard::NonfiniteAction> NonfiniteGuard::evaluate_state(
+    const std::string& first_nonfinite, uint64_t step) const {
+  if (first_nonfinite.empty()) return NonfiniteAction::kContinue;
+  return action(first_nonfinite, step);
+}
+
+Result<NonfiniteGuard::NonfiniteAction> NonfiniteGuard::action(const std::string& found,
+                                                               uint64_t step) const {
+  if (config_.on_nonfinite != config::OnNonfinite::kRollback) return failure(found, step, "");
+  if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
+    return failure(found, step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
+  return NonfiniteAction::kRollBack;
 }
 
 Status NonfiniteGuard::check_skipped(const NonfiniteReport& found, int64_t consecutive,
@@ -117,7 +169,7 @@ Status NonfiniteGuard::check_skipped(const NonfiniteReport& found, int64_t conse
     log_warn("steps skipped", {{"step", step},
                                {"count", found.skipped},
                                {"total", state_.skipped_steps},
-                               {"reason", "loss or gradient not finite"}});
+                               {"reason", std::string(kAnyOfStep) + " not finite"}});
   } else {
     log_info("steps skipped", {{"step", step},
                                {"count", found.skipped},
@@ -125,17 +177,17 @@ Status NonfiniteGuard::check_skipped(const NonfiniteReport& found, int64_t conse
                                {"loss_scale", *found.maybe_loss_scale},
                                {"reason", "a gradient overflowed in fp16"}});
     if (*found.maybe_loss_scale < kMinScale)
-      return failure(step, ", even at the minimum loss scale");
+      return failure(kLossOrGradient, step, ", even at the minimum loss scale");
   }
   if (skips_ && consecutive >= config_.max_nonfinite)
-    return failure(step, " (" + std::to_string(consecutive) + " consecutive steps)");
+    return failure(kAnyOfStep, step, " (" + std::to_string(consecutive) + " consecutive steps)");
   return {};
 }
 
-Status NonfiniteGuard::failure(uint64_t step, const std::string& what) const {
-  return Status(StatusCode::kCorrupt, "loss or gradient is not finite at step " +
-                                          std::to_string(step) + what +
-                                          "; this state is not saved; " + kHints);
+Status NonfiniteGuard::failure(const std::string& found, uint64_t step,
+                               const std::string& after) const {
+  return Status(StatusCode::kCorrupt, found + " is not finite at step " + std::to_string(step) +
+                                          after + "; this state is not saved; " + kHints);
 }
 
 }  // namespace stoker::train

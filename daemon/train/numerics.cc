@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 
 #include "shared/base/cgroup.h"
 #include "shared/base/log.h"
+#include "shared/model/torch_threads.h"
 
 namespace stoker::train {
 namespace {
@@ -25,8 +25,7 @@ void set_tf32(bool on) {
     at::globalContext().setFloat32Precision(Float32Backend::CUDA, op, precision);
 }
 
-// The mode is per thread, and a new thread inherits it from its creator. OpenMP creates its worker
-// threads at the first large operation, which comes later.
+// The mode is per thread, and a new thread inherits it from its creator.
 void set_flush_denormals(bool on) {
   if (!at::globalContext().setFlushDenormal(on) && on)
     log_warn("denormal flushing unsupported", {{"reason", "not supported by this processor"}});
@@ -40,8 +39,10 @@ void prepare_environment(const config::RunConfig& run) {
   if (run.deterministic) (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
 }
 
-void configure_numerics(const config::RunConfig& run, const config::TrainConfig& train) {
-  at::set_num_threads(train.num_threads ? *train.num_threads : num_usable_cores());
+Status configure_numerics(const config::RunConfig& run, const config::TrainConfig& train) {
+  set_flush_denormals(train.flush_denormal);
+  STOKER_RETURN_IF_ERROR(
+      model::start_threads(train.num_threads ? *train.num_threads : num_usable_cores()));
   at::globalContext().setDeterministicAlgorithms(run.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(run.deterministic);
   // Filling each new tensor with NaN costs bandwidth, and no kernel here reads uninitialized memory.
@@ -50,7 +51,7 @@ void configure_numerics(const config::RunConfig& run, const config::TrainConfig&
   // between starts.
   at::globalContext().setBenchmarkCuDNN(!run.deterministic);
   set_tf32(train.precision == config::Precision::kTf32);
-  set_flush_denormals(train.flush_denormal);
+  return {};
 }
 
 }  // namespace stoker::train

@@ -5,6 +5,7 @@
 //          threads.
 #pragma once
 
+#include "shared/base/status.h"
 #include "shared/config/config.h"
 
 namespace stoker::train {
@@ -12,7 +13,7 @@ namespace stoker::train {
 // Sets environment variables that the CUDA libraries read. Call before CUDA is loaded.
 void prepare_environment(const config::RunConfig& run);
 
-// Call on the trainer thread before it computes anything.
-void configure_numerics(const config::RunConfig& run, const config::TrainConfig& train);
+// Call on the trainer thread before it computes anything. kBusy: the system permits fewer threads.
+Status configure_numerics(const config::RunConfig& run, const config::TrainConfig& train);
 
 }  // namespace stoker::train

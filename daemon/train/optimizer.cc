@@ -29,6 +29,8 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/logical_not.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/set.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
@@ -324,10 +326,12 @@ at::Tensor Optimizer::update() {
   return norm;
 }
 
-at::Tensor Optimizer::update_if_finite(const at::Tensor& loss) {
+at::Tensor Optimizer::update_if_finite(const at::Tensor& loss, const at::Tensor& maybe_found_inf) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm = clip();
-  found_inf_ = (norm + loss).isfinite().logical_not().to(at::kFloat);
+  at::Tensor found_inf = (norm + loss).isfinite().logical_not().to(at::kFloat);
+  if (maybe_found_inf.defined()) found_inf = at::maximum(found_inf, maybe_found_inf);
+  set_found_inf(found_inf);
   apply();
   return norm;
 }
@@ -335,9 +339,20 @@ at::Tensor Optimizer::update_if_finite(const at::Tensor& loss) {
 at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm = clip();
-  found_inf_ = found_inf;
+  set_found_inf(found_inf);
   apply();
   return norm;
+}
+
+at::Tensor Optimizer::skip() {
+  const at::Tensor norm = gradient_norm();
+  set_found_inf(at::ones_like(norm, at::kFloat));
+  return norm;
+}
+
+void Optimizer::set_found_inf(const at::Tensor& found_inf) {
+  if (!found_.defined()) found_ = at::empty_like(found_inf, at::kFloat);
+  found_inf_ = found_.copy_(found_inf);
 }
 
 at::Tensor Optimizer::gradient_norm() { return norm_of(gradient_norms()); }

@@ -81,16 +81,19 @@ class Optimizer {
   // step() in two parts, so that the second can be captured in a CUDA graph: all inputs of an
   // update are on the device. update_if_finite() changes nothing if the norm or `loss` (a scalar on
   // the device) is not finite; skipped() is then 1. update_unless() changes nothing if `found_inf`,
-  // an F32 scalar on the device, is 1. None waits for the device.
+  // an F32 scalar on the device, is 1; so does update_if_finite() with one. skip() is an update that
+  // changes nothing. None waits for the device.
   void set_lr(double lr);
   // Keeps the learning rate in a tensor, as parameters on a device always do.
   void use_device_lr();
+  bool has_device_lr() const { return groups_.front().device_lr.defined(); }
   // Scales the gradients in the kernels of sgd, adam and adamw instead of before, which reads them
   // once less. The parameters can differ in the last bit. On a device always so.
   void scale_in_kernels() { scales_in_kernels_ = true; }
   at::Tensor update();
-  at::Tensor update_if_finite(const at::Tensor& loss);
+  at::Tensor update_if_finite(const at::Tensor& loss, const at::Tensor& maybe_found_inf = {});
   at::Tensor update_unless(const at::Tensor& found_inf);
+  at::Tensor skip();
 
   // After an update, with a shard: replaces the parameters of the other shards by those of the ranks
   // that have updated them. `all_gather`: as group::ProcessGroup. Uses the memory of the gradients,
@@ -193,6 +196,7 @@ class Optimizer {
   at::Tensor clip();
   at::Tensor clip_own();
   void scale_gradients(const at::Tensor& norm);
+  void set_found_inf(const at::Tensor& found_inf);
   std::optional<at::Tensor> maybe_grad_scale() const;
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
@@ -219,8 +223,9 @@ class Optimizer {
   NamedTensors state_;
   checkpoint::TensorRanges ranges_;  // of those in state_ that are no complete tensors
   std::vector<TensorSpec> complete_state_;
-  // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
-  at::Tensor found_inf_;
+  // F32 scalar: 1 makes the kernels change nothing. Undefined after update(). Otherwise found_, which has
+  // a fixed address, because captured work can read it after that of the update.
+  at::Tensor found_inf_, found_;
   bool scales_in_kernels_ = false;
   model::WeightCopies weight_copies_;
   at::Tensor grad_scale_;  // F32 scalar by which the kernels divide; undefined: they do not

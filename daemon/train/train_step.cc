@@ -1,12 +1,16 @@
 #include "daemon/train/train_step.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -32,6 +36,13 @@ std::optional<at::ScalarType> format_of(config::Precision precision) {
 
 }  // namespace
 
+double max_loss_count(const config::TrainConfig& config, const model::Model& model,
+                      const task::Task& task) {
+  const int64_t of_sample = std::max(model.counts_per_sample(), task.counts_per_sample());
+  return static_cast<double>(config.gradient_accumulation_steps * config.micro_batch_size *
+                             of_sample);
+}
+
 TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
                      const config::TrainConfig& config, LossScale* maybe_scale,
                      int64_t own_micro_batches)
@@ -40,6 +51,7 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       optimizer_(optimizer),
       maybe_scale_(maybe_scale),
       accumulate_(config.gradient_accumulation_steps),
+      max_count_(max_loss_count(config, model, task)),
       autocast_(format_of(config.precision)),
       gradient_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_),
       scalar_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_) {
@@ -61,15 +73,37 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
     computed = task_.loss_and_metric(model_, batch);
     add_metric(computed, is_first);
   }
-  at::Tensor loss = std::move(computed.loss);
   const PhaseScope backward(maybe_observer_, Phase::kBackward);
-  if (!loss_.defined()) loss_ = at::zeros({}, loss.options().dtype(at::kDouble));
-  if (is_first) loss_.zero_();
-  loss_.add_(loss.detach(), 1.0 / static_cast<double>(accumulate_));
-  if (accumulate_ > 1) loss = loss / static_cast<double>(accumulate_);
+  at::Tensor loss = add_loss(std::move(computed.loss), is_first);
   if (maybe_scale_ != nullptr) loss = maybe_scale_->scaled(loss);
   loss.backward();
 }
+
+at::Tensor TrainStep::add_loss(task::LossTerm term, bool is_first) {
+  at::Tensor loss = std::move(term.mean);
+  if (!loss_.defined()) loss_ = at::zeros({}, loss.options().dtype(at::kDouble));
+  if (is_first) loss_.zero_();
+  if (max_count_ > 0) accumulate(loss_count_, term.maybe_count, is_first);
+  if (scales_by_count()) {
+    const at::Tensor part = term.maybe_count.to(at::kDouble).div(max_count_);
+    loss_.add_(loss.detach().mul(part));
+    return loss * part.to(loss.scalar_type());
+  }
+  loss_.add_(loss.detach(), 1.0 / static_cast<double>(accumulate_));
+  return accumulate_ > 1 ? loss / static_cast<double>(accumulate_) : loss;
+}
+
+void TrainStep::scale_by_count() {
+  if (!scales_by_count()) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor factor =
+      at::where(loss_count_.gt(0), loss_count_.reciprocal().mul(max_count_), at::zeros_like(loss_));
+  loss_.mul_(factor);
+  for (const at::Tensor& gradients : optimizer_.flat_gradients())
+    gradients.mul_(factor.to(gradients.scalar_type()));
+}
+
+at::Tensor TrainStep::is_empty() const { return loss_count_.eq(0).to(at::kFloat); }
 
 void TrainStep::add_metric(const task::LossAndMetric& computed, bool is_first) {
   if (!computed.metric_sum.defined()) return;
@@ -101,6 +135,7 @@ std::vector<at::Tensor> TrainStep::scalars_to_sum() const {
   std::vector<at::Tensor> scalars{loss_};
   for (const at::Tensor& sum : {metric_sum_, maybe_device_count_})
     if (sum.defined()) scalars.push_back(sum);
+  if (scales_by_count() && !optimizer_.sums_own_gradients()) scalars.push_back(loss_count_);
   return scalars;
 }
 
@@ -111,21 +146,34 @@ std::vector<at::Tensor> TrainStep::squares_to_sum() {
 
 at::Tensor TrainStep::finish() {
   const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
-  at::Tensor norm = optimizer_.update();
+  if (!optimizer_.sums_own_gradients()) scale_by_count();
+  at::Tensor norm;
+  if (max_count_ == 0)
+    norm = optimizer_.update();
+  else if (optimizer_.has_device_lr())  // the host must not wait for the count
+    norm = optimizer_.update_unless(is_empty());
+  else
+    norm = loss_count_.item<double>() == 0 ? optimizer_.skip() : optimizer_.update();
   drop();
   return norm;
 }
 
-at::Tensor TrainStep::finish_if_finite(bool and_loss) {
+at::Tensor TrainStep::finish_if_finite(bool and_loss, const at::Tensor& maybe_found_inf) {
   const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
+  if (!optimizer_.sums_own_gradients()) scale_by_count();
   at::Tensor norm;
+  at::Tensor found = maybe_found_inf;
+  const auto add = [&found](const at::Tensor& other) {
+    found = found.defined() ? at::maximum(found, other) : other;
+  };
+  if (max_count_ > 0) add(is_empty());
   if (maybe_scale_ != nullptr) {
-    at::Tensor found = maybe_scale_->unscale(optimizer_.gradients());
-    if (and_loss) found = at::maximum(found, loss_.isfinite().logical_not());
+    add(maybe_scale_->unscale(optimizer_.gradients()));
+    if (and_loss) add(loss_.isfinite().logical_not());
     norm = optimizer_.update_unless(found);
     maybe_scale_->update();
   } else {
-    norm = optimizer_.update_if_finite(loss_);
+    norm = optimizer_.update_if_finite(loss_, found);
   }
   drop();
   return norm;

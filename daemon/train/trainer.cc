@@ -110,8 +110,10 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       has_device_memory_(start.has_device_memory),
       last_step_(config_.train.max_steps),
       is_sharded_(state.optimizer().is_sharded()) {
+  if (share_.length() > 1 || guard_.can_skip()) state.keep_undo();
   publish_settings();
   status_.device = state.device().str();
+  if (manifest_.data_schema) status_.data = describe(*manifest_.data_schema);
   status_.step = state.step;
   status_.loss = std::nan("");
   status_.training_metric.value = std::nan("");
@@ -262,11 +264,12 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   const bool finished = state_.step >= config_.train.max_steps || has_data_ended_;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().wait_for_devices({}));
+  const bool is_alone = is_sharded_ && !finished && !stop_requested_;
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
-                          read_device_metrics_blocking());
+                          read_device_metrics_blocking(is_alone));
   channels_.expects_exchange = false;
   Status ended_alone;
-  if (is_sharded_ && !finished && !stop_requested_) {
+  if (is_alone) {
     // The others are in the next step: they save nothing now, and must learn why this rank ends.
     ended_alone =
         Status(StatusCode::kCancelled,
@@ -277,7 +280,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
     STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
   } else {
     log_warn("final checkpoint skipped",
-             {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
+             {{"step", state_.step}, {"reason", "loss, gradient or state not finite"}});
     wait_for_writer();  // the run continues from the checkpoint in flight
     reject_saving(nonfinite_state());
   }
@@ -300,13 +303,14 @@ void Trainer::save_for_requests() {
   if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kContinue) {
     (void)try_save();
   } else {
-    reject_saving(nonfinite_state());
+    reject_saving(action.ok() ? nonfinite_state() : action.status());
   }
 }
 
 Status Trainer::nonfinite_state() const {
+  if (!nonfinite_action_.ok()) return nonfinite_action_.status();
   return Status(StatusCode::kCorrupt,
-                "loss or gradient is not finite at step " + std::to_string(state_.step));
+                "loss, gradient or state is not finite at step " + std::to_string(state_.step));
 }
 
 // The state is restored from the checkpoint, as after a restart of stokerd.
@@ -535,6 +539,7 @@ void Trainer::seed_generators(uint64_t ticket) {
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
   step_.set_observer(observer_of(micro_batch));
+  if (micro_batch.is_first) state_.begin_step();
   GradientBuckets* const maybe_buckets = micro_batch.is_last ? maybe_buckets_.get() : nullptr;
   if (maybe_buckets != nullptr)
     maybe_buckets->begin([this](size_t bucket) { engine_->on_gradients_complete(bucket); });
@@ -546,11 +551,23 @@ void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
 
 void Trainer::update() {
   guard_.finish(step_);
+  const at::Tensor& maybe_skipped = state_.optimizer().skipped();
+  if (maybe_skipped.defined() && (engine_->is_asynchronous() || is_skipped()))
+    state_.undo_if(maybe_skipped);
   if (!is_sharded_) update_ema();
 }
 
 void Trainer::update_ema() {
-  if (state_.ema_weights() != nullptr) state_.ema_weights()->update();
+  if (state_.ema_weights() == nullptr) return;
+  if (engine_->is_asynchronous())
+    state_.ema_weights()->update(state_.optimizer().skipped());
+  else if (!is_skipped())
+    state_.ema_weights()->update();
+}
+
+bool Trainer::is_skipped() const {
+  const at::Tensor& maybe_skipped = state_.optimizer().skipped();
+  return maybe_skipped.defined() && maybe_skipped.item<double>() != 0;
 }
 
 }  // namespace stoker::train

@@ -164,6 +164,7 @@ class Trainer {
   bool must_announce_save(uint64_t step);
   void wait_for_writer();
   Status gather_parameters();
+  Result<std::string> first_nonfinite_of_ranks(const std::string& own);
 
   Status open_engine();
   StepObserver* observer_of(MicroBatchInfo micro_batch);
@@ -171,6 +172,7 @@ class Trainer {
   void work(const task::Batch& batch, MicroBatchInfo micro_batch);
   void update();
   void update_ema();
+  bool is_skipped() const;  // the step that was just finished; waits for the device
   Status failed(const std::exception& error) const;
 
   // False if the run must roll back.
@@ -179,7 +181,11 @@ class Trainer {
   // Reads the device values of the steps so far. They complete and report `maybe_metrics`, now or
   // later, and set nonfinite_action_.
   void read_device_metrics(std::optional<metrics::TrainMetrics> maybe_metrics);
-  Result<NonfiniteGuard::NonfiniteAction> read_device_metrics_blocking();
+  // Then the state may be saved. With a sharded optimizer all ranks must call it, unless `is_alone`.
+  Result<NonfiniteGuard::NonfiniteAction> read_device_metrics_blocking(bool is_alone = false);
+  // Of all work so far, and of the complete state.
+  enum class Checked { kByThisRank, kByAllRanks };
+  Result<NonfiniteGuard::NonfiniteAction> check_state(Checked checked);
   metrics::TrainMetrics begin_metrics();
   void record_device_usage();
   void finish_metrics(metrics::TrainMetrics& metrics, const NonfiniteGuard::NonfiniteReport& found,

@@ -4,6 +4,8 @@
 #include <variant>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
+
 #include "daemon/train/trainer.h"
 #include "shared/base/thread_registry.h"
 
@@ -13,6 +15,7 @@ namespace {
 
 constexpr ThreadActivity kWaitForParameters{.operation = "wait for parameters of other ranks",
                                             .is_waiting = true};
+constexpr const char* kNonfiniteText = "nonfinite";
 
 }  // namespace
 
@@ -126,6 +129,11 @@ Status Trainer::sum_over_ranks() {
   const RankReport report = own_report();
   if (maybe_buckets_) STOKER_RETURN_IF_ERROR(maybe_buckets_->finish(stop_));
   const auto gradients = maybe_buckets_ ? std::vector<at::Tensor>() : step_.gradients_to_sum();
+  if (state_.optimizer().sums_own_gradients() && step_.scales_by_count()) {
+    STOKER_RETURN_IF_ERROR(
+        maybe_group_->group().all_reduce_ordered({step_.maybe_loss_count().unsqueeze(0)}, stop_));
+    step_.scale_by_count();
+  }
   std::vector<at::Tensor> scalars = step_.scalars_to_sum();
   for (const at::Tensor& squares : step_.squares_to_sum()) scalars.push_back(squares);
   STOKER_ASSIGN_OR_RETURN(
@@ -153,6 +161,23 @@ Status Trainer::gather_parameters() {
         const ScopedActivity waiting(kWaitForParameters);
         return maybe_group_->group().all_gather(flat, ends, stop_);
       });
+}
+
+// With a sharded optimizer, one rank alone can have state that is not finite. All must decide the same.
+Result<std::string> Trainer::first_nonfinite_of_ranks(const std::string& own) {
+  group::ProcessGroup& group = maybe_group_->group();
+  // Before the sum, so that the others can read it when they have the flag of this rank.
+  if (!own.empty()) STOKER_RETURN_IF_ERROR(group.send_text(kNonfiniteText, own));
+  const at::Tensor flags = at::zeros({group.world_size()}, at::kDouble);
+  flags[group.rank()].fill_(own.empty() ? 0 : 1);
+  // Also during a stop: the last state is saved then.
+  STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({flags}, {}));
+  for (int rank = 0; rank < group.world_size(); ++rank) {
+    if (flags[rank].item<double>() == 0) continue;
+    STOKER_ASSIGN_OR_RETURN(const std::string found, group.receive_text(kNonfiniteText, rank));
+    return group.name_of(rank) + ": " + found;
+  }
+  return std::string();
 }
 
 // After an error, the tensors are undefined.

@@ -28,8 +28,11 @@ Result<bool> Trainer::report_and_save() {
   // The ranks of a group must find a nonfinite value at the same step.
   if (report_due || maybe_group_ || save_due() != SaveReason::kNone) {
     read_device_metrics(report_due ? std::optional(begin_metrics()) : std::nullopt);
-    // The state must be known to be finite before it is saved.
-    if (is_last || save_due() != SaveReason::kNone) engine_->synchronize();
+    // The state must be known to be finite before it is saved. The ranks of a group save the last one together.
+    if (is_last)
+      STOKER_RETURN_IF_ERROR(check_state(Checked::kByAllRanks).status());
+    else if (save_due() != SaveReason::kNone)
+      engine_->synchronize();
   }
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action, nonfinite_action_);
   if (action == NonfiniteGuard::NonfiniteAction::kRollBack) return false;
@@ -50,6 +53,7 @@ Status Trainer::save_if_due() {
 
 void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_metrics) {
   const bool ends_interval = maybe_metrics.has_value();
+  engine_->submit([this] { guard_.check_buffers(); });
   engine_->read(guard_.values(), [this, metrics = std::move(maybe_metrics), step = state_.step,
                                   loss_steps = state_.loss_steps](auto values) mutable {
     const auto found = guard_.evaluate(values, step);
@@ -60,9 +64,9 @@ void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_met
     } else if (found->action != NonfiniteGuard::NonfiniteAction::kContinue) {
       nonfinite_action_ = found->action;
     } else if (metrics) {
-      finish_metrics(*metrics, *found, loss_steps - found->skipped);
+      finish_metrics(*metrics, *found, loss_steps - found->skipped - found->empty);
     } else {
-      state_.loss_steps -= found->skipped;
+      state_.loss_steps -= found->skipped + found->empty;
     }
   });
   engine_->submit([this, ends_interval] {
@@ -72,11 +76,29 @@ void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_met
   if (ends_interval) state_.loss_steps = 0;
 }
 
-Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking() {
+Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking(bool is_alone) {
   if (!engine_) return NonfiniteGuard::NonfiniteAction::kContinue;  // no step was run
   read_device_metrics(std::nullopt);
+  return check_state(is_alone || (maybe_group_ && !is_sharded_) ? Checked::kByThisRank
+                                                                : Checked::kByAllRanks);
+}
+
+// A rank that checks alone saves nothing, and cannot roll back alone: it fails.
+Result<NonfiniteGuard::NonfiniteAction> Trainer::check_state(Checked checked) {
   engine_->synchronize();
-  return nonfinite_action_;
+  if (!nonfinite_action_.ok() || *nonfinite_action_ != NonfiniteGuard::NonfiniteAction::kContinue)
+    return nonfinite_action_;
+  std::string found = state_.first_nonfinite();
+  if (is_sharded_ && checked == Checked::kByAllRanks) {
+    STOKER_ASSIGN_OR_RETURN(found, first_nonfinite_of_ranks(found));
+  }
+  const auto action = guard_.evaluate_state(found, state_.step);
+  if (checked == Checked::kByAllRanks)
+    nonfinite_action_ = action;
+  else if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kRollBack)
+    return nonfinite_action_ = Status(StatusCode::kCorrupt, found + " is not finite at step " +
+                                                                std::to_string(state_.step));
+  return action;
 }
 
 // Fills the fields that do not need the device.
@@ -88,7 +110,8 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   metrics.step = state_.step;
   metrics.epoch = source_.plan().epoch_of(state_.ticket);
   metrics.lr = step_lr_;
-  metrics.samples_seen = state_.step * batch;
+  metrics.samples_seen =
+      run::batch_size_at(state_.batch_sizes, state_.step, config_.train).samples_after(state_.step);
   interval_.add_to(metrics, now, batch);
   metrics.degraded = writer_.is_degraded() ? 1 : 0;
   metrics.wall_time = to_iso8601(clock_.wall());
@@ -113,8 +136,8 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
                              const NonfiniteGuard::NonfiniteReport& found, int64_t loss_steps) {
   // NaN if all steps were skipped.
   metrics.loss = found.loss_sum / static_cast<double>(loss_steps);
-  if (const auto metric = state_.task().training_metric(); metric != task::TrainingMetric::kNone)
-    metrics.maybe_metric.emplace(task::to_string(metric), found.metric_sum / found.metric_count);
+  if (const auto metric = state_.task().training_metric(); !metric.empty())
+    metrics.maybe_metric.emplace(metric, found.metric_sum / found.metric_count);
   metrics.grad_norm = found.grad_norm;
   if (guard_.counts()) metrics.maybe_skipped_steps = state_.skipped_steps;
   metrics.maybe_loss_scale = found.maybe_loss_scale;

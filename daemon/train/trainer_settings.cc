@@ -1,9 +1,12 @@
 // The part of Trainer that changes live settings.
 #include <utility>
 
+#include <boost/json.hpp>
+
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
 #include "shared/base/number_format.h"
+#include "shared/config/config_warnings.h"
 
 namespace stoker::train {
 namespace {
@@ -11,6 +14,21 @@ namespace {
 // These belong to the ring and its workers, which only a new segment can have.
 constexpr std::string_view kNumWorkers = "feed.num_workers";
 constexpr std::string_view kMaxSteps = "train.max_steps";
+
+using config::ConfigWarning;
+
+// A field of an answer; empty: no warnings.
+std::string warnings_field(const std::vector<ConfigWarning>& warnings) {
+  if (warnings.empty()) return {};
+  boost::json::array texts;
+  for (const ConfigWarning& warning : warnings) texts.emplace_back(warning.text());
+  return ",\"warnings\":" + boost::json::serialize(texts);
+}
+
+void log_warnings(const std::vector<ConfigWarning>& warnings) {
+  for (const ConfigWarning& warning : warnings)
+    log_warn("settings contradictory", {{"key", warning.key}, {"reason", warning.message}});
+}
 
 }  // namespace
 
@@ -54,10 +72,12 @@ void Trainer::change_settings(const std::string& key, Result<config::LiveConfig>
                                      .previous = *config::value_of(config_, key),
                                      .current = *config::value_of(changed->config, key)};
   const double lr = learning_rate_of(changed->config);
+  const auto warnings = config::new_config_warnings(config_, changed->config);
   if (!is_dry_run) apply_settings(*std::move(changed), change);
-  answer_at_step(done, "\"key\":\"" + key +
-                           "\",\"value\":" + config::to_json_value(change.current) +
-                           ",\"lr\":" + format_exact(lr) + (is_dry_run ? ",\"dry_run\":true" : ""));
+  if (!is_dry_run) log_warnings(warnings);
+  answer_at_step(done, "\"key\":\"" + key + "\",\"value\":" +
+                           config::to_json_value(change.current) + ",\"lr\":" + format_exact(lr) +
+                           (is_dry_run ? ",\"dry_run\":true" : "") + warnings_field(warnings));
 }
 
 void Trainer::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {

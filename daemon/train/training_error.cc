@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 
 #include <c10/util/Exception.h>
 
+#include "shared/base/exception_status.h"
 #include "shared/base/number_format.h"
 #include "shared/model/torch_status.h"
 
@@ -31,10 +33,16 @@ uint64_t size_in_bytes(const model::NamedTensors& tensors) {
 Status to_status(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return Status(StatusCode::kOutOfMemory, "the host has no memory left");
+  if (dynamic_cast<const std::system_error*>(&error) != nullptr) return stoker::to_status(error);
   const auto* const torch = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
   // After an error of CUDA, further lines explain how to debug kernels.
   const bool is_of_cuda = dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
+  if (model::is_too_small_batch(error))
+    return Status(StatusCode::kInvalidArgument,
+                  on_one_line(model::first_line(text)) +
+                      ": batch_norm has no variance of one value; raise train.micro_batch_size, or "
+                      "use a model without batch_norm");
   return Status(model::code_of(error), is_of_cuda ? model::first_line(text) : on_one_line(text));
 }
 

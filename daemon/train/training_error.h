@@ -13,7 +13,8 @@
 namespace stoker::train {
 
 // kOutOfMemory (host or device, with the allocator's summary), kDeviceLost (the device context is
-// unusable), kMismatch (token id out of the vocabulary of a model file), kInternal. The message is
+// unusable), kMismatch (token id out of the vocabulary of a model file), kInvalidArgument (a micro-batch of
+// one for batch_norm), what the system does not permit (a thread: kBusy), kInternal. The message is
 // a single line.
 Status to_status(const std::exception& error);
 

@@ -1,5 +1,6 @@
 #include "daemon/train/training_state.h"
 
+#include <cmath>
 #include <mutex>
 #include <set>
 #include <string>
@@ -10,6 +11,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -35,9 +38,9 @@ constexpr const char* kLossSteps = "interval.steps";
 
 // The metric is part of the names, so that the values of another one are never continued.
 struct MetricNames {
-  explicit MetricNames(task::TrainingMetric metric)
-      : sum("interval." + std::string(task::to_string(metric)) + "_sum"),
-        count("interval." + std::string(task::to_string(metric)) + "_count") {}
+  explicit MetricNames(std::string_view metric)
+      : sum("interval." + std::string(metric) + "_sum"),
+        count("interval." + std::string(metric) + "_count") {}
 
   std::string sum, count;
 };
@@ -150,11 +153,6 @@ Result<bool> load_partial(const model::NamedTensors& tensors,
   return false;
 }
 
-Result<bool> load_partial(const model::NamedTensors& tensors,
-                          const checkpoint::SafetensorsFile& file, const std::string& owner) {
-  return load_partial(tensors, {}, model::to_tensor_specs(tensors), file, owner);
-}
-
 }  // namespace
 
 model::NamedTensors trained_parameters(const model::Model& model) {
@@ -196,13 +194,14 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     if (config.train.precision == config::Precision::kFp16)
       state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
-    if (state->task_->training_metric() != task::TrainingMetric::kNone) {
+    if (!state->task_->training_metric().empty()) {
       state->metric_sum = at::zeros_like(state->loss_sum);
       state->metric_count = at::zeros_like(state->loss_sum);
     }
   } catch (const c10::Error& error) {
     return to_status(error).with_context("move the model to " + device.str());
   }
+  state->buffers_ = std::make_unique<StepBuffers>(*state->model_);
   const model::NamedTensors trainable = trained_parameters(*state->model_);
   LrScales lr_scales;
   if (config.optimizer.layer_decay) {
@@ -318,9 +317,36 @@ TrainingState::Mark TrainingState::mark() const {
   return mark;
 }
 
-void TrainingState::rewind(const Mark& mark) const {
+void TrainingState::rewind(const Mark& mark) {
+  buffers_->restore();
   set_generator_state(kCpu, mark.generator);
   if (!device_.is_cpu()) set_generator_state(device_, mark.of_device);
+}
+
+std::string TrainingState::first_nonfinite() const {
+  const at::NoGradGuard no_grad;
+  std::vector<std::pair<std::string, at::Tensor>> tensors = trained_parameters(*model_);
+  tensors.insert(tensors.end(), buffers_->finite().begin(), buffers_->finite().end());
+  for (const auto& [name, tensor] : optimizer_->state())
+    tensors.emplace_back("the optimizer's " + name, tensor);
+  if (ema_)
+    for (const auto& [name, tensor] : ema_->averages())
+      tensors.emplace_back("the average of " + name, tensor);
+  std::erase_if(tensors, [](const auto& each) {
+    return !each.second.is_floating_point() || each.second.numel() == 0;
+  });
+  if (tensors.empty()) return {};
+  // One pass over the memory, and one wait. The sum of finite values can overflow, too.
+  std::vector<at::Tensor> sums;
+  for (const auto& [name, tensor] : tensors)
+    sums.push_back(
+        tensor.sum(tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).to(at::kDouble));
+  const at::Tensor on_host = at::stack(sums).cpu();
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!std::isfinite(on_host.const_data_ptr<double>()[i]) &&
+        tensors[i].second.isfinite().logical_not().any().item<bool>())
+      return tensors[i].first;
+  return {};
 }
 
 Status TrainingState::load_pretrained(const config::ModelConfig& config,
@@ -340,8 +366,12 @@ Status TrainingState::restore_ema(const checkpoint::VerifiedCheckpoint& saved, b
     return {};
   }
   if (!file.ok()) return file.status();
-  if (may_differ) return load_partial(ema_->tensors(), **file, "the average").status();
-  return model::load_tensors(ema_->tensors(), **file, "the average")
+  // The file is of a complete model. Only the averages are loaded: the other tensors are the model's own, which
+  // model.safetensors sets.
+  const auto complete = model::to_tensor_specs(ema_->tensors());
+  if (may_differ)
+    return load_partial(ema_->averages(), {}, complete, **file, "the average").status();
+  return model::load_tensor_ranges(ema_->averages(), {}, complete, **file, "the average")
       .with_context(saved.path() + "/ema.safetensors");
 }
 
@@ -350,8 +380,10 @@ Result<TrainingState::Restored> TrainingState::restore_model(
   STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
   STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_optimizer());
   if (may_differ) {
-    STOKER_ASSIGN_OR_RETURN(const bool same_model,
-                            load_partial(model::named_tensors(*model_), *weights, "the model"));
+    const model::NamedTensors tensors = model::named_tensors(*model_);
+    STOKER_ASSIGN_OR_RETURN(
+        const bool same_model,
+        load_partial(tensors, {}, model::to_tensor_specs(tensors), *weights, "the model"));
     STOKER_ASSIGN_OR_RETURN(const bool same_optimizer,
                             load_partial(optimizer_->state(), optimizer_->state_ranges(),
                                          optimizer_->complete_state(), *optim, "the optimizer"));

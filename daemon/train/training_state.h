@@ -2,6 +2,16 @@
 // counters. A checkpoint contains exactly this state, and a run restored from it continues bit for
 // bit.
 //
+// A step changes the trained parameters, the buffers of the model, the state of the optimizer, the loss
+// scale, the moving average, the generators and the counters. What does not complete a step undoes it:
+//
+//   the data ends, or a stop   rewind(): buffers and generators; the rest has not changed yet
+//   skipped (NonfiniteGuard)   Optimizer, EmaWeights and undo_if() leave parameters, optimizer, average and buffers
+//                              as before; the step, its samples and its random numbers are consumed
+//   rolled back                restore(): everything, from the last checkpoint
+//
+// and nothing of it that is not finite is saved: first_nonfinite().
+//
 // Threads: the trainer thread only.
 // Errors:  kMismatch: the model does not fit the data, or the checkpoint does not fit the model or
 //          optimizer; the message lists the first differences. After a failed restore() the state
@@ -20,6 +30,7 @@
 #include "daemon/train/live_state.h"
 #include "daemon/train/loss_scale.h"
 #include "daemon/train/optimizer.h"
+#include "daemon/train/step_buffers.h"
 #include "daemon/writer/snapshot.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
@@ -62,14 +73,24 @@ class TrainingState : public LiveState {
   // Seeds the generators for a micro-batch, with run.rng: per_ticket.
   void seed_generators(uint64_t run_seed, uint64_t of_ticket) const;
 
-  // The state that an incomplete step changes, except for the gradients: the generators. rewind()
-  // undoes a step that cannot be finished because the data ended.
+  // Without it, steps cannot be undone. Costs a copy of the buffers per step.
+  void keep_undo() { buffers_->keep_copies(); }
+  // At the start of a step: what undo_if() restores. Issues only device work on tensors with fixed addresses.
+  void begin_step() { buffers_->copy(); }
+  // After the update, if `is_undone`, a scalar on the device, is 1. Does not wait for the device.
+  void undo_if(const at::Tensor& is_undone) { buffers_->restore_if(is_undone); }
+  // At the start of a step, in addition to begin_step(): the generators. rewind() undoes a step before its
+  // update, except for the gradients.
   struct Mark {
     at::Tensor generator;
     at::Tensor of_device;  // undefined on the CPU
   };
   Mark mark() const;
-  void rewind(const Mark& mark) const;
+  void rewind(const Mark& mark);
+  StepBuffers& buffers() { return *buffers_; }
+  // The name of a tensor that training changes and that is not finite, or an empty text. Reads all of them, and
+  // waits for the device.
+  std::string first_nonfinite() const;
 
   model::Model& model() { return *model_; }
   const task::Task& task() const { return *task_; }
@@ -113,6 +134,7 @@ class TrainingState : public LiveState {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LossScale> loss_scale_;
   std::unique_ptr<EmaWeights> ema_;
+  std::unique_ptr<StepBuffers> buffers_;
   at::Tensor balanced_weights_;  // F64 [classes], with task.class_weights: balanced
   std::string model_digest_;
   std::optional<uint64_t> unfreeze_at_step_;

@@ -7,6 +7,7 @@
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
 #include "shared/run/last_checkpoint.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::writer {
 namespace {
@@ -180,10 +181,17 @@ void record_last_checkpoint(FileSystem& files, const run::RunLayout& layout,
                             const checkpoint::Manifest& committed) {
   const run::LastCheckpoint last{.step = committed.step,
                                  .manifest_sha256 = sha256_hex(checkpoint::to_json(committed))};
-  const Status written = run::write_last_checkpoint(files, layout.last_checkpoint_file(), last);
-  if (written.ok()) return;
-  log_warn("file write failed",
-           {{"path", layout.last_checkpoint_file()}, {"error", written.to_string()}});
+  const auto log_failure = [](const std::string& path, const Status& written) {
+    if (!written.ok())
+      log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
+  };
+  const run::SavedCheckpoint saved{
+      .id = {last.step, last.manifest_sha256},
+      .parent_step =
+          checkpoint::CheckpointStore::parse_checkpoint_name(committed.parent_checkpoint)};
+  log_failure(layout.lineage_file(), run::add_saved(files, layout.lineage_file(), {saved}));
+  log_failure(layout.last_checkpoint_file(),
+              run::write_last_checkpoint(files, layout.last_checkpoint_file(), last));
 }
 
 }  // namespace stoker::writer

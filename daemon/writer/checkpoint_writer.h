@@ -117,7 +117,7 @@ class CheckpointWriter {
   WriterStats stats_;
 };
 
-// Records `committed` in run/last_checkpoint.json. An error is logged and has no other effect,
+// Records `committed` in run/last_checkpoint.json and run/lineage.jsonl. An error is logged and has no other effect,
 // because the checkpoint is durable.
 void record_last_checkpoint(FileSystem& files, const run::RunLayout& layout,
                             const checkpoint::Manifest& committed);

@@ -1,6 +1,7 @@
 #include "daemon/writer/retention_manager.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "shared/base/log.h"
@@ -14,13 +15,19 @@ constexpr auto kBlockedWarningAge = 1h;
 
 }  // namespace
 
-RetentionManager::RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
-                                   const run::RunLayout& layout, Clock& clock)
-    : store_(store), layout_(layout), clock_(clock), rules_(make_rules(config)) {}
+RetentionManager::RetentionManager(const config::Config& config, eval_metrics::MetricTable table,
+                                   checkpoint::CheckpointStore& store, const run::RunLayout& layout,
+                                   Clock& clock)
+    : table_(std::move(table)),
+      store_(store),
+      layout_(layout),
+      clock_(clock),
+      rules_(make_rules(config)) {}
 
-RetentionManager::Rules RetentionManager::make_rules(const config::Config& config) {
-  return {.policy = retention::make_retention_policy(config),
-          .required = retention::required_info(config)};
+RetentionManager::Rules RetentionManager::make_rules(const config::Config& config) const {
+  auto required = retention::required_info(config, table_);
+  assert(required.ok());
+  return {.policy = retention::make_retention_policy(config), .required = *std::move(required)};
 }
 
 void RetentionManager::set_policy(const config::Config& config) {

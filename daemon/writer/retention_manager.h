@@ -24,8 +24,9 @@ namespace stoker::writer {
 
 class RetentionManager {
  public:
-  RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
-                   const run::RunLayout& layout, Clock& clock);
+  // `table`: the metrics of the run, with those that the configuration monitors.
+  RetentionManager(const config::Config& config, eval_metrics::MetricTable table,
+                   checkpoint::CheckpointStore& store, const run::RunLayout& layout, Clock& clock);
 
   // The rules of another configuration, from the next deletion on.
   void set_policy(const config::Config& config);
@@ -43,9 +44,10 @@ class RetentionManager {
     retention::RetentionPolicy policy;
     retention::RequiredInfo required;
   };
-  static Rules make_rules(const config::Config& config);
+  Rules make_rules(const config::Config& config) const;
   Rules current_rules() const;
 
+  const eval_metrics::MetricTable table_;
   checkpoint::CheckpointStore& store_;
   const run::RunLayout& layout_;
   Clock& clock_;

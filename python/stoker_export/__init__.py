@@ -1,4 +1,4 @@
-"""Compiles a PyTorch module, its loss and its gradients for stokerd; see export()."""
+"""Exports a PyTorch module and its loss for stokerd; see export()."""
 
 TORCH_VERSION = "2.11.0"  # the LibTorch that stokerd links
 
@@ -18,7 +18,14 @@ def _check_torch():
 
 
 def export(module, loss, example_batch, path, **options):
-    """Writes the folder `path`, see compiler.export()."""
+    """Writes the folder `path` for model.name exported, see exporter.export()."""
+    _check_torch()
+    from . import exporter
+    return exporter.export(module, loss, example_batch, path, **options)
+
+
+def compile_module(module, loss, example_batch, path, **options):
+    """Writes the folder `path` for model.name compiled, see compiler.export()."""
     _check_torch()
     from . import compiler
     return compiler.export(module, loss, example_batch, path, **options)

@@ -29,16 +29,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.stateless import _reparametrize_module
 
 from . import ExportError
+from .files import DTYPES, as_tensors, check_batch, check_can_write, first_line, replace
 
 FORMAT = 2  # packages of format 1 did not update the statistics of batch norm
 # Compilation takes about a minute per 3,000 operations; an LSTM has 76 per step and layer, with its gradients.
 MAX_OPERATIONS = 10_000
 MAX_SENSITIVITY = 0.05  # of gradients to rounding
 FILES = ("model.pt2", "model.safetensors", "self_test.safetensors")
-DTYPES = {
-    torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}
 # Instructions that g++ -march=native generates by itself; a processor without one of those in use ends the program.
 CPU_FLAG_PREFIXES = ("sse4_", "ssse3", "avx", "amx", "bmi", "fma", "f16c", "popcnt", "movbe", "abm")
 AOT_OPTIONS = {
@@ -104,10 +101,6 @@ def data_dependent(error):
                 "Could not guard", "is_nonzero"))
 
 
-def first_line(error):
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 def explained(error, what):
     line = first_line(error)
     if data_dependent(error):
@@ -117,13 +110,6 @@ def explained(error, what):
 
 
 # ---- Checks before anything is compiled
-
-def as_tensors(value, what):
-    tensors = [value] if isinstance(value, torch.Tensor) else value
-    if not isinstance(tensors, (tuple, list)) or not all(isinstance(t, torch.Tensor) for t in tensors):
-        raise ExportError(f"{what} must be a tensor or a tuple of tensors, not {type(value).__name__}")
-    return list(tensors)
-
 
 def check_module(module):
     tensors = [*module.named_parameters(), *module.named_buffers()]
@@ -147,21 +133,6 @@ def check_on_cpu(what, tensor):
     if tensor.device.type != "cpu":
         raise ExportError(f"{what} is on {tensor.device}: move the module and the batch to the CPU; stokerd runs "
                           "compiled models on the CPU only")
-
-
-def check_batch(inputs, targets):
-    for i, tensor in enumerate([*inputs, *targets]):
-        what = f"tensor {i} of the example batch"
-        check_on_cpu(what, tensor)
-        if tensor.dtype not in DTYPES:
-            raise ExportError(f"{what} is {tensor.dtype}, which datasets do not have")
-        if tensor.dtype == torch.float64:
-            raise ExportError(f"{what} is torch.float64; stokerd passes torch.float32: convert it with .float()")
-        if tensor.dim() == 0 or tensor.size(0) != inputs[0].size(0):
-            raise ExportError(f"{what} has the shape {list(tensor.shape)}; the first dimension must be the batch of "
-                              f"{inputs[0].size(0) if inputs[0].dim() else 'the input'}")
-    if inputs[0].size(0) < 2:
-        raise ExportError("the example batch has one sample; use two or more, else PyTorch fixes the batch size at 1")
 
 
 def run_once(traced):
@@ -507,20 +478,6 @@ def check_directional(package, traced, results, seeds):
                           "is smooth, this is a defect of the compiler: please report the module")
 
 
-def replace(new, folder):
-    """Renames `new` to `folder`, whose earlier version stays if that fails."""
-    old = new + ".old"
-    if os.path.lexists(folder):
-        os.rename(folder, old)
-    try:
-        os.rename(new, folder)
-    except OSError:
-        if os.path.lexists(old):
-            os.rename(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def export(module, loss, example_batch, path, *, max_batch=4096, precision="fp32",
            overwrite=False, max_operations=MAX_OPERATIONS, progress=None):
     """Writes the folder `path`, whose manifest.json is the path of `model: {name: compiled, path: …}`.
@@ -540,10 +497,7 @@ def export(module, loss, example_batch, path, *, max_batch=4096, precision="fp32
     began = time.monotonic()
     if precision not in ("fp32", "bf16"):
         raise ExportError(f"precision: {precision}; expected fp32 or bf16")
-    if os.path.lexists(path) and not overwrite:
-        raise ExportError(f"{path} exists; choose another folder or overwrite it with overwrite=True (--overwrite)")
-    if os.path.lexists(path) and not (os.path.isdir(path) and set(os.listdir(path)) <= {"manifest.json", *FILES}):
-        raise ExportError(f"{path} is not a folder that stoker-export wrote: it is not overwritten")
+    check_can_write(path, {"manifest.json", *FILES}, overwrite)
     if shutil.which(os.environ.get("CXX", "g++").split()[0]) is None:
         raise ExportError("no C++ compiler: PyTorch compiles with g++ (apt install g++), or CXX names another")
     check_module(module)
@@ -553,6 +507,8 @@ def export(module, loss, example_batch, path, *, max_batch=4096, precision="fp32
     targets = [t.contiguous() for t in as_tensors(example_batch[1:], "the targets")]
     if not 1 <= len(inputs) <= 2:
         raise ExportError("the input must be a tensor, or (input, length)")
+    for i, tensor in enumerate([*inputs, *targets]):
+        check_on_cpu(f"tensor {i} of the example batch", tensor)
     check_batch(inputs, targets)
     if max_batch < inputs[0].size(0):
         raise ExportError(f"max_batch is {max_batch}, the example batch has {inputs[0].size(0)} samples")

@@ -4,9 +4,9 @@
 #include <signal.h>
 
 #include <exception>
-#include <new>
 #include <utility>
 
+#include "shared/base/exception_status.h"
 #include "shared/base/log.h"
 
 namespace stoker {
@@ -47,10 +47,8 @@ Status require_stop(Status status, bool is_stop_requested) {
 Status catch_exceptions(const std::function<Status()>& body) {
   try {
     return body();
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "out of memory");
   } catch (const std::exception& error) {
-    return Status(StatusCode::kInternal, error.what());
+    return to_status(error);
   } catch (...) {
     return Status(StatusCode::kInternal, "exception of an unknown type");
   }

@@ -59,7 +59,8 @@ class Coordinator {
 
   // Runs `body` in a new thread; its result and its exceptions are treated as by
   // stop_on_exception(). After a stop the body still runs, with a token that is already stopped, so
-  // that work passed to it is not lost. After a stop and join() it is not started.
+  // that work passed to it is not lost. After a stop and join() it is not started. Throws
+  // std::system_error if the system does not permit another thread.
   void start(std::string name, Body body);
   void start(std::unique_ptr<ThreadRecord> record, Body body);
 

@@ -178,11 +178,16 @@ std::string temporary_path(const std::string& path) {
                    "." + whole.filename().string() + std::string(kTemporaryMark) + digits);
 }
 
-Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
+namespace {
+
+Status replace_file(FileSystem& files, const std::string& path, std::string_view content,
+                    bool is_private) {
   const std::string temporary = temporary_path(path);
   const std::string directory = std::filesystem::path(temporary).parent_path().string();
   const auto write_all = [&]() -> Status {
     STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, kNewFile));
+    if (is_private && ::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0)
+      return Status::from_errno(errno, "chmod " + temporary);
     STOKER_RETURN_IF_ERROR(files.write(fd.get(), std::as_bytes(std::span(content)), temporary));
     STOKER_RETURN_IF_ERROR(files.sync(fd.get(), temporary));
     STOKER_RETURN_IF_ERROR(files.rename(temporary, path));
@@ -192,6 +197,17 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
   // After a successful rename there is nothing to remove; the error is ignored.
   if (!status.ok()) (void)files.remove_file(temporary);
   return status;
+}
+
+}  // namespace
+
+Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
+  return replace_file(files, path, content, false);
+}
+
+Status write_private_file_atomically(FileSystem& files, const std::string& path,
+                                     std::string_view content) {
+  return replace_file(files, path, content, true);
 }
 
 Status remove_temporary_files(FileSystem& files, const std::string& directory) {

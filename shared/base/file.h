@@ -101,6 +101,9 @@ inline constexpr int kNewFile = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
 // content. Writes temporary_path() in the same directory, syncs, renames and syncs the directory.
 // On failure `path` is unchanged.
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content);
+// The same with mode 0600: only the owner can read it.
+Status write_private_file_atomically(FileSystem& files, const std::string& path,
+                                     std::string_view content);
 
 // Removes the temporary files that a killed write_file_atomically() left in `directory` (not in
 // subdirectories). No other process may be writing there.

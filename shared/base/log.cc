@@ -1,6 +1,7 @@
 #include "shared/base/log.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -418,6 +419,10 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
 void register_thread() {
   static ThreadRecord* const record = new ThreadRecord("log", "write log lines");
   record->begin();  // never ended or destroyed, as the log
+  sigset_t of_main_thread;
+  ::sigemptyset(&of_main_thread);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::sigaddset(&of_main_thread, number);
+  ::pthread_sigmask(SIG_BLOCK, &of_main_thread, nullptr);
 }
 
 }  // namespace

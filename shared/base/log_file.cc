@@ -49,6 +49,7 @@ std::string LogFile::name(int number) const {
 
 // Others can truncate the file, so its size is read each time.
 Status LogFile::append(std::string_view line) {
+  if (is_regular_) reopen_if_moved();
   const off_t size = is_regular_ ? ::lseek(file_.get(), 0, SEEK_END) : 0;
   if (size > 0 && static_cast<uint64_t>(size) + line.size() > rotate_bytes_) rotate();
   for (size_t done = 0; done < line.size();) {
@@ -62,6 +63,21 @@ Status LogFile::append(std::string_view line) {
     }
   }
   return {};
+}
+
+// As logrotate does. A file that cannot be opened again, such as in a directory that was removed, is
+// continued.
+void LogFile::reopen_if_moved() {
+  const int at = directory_.get();
+  struct stat current {
+  }, named{};
+  if (::fstat(file_.get(), &current) != 0) return;
+  if (::fstatat(at, name(0).c_str(), &named, 0) == 0 && named.st_dev == current.st_dev &&
+      named.st_ino == current.st_ino)
+    return;
+  UniqueFd file(::openat(at, name(0).c_str(), kAppend | O_NOFOLLOW | O_NONBLOCK, kMode));
+  if (file.valid() && ::fstat(file.get(), &named) == 0 && S_ISREG(named.st_mode))
+    file_ = std::move(file);
 }
 
 void LogFile::remove_end(size_t bytes) {

@@ -1,5 +1,5 @@
 // LogFile: lines in a file that is rotated by size: stokerd.log is renamed to stokerd.1.log, the newest of
-// the older ones.
+// the older ones. If another program moves or removes the file, the next line starts a new one.
 //
 // Threads:  one.
 // Blocking: for the disk.
@@ -31,6 +31,7 @@ class LogFile {
  private:
   LogFile() = default;
   std::string name(int number) const;  // 0: the current file
+  void reopen_if_moved();
   void remove_end(size_t bytes);
   void rotate();
 

@@ -35,6 +35,13 @@ std::string describe_processor(const std::string& cpuinfo) {
   return printable(text);
 }
 
+std::string identify_boot(const std::string& boot_id) {
+  std::ifstream file(boot_id);
+  std::string boot;
+  file >> boot;
+  return printable(boot.empty() ? std::string(kernel().nodename) : boot);
+}
+
 std::string describe_system(const std::string& os_release) {
   constexpr std::string_view kKey = "PRETTY_NAME=";
   std::ifstream file(os_release);

@@ -12,6 +12,9 @@ namespace stoker {
 // type. Hypervisors shorten the name, and the model number identifies the generation.
 std::string describe_processor(const std::string& cpuinfo = "/proc/cpuinfo");
 
+// Of this host since it was started: another text after a reboot and on another host, the same in its containers.
+std::string identify_boot(const std::string& boot_id = "/proc/sys/kernel/random/boot_id");
+
 // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0-28-amd64"
 std::string describe_system(const std::string& os_release = "/etc/os-release");
 

@@ -87,6 +87,7 @@ Status Status::from_errno(int error, std::string_view what) {
   std::string message(what);
   message += ": ";
   message += std::generic_category().message(error);
+  if (error == EMFILE) message += "; raise the limit (ulimit -n, LimitNOFILE= of a service)";
   return Status(status_code_from_errno(error), std::move(message));
 }
 
@@ -121,13 +122,13 @@ ExitCode exit_code_for(const Status& status) {
     case StatusCode::kPeerLost:
       return ExitCode::kCollectiveTimedOut;
     case StatusCode::kBusy:
+    case StatusCode::kTimedOut:  // of another process or a peer, as the next
+    case StatusCode::kClosed:
       return ExitCode::kLocked;
     case StatusCode::kIoError:
     case StatusCode::kNoSpace:
     case StatusCode::kAlreadyExists:
       return ExitCode::kIoError;
-    case StatusCode::kTimedOut:
-    case StatusCode::kClosed:
     case StatusCode::kInternal:
       return ExitCode::kInternal;
   }

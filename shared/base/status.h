@@ -106,7 +106,7 @@ enum class ExitCode : int {
   kDeviceLost = 72,
   kCollectiveTimedOut = 73,  // another rank of the group is lost; all ranks must be restarted
   kIoError = 74,
-  kLocked = 75,         // another process holds the lock of the run directory; try later
+  kLocked = 75,         // another process holds a lock or does not answer, or a limit; try later
   kSandbox = 77,        // stoker-feed only, read by stokerd: its seccomp filter is not permitted
   kConfiguration = 78,  // the configuration, or something it refers to, is wrong
   kNoProgress = 93,     // three restarts without progress: another restart will not help

@@ -1,6 +1,7 @@
 #include "shared/base/utf8.h"
 
 #include <cstdint>
+#include <cstdio>
 
 namespace stoker {
 namespace {
@@ -43,6 +44,22 @@ size_t utf8_character_bytes(std::string_view text) {
   return 0;
 }
 
+std::string escape_invalid_utf8(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string valid;
+  while (!text.empty()) {
+    const size_t bytes = utf8_character_bytes(text);
+    if (bytes == 0) {
+      const auto byte = static_cast<unsigned char>(text.front());
+      valid += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      valid += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<size_t>(bytes, 1));
+  }
+  return valid;
+}
+
 std::string valid_utf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());
@@ -65,19 +82,50 @@ bool is_control_character(std::string_view character) {
          code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-std::string printable(std::string_view text) {
+namespace {
+
+// `replace` returns what stands for a control character, or for a byte that is not UTF-8 (empty).
+template <typename Replace>
+std::string replace_controls(std::string_view text, const Replace& replace) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
     const size_t valid_bytes = utf8_character_bytes(text);
     const std::string_view character = text.substr(0, valid_bytes > 0 ? valid_bytes : 1);
     text.remove_prefix(character.size());
-    if (valid_bytes == 0 || is_control_character(character))
-      out += '?';
+    if (valid_bytes == 0)
+      out += replace(std::string_view());
+    else if (is_control_character(character))
+      out += replace(character);
     else
       out += character;
   }
   return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  return replace_controls(text, [](std::string_view) { return "?"; });
+}
+
+std::string printable_lines(std::string_view text, std::string_view indent) {
+  const bool is_ended = text.ends_with('\n');
+  if (is_ended) text.remove_suffix(1);
+  std::string out = replace_controls(text, [&](std::string_view character) {
+    return character == "\n" ? "\n" + std::string(indent) : "?";
+  });
+  return is_ended ? out + "\n" : out;
+}
+
+std::string printable_json(std::string_view json) {
+  return replace_controls(json, [](std::string_view character) -> std::string {
+    if (character.empty()) return "?";
+    if (character == "\n") return "\n";
+    char escaped[8];
+    std::snprintf(escaped, sizeof escaped, "\\u%04x", code_point(character) & 0xffffu);
+    return escaped;
+  });
 }
 
 std::string quote_for_message(std::string_view text, size_t max_bytes) {

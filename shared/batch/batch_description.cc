@@ -24,6 +24,7 @@
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/sandboxed_dataset.h"
 #include "shared/metrics/json_lines.h"
+#include "shared/run/batch_sizes.h"
 
 namespace stoker::batch {
 namespace {
@@ -181,14 +182,19 @@ SampleDescription parse_sample(const json::object& fields) {
 Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step,
                                         const DescribeOptions& options) {
   assert(step >= 1);
-  STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
+  STOKER_ASSIGN_OR_RETURN(auto config, config::load_config(layout.config_file(), {}));
   if (const auto* const streamed = config::streamed_dataset(config))
     return Status(StatusCode::kInvalidArgument,
                   "data." + streamed->first +
                       " is a stream, which has no index: the samples of its batches are not known "
                       "before they are read");
-  const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
-  const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
+  // That of the step, if the batch size has changed since.
+  STOKER_ASSIGN_OR_RETURN(const run::BatchSizes sizes,
+                          run::read_batch_sizes(layout.batch_sizes_file()));
+  const run::BatchSize size = run::batch_size_at(sizes, step - 1, config.train);
+  const uint64_t tickets = size.gradient_accumulation_steps, batch = size.micro_batch_size;
+  config.train.gradient_accumulation_steps = static_cast<int64_t>(tickets);
+  config.train.micro_batch_size = static_cast<int64_t>(batch);
   if (step > data::order::kMaxPlanSize / tickets / batch) {
     return Status(StatusCode::kInvalidArgument,
                   "step " + std::to_string(step) + " is beyond the largest possible sample plan");
@@ -196,7 +202,7 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   if (options.first_sample >= tickets * batch)
     return Status(StatusCode::kInvalidArgument, "step " + std::to_string(step) + " has " +
                                                     std::to_string(tickets * batch) + " samples");
-  const uint64_t first = (step - 1) * tickets;
+  const uint64_t first = size.ticket_after(step - 1);
   STOKER_ASSIGN_OR_RETURN(const feed::DatasetVersions history,
                           feed::read_dataset_versions(layout.dataset_versions_file()));
   const auto state = history.empty() ? feed::DatasetVersion() : feed::version_at(history, first);

@@ -19,9 +19,17 @@
 namespace stoker::checkpoint {
 namespace {
 
-constexpr char kWholeFile[] = "model.safetensors";
-constexpr char kIndexFile[] = "model.safetensors.index.json";
-constexpr char kTorchFile[] = "pytorch_model.bin";
+// Names of the files of a format, of which transformers reads the first that a folder has.
+struct FolderFormat {
+  std::string_view whole;   // one file with all tensors
+  std::string_view index;   // names the files that the tensors are divided into
+  std::string_view shards;  // glob of their usual names
+  std::string_view ending;
+};
+constexpr std::array<FolderFormat, 2> kFolderFormats{
+    {{"model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors",
+      ".safetensors"},
+     {"pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin", ".bin"}}};
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 20;
 constexpr size_t kMaxShards = 1000;  // open files
 
@@ -32,12 +40,12 @@ bool file_exists(const std::string& path) {
 
 class FolderTensors final : public TensorSource {
  public:
-  void add(const TensorSpec& spec, const SafetensorsFile* shard) {
+  void add(const TensorSpec& spec, const TensorSource* shard) {
     index_.emplace(spec.name, specs_.size());
     specs_.push_back(spec);
     shard_of_.push_back(shard);
   }
-  SafetensorsFile* add_shard(std::unique_ptr<SafetensorsFile> shard) {
+  const TensorSource* add_shard(std::unique_ptr<TensorSource> shard) {
     shards_.push_back(std::move(shard));
     return shards_.back().get();
   }
@@ -55,9 +63,9 @@ class FolderTensors final : public TensorSource {
   }
 
  private:
-  std::vector<std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<std::unique_ptr<TensorSource>> shards_;
   std::vector<TensorSpec> specs_;
-  std::vector<const SafetensorsFile*> shard_of_;  // of specs_[i]
+  std::vector<const TensorSource*> shard_of_;  // of specs_[i]
   std::unordered_map<std::string, size_t> index_;
 };
 
@@ -68,12 +76,12 @@ Status corrupt_folder(const std::string& path, const std::string& what) {
 }
 
 // A name of a file of the folder itself. Links are followed: the cache of Hugging Face has them.
-bool is_shard_name(const std::string& name) {
+bool is_shard_name(const std::string& name, const FolderFormat& format) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
-         printable(name) == name && name.ends_with(".safetensors");
+         printable(name) == name && name.ends_with(format.ending);
 }
 
-Result<WeightMap> read_index(const std::string& path) {
+Result<WeightMap> read_index(const std::string& path, const FolderFormat& format) {
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxIndexBytes));
   STOKER_ASSIGN_OR_RETURN(WeightMap weights,
                           parse_json_object<WeightMap>(text, path, [](const auto& object) {
@@ -84,53 +92,55 @@ Result<WeightMap> read_index(const std::string& path) {
                           }));
   if (weights.empty()) return corrupt_folder(path, "weight_map is empty");
   for (const auto& [name, file] : weights)
-    if (!is_shard_name(file))
+    if (!is_shard_name(file, format))
       return corrupt_folder(path, "tensor " + quote_for_message(name) + " is in " +
-                                      quote_for_message(file) +
-                                      ", which is not a .safetensors file of this folder");
+                                      quote_for_message(file) + ", which is not a " +
+                                      std::string(format.ending) + " file of this folder");
   return weights;
 }
 
 // Files that are named like shards but that the index does not name.
-Status check_all_named(const std::string& path,
-                       const std::map<std::string, SafetensorsFile*>& named) {
-  static const NameGlob kShards("model-*-of-*.safetensors");
+Status check_all_named(const std::string& path, const FolderFormat& format,
+                       const std::map<std::string, const TensorSource*>& named) {
+  const NameGlob shards(format.shards);
   STOKER_ASSIGN_OR_RETURN(const auto files, list_directory(path));
   for (const std::string& file : files)
-    if (kShards.matches(file) && !named.contains(file))
-      return corrupt_folder(join_path(path, file), std::string("is not in ") + kIndexFile +
+    if (shards.matches(file) && !named.contains(file))
+      return corrupt_folder(join_path(path, file), "is not in " + std::string(format.index) +
                                                        "; remove it if it is of another model");
   return {};
 }
 
-Result<std::unique_ptr<TensorSource>> open_shards(const std::string& path) {
-  const std::string index = join_path(path, kIndexFile);
-  STOKER_ASSIGN_OR_RETURN(const WeightMap weights, read_index(index));
+Result<std::unique_ptr<TensorSource>> open_shards(const std::string& path,
+                                                  const FolderFormat& format) {
+  const std::string index_name(format.index);
+  const std::string index = join_path(path, index_name);
+  STOKER_ASSIGN_OR_RETURN(const WeightMap weights, read_index(index, format));
   auto tensors = std::make_unique<FolderTensors>();
-  std::map<std::string, SafetensorsFile*> shards;
+  std::map<std::string, const TensorSource*> shards;
   for (const auto& [name, file] : weights) {
     if (shards.contains(file)) continue;
     if (shards.size() == kMaxShards)
       return corrupt_folder(index, "names more than " + std::to_string(kMaxShards) + " files");
     const std::string shard = join_path(path, file);
-    auto opened = SafetensorsFile::open(shard);
+    auto opened = open_tensor_file(shard);
     if (opened.status().code() == StatusCode::kNotFound)
-      return Status(StatusCode::kNotFound, shard + ": does not exist, but " + kIndexFile +
+      return Status(StatusCode::kNotFound, shard + ": does not exist, but " + index_name +
                                                " has tensors in it; download it");
     if (!opened.ok()) return opened.status();
     shards[file] = tensors->add_shard(*std::move(opened));
   }
-  STOKER_RETURN_IF_ERROR(check_all_named(path, shards));
+  STOKER_RETURN_IF_ERROR(check_all_named(path, format, shards));
   for (const auto& [file, shard] : shards) {
     for (const TensorSpec& spec : shard->tensors()) {
       const auto found = weights.find(spec.name);
       if (found == weights.end())
         return corrupt_folder(join_path(path, file),
-                              "tensor '" + spec.name + "' is not in " + kIndexFile);
+                              "tensor '" + spec.name + "' is not in " + index_name);
       if (found->second != file)
         return corrupt_folder(
             join_path(path, file),
-            "tensor '" + spec.name + "' is in " + found->second + " according to " + kIndexFile);
+            "tensor '" + spec.name + "' is in " + found->second + " according to " + index_name);
       tensors->add(spec, shard);
     }
   }
@@ -218,16 +228,20 @@ std::optional<SplitName> split_name(std::string_view name) {
 }  // namespace
 
 Result<std::unique_ptr<TensorSource>> open_huggingface_folder(const std::string& path) {
-  const std::string whole = join_path(path, kWholeFile), torch = join_path(path, kTorchFile);
-  const bool has_index = file_exists(join_path(path, kIndexFile));
-  if (has_index && file_exists(whole))
-    return corrupt_folder(path, std::string("has ") + kWholeFile + " and " + kIndexFile +
-                                    "; remove the one that is not of this model");
-  if (has_index) return open_shards(path);
-  if (file_exists(whole)) return open_tensor_file(whole);
-  if (file_exists(torch)) return open_tensor_file(torch);
-  return Status(StatusCode::kNotFound,
-                path + ": has neither " + kWholeFile + ", " + kIndexFile + " nor " + kTorchFile);
+  std::string names;
+  for (const FolderFormat& format : kFolderFormats) {
+    const std::string whole = join_path(path, format.whole);
+    const bool has_index = file_exists(join_path(path, format.index));
+    if (has_index && file_exists(whole))
+      return corrupt_folder(path, "has " + std::string(format.whole) + " and " +
+                                      std::string(format.index) +
+                                      "; remove the one that is not of this model");
+    if (has_index) return open_shards(path, format);
+    if (file_exists(whole)) return open_tensor_file(whole);
+    names +=
+        (names.empty() ? "" : ", ") + std::string(format.whole) + ", " + std::string(format.index);
+  }
+  return Status(StatusCode::kNotFound, path + ": has none of " + names);
 }
 
 const HuggingFaceNames* HuggingFaceNames::find(std::string_view model_name) {

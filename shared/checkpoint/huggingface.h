@@ -1,5 +1,5 @@
 // open_huggingface_folder: the tensors of a Hugging Face folder, in model.safetensors, in several files
-// listed by model.safetensors.index.json, or in pytorch_model.bin. HuggingFaceNames: their names in
+// listed by model.safetensors.index.json, or the same of pytorch_model.bin. HuggingFaceNames: their names in
 // the models of stoker.
 //
 // Threads:  one object per thread.

@@ -159,6 +159,8 @@ Manifest parse_manifest_fields(const json::object& root) {
       manifest.tied_parameters[std::string(name)] = std::string(same.as_string());
   manifest.config_digest = text_at(root, "config_digest");
   manifest.data_digest = text_at(root, "data_digest");
+  if (root.contains("data_schema"))
+    manifest.data_schema = parse_schema_object(root.at("data_schema").as_object());
   if (root.contains("dataset_versions"))
     for (const json::value& state : root.at("dataset_versions").as_array())
       manifest.dataset_versions.push_back(parse_dataset_version(state));
@@ -241,6 +243,7 @@ std::string to_json(const Manifest& manifest) {
     for (const auto& [name, same] : manifest.tied_parameters) tied[name] = same;
     root["tied_parameters"] = std::move(tied);
   }
+  if (manifest.data_schema) root["data_schema"] = to_json_object(*manifest.data_schema);
   if (!manifest.dataset_versions.empty())
     root["dataset_versions"] = dataset_versions_to_json(manifest);
   if (manifest.optimizer_shards > 0) root["optimizer_shards"] = manifest.optimizer_shards;

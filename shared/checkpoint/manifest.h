@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/base/dataset_schema.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
 
@@ -64,6 +65,9 @@ struct BaseWeights {
   bool operator==(const BaseWeights&) const = default;
 };
 
+// All class names of a manifest together.
+inline constexpr size_t kMaxClassNameBytes = size_t{256} << 10;
+
 struct Manifest {
   int format = kFormat;
   uint64_t step = 0;  // completed optimizer steps
@@ -88,6 +92,9 @@ struct Manifest {
   std::string tokenizer;  // SHA-256 of the tokenizer's file; empty without one
   std::string config_digest;
   std::string data_digest;  // fingerprint of data.train
+  // Of data.train; nullopt: not recorded, written by an earlier release. Without the class names if
+  // they are longer than kMaxClassNameBytes.
+  std::optional<DatasetSchema> data_schema;
   // Of refreshed data: all versions up to this ticket; otherwise empty.
   std::vector<DatasetVersion> dataset_versions;
   std::vector<WrittenFile> files;

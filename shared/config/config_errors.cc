@@ -4,6 +4,9 @@
 #include <tuple>
 #include <utility>
 
+#include "shared/base/utf8.h"
+#include "shared/config/load_config.h"
+
 namespace stoker::config {
 namespace {
 
@@ -14,6 +17,20 @@ constexpr size_t kMaxWordBytes = 64;  // no key is longer; bounds the cost of th
 
 // The key of a --set option: "train.max_steps" for "train.max_steps=10".
 std::string_view key_of_flag(std::string_view flag) { return flag.substr(0, flag.find('=')); }
+
+// Also a key that is misspelt can have a secret value.
+std::string shown_flag(const std::string& flag) {
+  const std::string_view key = key_of_flag(flag);
+  if (key.size() == flag.size() || !(is_secret_key(key) || is_like_secret_key(key))) return flag;
+  return std::string(key) + "=" + std::string(kHiddenValue);
+}
+
+// Without what follows "got" in an error of a secret setting.
+std::string hide_value(std::string_view key, std::string_view message) {
+  const size_t value = message.find(", got ");
+  if (value == message.npos || !is_secret_key(key)) return std::string(message);
+  return std::string(message.substr(0, value)) + ", got a value that is not shown";
+}
 
 // Order of reporting: the lines of the file, then the --set options in their order, then errors
 // without a location.
@@ -44,7 +61,7 @@ void ConfigErrors::add(const SourceLocation& location, std::string_view key,
   std::string line;
   const bool in_flag = location.flag >= 0;
   if (in_flag) {
-    line = "--set " + one_line(flags_.at(static_cast<size_t>(location.flag)), kMaxFlag);
+    line = "--set " + one_line(shown_flag(flags_.at(static_cast<size_t>(location.flag))), kMaxFlag);
   } else {
     line = one_line(file_, 1024);
     if (location.line > 0)
@@ -52,7 +69,7 @@ void ConfigErrors::add(const SourceLocation& location, std::string_view key,
   }
   const bool is_named = in_flag && key == key_of_flag(flags_[static_cast<size_t>(location.flag)]);
   if (!key.empty() && !is_named) line += ": " + one_line(key, kMaxFlag);
-  errors_.push_back({location, line + ": " + std::string(message)});
+  errors_.push_back({location, line + ": " + printable(hide_value(key, message))});
 }
 
 bool ConfigErrors::has_error_for(std::string_view key) const {
@@ -81,16 +98,20 @@ Status ConfigErrors::status() const {
 std::string one_line(std::string_view text, size_t max_bytes) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const bool starts_character = (c & 0xc0) != 0x80;
-    if (out.size() >= max_bytes && starts_character) return out + "…";
-    if (c == '\n') {
+  while (!text.empty()) {
+    if (out.size() >= max_bytes) return out + "…";
+    const size_t valid_bytes = utf8_character_bytes(text);
+    const std::string_view character = text.substr(0, valid_bytes > 0 ? valid_bytes : 1);
+    text.remove_prefix(character.size());
+    if (character == "\n") {
       out += "\\n";
-    } else if (c < 0x20 || c == 0x7f) {
-      out += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
+    } else if (valid_bytes > 0 && !is_control_character(character)) {
+      out += character;
     } else {
-      out += text[i];
+      for (const char byte : character) {
+        const auto c = static_cast<unsigned char>(byte);
+        out += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
+      }
     }
   }
   return out;

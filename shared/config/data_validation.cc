@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "shared/config/former_defaults.h"
 #include "shared/config/validation.h"
 
 namespace stoker::config {
@@ -112,12 +113,49 @@ class DataValidator {
         add("cache.type",
             "decoded cannot be combined with random_resized_crop; remove one of them");
     }
+    validate_class_names(dataset);
     if (dataset.has_captions()) return validate_captions(dataset);
     if (dataset.tokenizer() != nullptr && dataset.tokenizer()->has_value())
       validate_text_tokenizer(dataset);
     if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
       add("path", "must not be empty without stream");
     if (const RecordConfig* const record = dataset.record()) validate_record(dataset, *record);
+  }
+
+  static bool has_default_glob(const DatasetConfig& dataset) {
+    return std::visit(
+        [](const auto& format) {
+          if constexpr (requires { format.glob; })
+            return format.glob == std::decay_t<decltype(format)>().glob ||
+                   format.glob == kFormerDefaultGlob;
+          else
+            return true;
+        },
+        dataset.source);
+  }
+
+  static bool is_whole_number(std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  }
+
+  void validate_class_names(const DatasetConfig& dataset) {
+    std::vector<std::string> names = dataset.class_names();
+    if (names.empty()) return;
+    if (dataset.has_captions() || (dataset.record() != nullptr && dataset.fields()->label.empty()))
+      add("class_names", "requires fields.label; remove it");
+    // Their labels are indices of the list: a 7 must not be meant as the name of another class.
+    const bool are_indices = std::holds_alternative<NumpyDataset>(dataset.source) ||
+                             std::holds_alternative<IdxDataset>(dataset.source);
+    for (size_t index = 0; are_indices && index < names.size(); ++index)
+      if (is_whole_number(names[index]) && names[index] != std::to_string(index)) {
+        add("class_names", "has '" + names[index] + "' for label " + std::to_string(index) +
+                               ", which is the name of another label; use other names");
+        break;
+      }
+    std::ranges::sort(names);
+    if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+      add("class_names", "has '" + *twice + "' twice; remove one of them");
+    if (std::ranges::count(names, "") > 0) add("class_names", "must not have an empty name");
   }
 
   void validate_captions(const DatasetConfig& dataset) {
@@ -516,7 +554,7 @@ class DataValidator {
       if (is_set) add(key, "cannot be combined with stream, which has no index; remove it");
     };
     reject("path", !dataset.path().empty() && !is_spool);
-    reject("glob", !dataset.glob().empty() && dataset.glob() != defaults.glob());
+    reject("glob", !has_default_glob(dataset));
     reject("split", dataset.split != defaults.split);
     reject("skip_samples", dataset.skip_samples != 0);
     reject("max_samples", dataset.max_samples.has_value());
@@ -564,7 +602,7 @@ class DataValidator {
     const FieldNames* const fields = dataset.fields();
     if (fields == nullptr) return;
     const bool has_labels = !fields->label.empty() || !fields->labels.empty();
-    if (has_labels && !dataset.num_classes())
+    if (has_labels && !dataset.num_classes() && dataset.class_names().empty())
       add("num_classes", "is required with stream, because nothing is scanned");
     if (!fields->text.empty() && !dataset.has_variable_length())
       add("sequence.max_length",

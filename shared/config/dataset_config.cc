@@ -101,6 +101,17 @@ ImageMode DatasetConfig::image_mode() const {
       source);
 }
 
+int64_t DatasetConfig::max_image_pixels() const {
+  return std::visit(
+      [](const auto& format) {
+        if constexpr (requires { format.max_image_pixels; })
+          return format.max_image_pixels;
+        else
+          return int64_t{0};
+      },
+      source);
+}
+
 const SequenceConfig* DatasetConfig::sequence() const {
   return std::visit([](const auto& format) { return find_sequence(format); }, source);
 }
@@ -155,6 +166,19 @@ std::optional<int64_t> DatasetConfig::num_classes() const {
           return format.record.num_classes;
         else
           return std::nullopt;
+      },
+      source);
+}
+
+std::vector<std::string> DatasetConfig::class_names() const {
+  return std::visit(
+      [](const auto& format) -> std::vector<std::string> {
+        if constexpr (requires { format.class_names; })
+          return format.class_names;
+        else if constexpr (requires { format.record; })
+          return format.record.class_names;
+        else
+          return {};
       },
       source);
 }

@@ -192,9 +192,11 @@ struct TokenCacheConfig {
 // Settings shared by tfrecord, webdataset, csv and jsonl: which values of a record become tensors.
 struct RecordConfig {
   FieldNames fields;
-  std::vector<int64_t> input_shape;    // of `input`; of one time step with sequence.max_length
-  std::optional<int64_t> num_targets;  // null: the number of names in fields.target
-  std::optional<int64_t> num_classes;  // null: inferred from the labels
+  std::vector<int64_t> input_shape;      // of `input`; of one time step with sequence.max_length
+  std::optional<int64_t> num_targets;    // null: the number of names in fields.target
+  std::optional<int64_t> num_classes;    // null: inferred from the labels
+  std::vector<std::string> class_names;  // empty: inferred from the labels
+  double max_bad_record_rate = 0.001;    // of records that cannot be used; these are left out
   OnMissingField on_missing_field = OnMissingField::kError;
   SequenceConfig sequence;
   std::optional<TokenizerConfig> tokenizer;  // for fields.caption and fields.text
@@ -223,8 +225,9 @@ struct TokensDataset {
 
 struct ImageFolderDataset {
   std::string path;
-  std::string glob = "**/*";
+  std::string glob = "**/*.{jpg,jpeg,png,webp,JPG,JPEG,PNG,WEBP}";
   ImageMode image_mode = ImageMode::kRgb;
+  int64_t max_image_pixels = 100'000'000;
   Transforms transforms;
   std::optional<CacheConfig> cache;
   Refresh refresh = Refresh::kNever;
@@ -236,9 +239,12 @@ struct ImageListDataset {
   std::string root;  // folder that its paths are relative to; empty: the folder of the list
   FieldNames fields = {.image = "path", .label = "label"};
   std::optional<int64_t> num_classes;
+  std::vector<std::string> class_names;
+  double max_bad_record_rate = 0.001;
   SequenceConfig sequence;                   // max_label_length and max_captions only
   std::optional<TokenizerConfig> tokenizer;  // for fields.caption
   ImageMode image_mode = ImageMode::kRgb;
+  int64_t max_image_pixels = 100'000'000;
   Transforms transforms;
   std::optional<CacheConfig> cache;
   bool operator==(const ImageListDataset&) const = default;
@@ -247,6 +253,7 @@ struct ImageListDataset {
 struct IdxDataset {
   std::string path;
   std::string labels_path;
+  std::vector<std::string> class_names;
   Transforms transforms;
   bool operator==(const IdxDataset&) const = default;
 };
@@ -260,11 +267,13 @@ struct CifarDataset {
 
 struct NumpyDataset {
   std::string path;  // of the inputs: a file, a folder, or an .npz archive
-  std::string glob = "**/*";
+  std::string glob = "**/*.{npy,npz}";
   std::string labels_path;
   std::string lengths_path;
   FieldNames fields;  // arrays of an .npz: input, label, target, labels, length
   std::optional<int64_t> num_classes;
+  std::vector<std::string> class_names;
+  double max_bad_record_rate = 0.001;
   SequenceConfig sequence;  // max_length only
   Transforms transforms;
   bool operator==(const NumpyDataset&) const = default;
@@ -275,6 +284,7 @@ struct TfrecordDataset {
   std::string glob = "**/*";
   RecordConfig record;
   ImageMode image_mode = ImageMode::kRgb;
+  int64_t max_image_pixels = 100'000'000;
   Transforms transforms;
   std::optional<CacheConfig> cache;  // decoded only
   Refresh refresh = Refresh::kNever;
@@ -283,9 +293,10 @@ struct TfrecordDataset {
 
 struct WebdatasetDataset {
   std::string path;
-  std::string glob = "**/*";
+  std::string glob = "**/*.tar";
   RecordConfig record;
   ImageMode image_mode = ImageMode::kRgb;
+  int64_t max_image_pixels = 100'000'000;
   Transforms transforms;
   std::optional<CacheConfig> cache;  // decoded only
   Refresh refresh = Refresh::kNever;
@@ -294,9 +305,11 @@ struct WebdatasetDataset {
 
 struct CsvDataset {
   std::string path;
-  std::string glob = "**/*";
+  std::string glob = "**/*.csv";
   RecordConfig record;  // no sequences; fields.input empty: all columns but the label or targets
   std::vector<std::string> column_names;  // empty: the first row of each file is the header
+  // Cells that are missing values; empty: those of pandas, in columns of numbers.
+  std::vector<std::string> na_values;
   std::string delimiter = ",";
   Refresh refresh = Refresh::kNever;
   bool operator==(const CsvDataset&) const = default;
@@ -304,7 +317,7 @@ struct CsvDataset {
 
 struct JsonlDataset {
   std::string path;
-  std::string glob = "**/*";
+  std::string glob = "**/*.{jsonl,ndjson,json}";
   RecordConfig record;
   Refresh refresh = Refresh::kNever;
   bool operator==(const JsonlDataset&) const = default;
@@ -386,6 +399,7 @@ struct DatasetConfig {
   const Transforms* transforms() const;
   const std::optional<CacheConfig>& cache() const;
   ImageMode image_mode() const;
+  int64_t max_image_pixels() const;  // 0: no encoded images
   const SequenceConfig* sequence() const;
   SequenceConfig* sequence();
   const FieldNames* fields() const;
@@ -398,6 +412,7 @@ struct DatasetConfig {
   const TokenizerConfig* text_tokenizer() const;
   const RecordConfig* record() const;
   std::optional<int64_t> num_classes() const;
+  std::vector<std::string> class_names() const;  // empty: inferred from the labels
   Refresh refresh() const;
 
   bool is_refreshable() const { return refresh() != Refresh::kNever; }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -38,6 +39,7 @@ struct MappedSetting {
   bool is_required = false;
   bool has_own_field = true;  // false: read and written separately
   bool is_compared = true;    // false: does not change what the weights compute
+  bool is_bound = false;      // of the model; the configuration can have less
 };
 
 using Gpt2Setting = MappedSetting<Gpt2Config>;
@@ -62,6 +64,16 @@ std::span<const Gpt2Setting> settings_of(const Gpt2Config&) {
   return kSettings;
 }
 
+// What the weights compute does not depend on it, but how they are trained.
+template <typename C>
+MappedSetting<C> pad_token_setting(std::optional<int64_t> C::*member) {
+  return {.key = "pad_token",
+          .field = "pad_token_id",
+          .member = member,
+          .has_own_field = false,
+          .is_compared = false};
+}
+
 LlamaSetting own_setting(std::string_view key, std::string_view field,
                          LlamaSetting::Member member) {
   return {.key = key, .field = field, .member = member, .has_own_field = false};
@@ -75,8 +87,12 @@ std::span<const LlamaSetting> settings_of(const LlamaConfig&) {
       LlamaSetting{"embed_dim", "hidden_size", &LlamaConfig::embed_dim, kMaxSize, true},
       LlamaSetting{"head_dim", "head_dim", &LlamaConfig::head_dim},
       LlamaSetting{"mlp_dim", "intermediate_size", &LlamaConfig::mlp_dim, kMaxSize, true},
-      LlamaSetting{"context_length", "max_position_embeddings", &LlamaConfig::context_length,
-                   kMaxContext, true},
+      LlamaSetting{.key = "context_length",
+                   .field = "max_position_embeddings",
+                   .member = &LlamaConfig::context_length,
+                   .max = kMaxContext,
+                   .is_required = true,
+                   .is_bound = true},
       LlamaSetting{"vocab_size", "vocab_size", &LlamaConfig::vocab_size, kMaxVocabulary, true},
       own_setting("rope_theta", "rope_theta", &LlamaConfig::rope_theta),
       own_setting("rope_scaling", "rope_scaling", &LlamaConfig::rope_scaling),
@@ -86,6 +102,7 @@ std::span<const LlamaSetting> settings_of(const LlamaConfig&) {
       own_setting("mlp_bias", "mlp_bias", &LlamaConfig::mlp_bias),
       own_setting("qk_norm", "model_type", &LlamaConfig::qk_norm),
       LlamaSetting{"tie_weights", "tie_word_embeddings", &LlamaConfig::tie_weights},
+      pad_token_setting(&LlamaConfig::pad_token),
       LlamaSetting{.key = "attention_dropout",
                    .field = "attention_dropout",
                    .member = &LlamaConfig::attention_dropout,
@@ -109,6 +126,7 @@ std::span<const BertSetting> settings_of(const BertConfig&) {
       BertSetting{"vocab_size", "vocab_size", &BertConfig::vocab_size, kMaxVocabulary, true},
       BertSetting{"num_token_types", "type_vocab_size", &BertConfig::num_token_types},
       BertSetting{"layer_norm_eps", "layer_norm_eps", &BertConfig::layer_norm_eps, 1},
+      pad_token_setting(&BertConfig::pad_token),
       bert_dropout("dropout", "hidden_dropout_prob", &BertConfig::dropout),
       bert_dropout("attention_dropout", "attention_probs_dropout_prob",
                    &BertConfig::attention_dropout)};
@@ -165,6 +183,14 @@ LlamaConfig with_sizes(LlamaConfig llama) {
 
 // ---- Reading
 
+using Undecided = std::map<std::string, std::string>;
+
+// 10000 is 10000.0.
+bool is_same(const json::value& a, const json::value& b) {
+  if (a.is_number() && b.is_number()) return a.to_number<double>() == b.to_number<double>();
+  return a == b;
+}
+
 template <typename C>
 void read_setting(const MappedSetting<C>& setting, const json::value& value, C& config) {
   std::visit(
@@ -206,7 +232,29 @@ void require_activation(const json::object& object, std::string_view field,
   reject_field(field, json_text(value) + " is not supported (only " + words + ")");
 }
 
-Gpt2Config read_gpt2(const json::object& object) {
+// transformers ends with an error if it is not a row of the embedding. A negative one counts from the
+// end.
+template <typename C>
+void read_pad_token(const json::object& object, std::optional<int64_t> if_absent,
+                    int64_t vocab_size, HuggingFaceConfig& config) {
+  constexpr std::string_view kField = "pad_token_id";
+  const json::value* const found = object.if_contains(kField);
+  std::optional<int64_t> token = if_absent;
+  if (found != nullptr) {
+    if (!found->is_null() && !found->is_int64()) reject_value(kField, *found, "an integer or null");
+    token = found->is_null() ? std::nullopt : std::optional(found->as_int64());
+  }
+  if (token && *token < 0) *token += vocab_size;
+  if (token && (*token < 0 || *token >= vocab_size)) {
+    config.undecided["model.pad_token"] =
+        "'pad_token_id' " + (found == nullptr ? std::to_string(*token) : json_text(*found)) +
+        " is not below vocab_size (" + std::to_string(vocab_size) + ")";
+    token.reset();
+  }
+  std::get<C>(config.arch).pad_token = token;
+}
+
+Gpt2Config read_gpt2(const json::object& object, Undecided& undecided) {
   require_activation(object, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   require_only(object, "add_cross_attention", false);
   require_only(object, "scale_attn_weights", true);
@@ -220,12 +268,13 @@ Gpt2Config read_gpt2(const json::object& object) {
     rates.push_back(value.is_null() ? gpt2.dropout : read_real(field, value, {0, 0.99, true}));
   }
   if (rates[0] != rates[1] || rates[0] != rates[2])
-    reject_field("resid_pdrop", "differs from embd_pdrop or attn_pdrop, which is not supported");
+    undecided["model.dropout"] =
+        "'resid_pdrop' differs from embd_pdrop or attn_pdrop, which is not supported";
   gpt2.dropout = rates[0];
   return gpt2;
 }
 
-BertConfig read_bert(const json::object& object) {
+BertConfig read_bert(const json::object& object, Undecided& undecided) {
   require_activation(object, "hidden_act", {"gelu"});
   require_only(object, "position_embedding_type", "absolute");
   for (const std::string_view field : {"is_decoder", "add_cross_attention", "is_causal"})
@@ -236,11 +285,12 @@ BertConfig read_bert(const json::object& object) {
     reject_field("hidden_size", "is not a multiple of num_attention_heads");
   const json::value head = json_field(object, "classifier_dropout");
   if (!head.is_null() && read_real("classifier_dropout", head, {0, 0.99, true}) != bert.dropout)
-    reject_field("classifier_dropout", "differs from hidden_dropout_prob, which is not supported");
+    undecided["model.dropout"] =
+        "'classifier_dropout' differs from hidden_dropout_prob, which is not supported";
   return bert;
 }
 
-VitConfig read_vit(const json::object& object) {
+VitConfig read_vit(const json::object& object, Undecided& undecided) {
   require_activation(object, "hidden_act", {"gelu"});
   require_only(object, "qkv_bias", true);
   VitConfig vit;
@@ -250,7 +300,8 @@ VitConfig read_vit(const json::object& object) {
     reject_field("hidden_size", "is not a multiple of num_attention_heads");
   const json::value rate = json_field(object, "attention_probs_dropout_prob");
   if (!rate.is_null() && read_real("attention_probs_dropout_prob", rate, {0, 0.99, true}) != 0)
-    reject_field("attention_probs_dropout_prob", json_text(rate) + " is not supported (only 0)");
+    undecided["model.dropout"] =
+        "'attention_probs_dropout_prob' " + json_text(rate) + " is not supported (only 0)";
   return vit;
 }
 
@@ -282,7 +333,7 @@ std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::st
   const json::value original = json_field(scaling, kOriginal);
   rope.original_max_position_embeddings = read_count(kOriginal, original, 1e9);
   if (const json::value outer = json_field(object, kOriginal);
-      !outer.is_null() && outer != original)
+      !outer.is_null() && !is_same(outer, original))
     reject_field(kOriginal, json_text(outer) + " differs from that of " + std::string(name) + ", " +
                                 json_text(original));
   return rope;
@@ -305,7 +356,7 @@ void read_rope(const json::object& object, LlamaConfig& llama) {
     const json::object& fields = found.as_object();
     read_share(fields);
     const json::value inner = json_field(fields, "rope_theta");
-    if (!inner.is_null() && !theta.is_null() && inner != theta)
+    if (!inner.is_null() && !theta.is_null() && !is_same(inner, theta))
       reject_field("rope_theta", json_text(theta) + " differs from that of " + std::string(name) +
                                      ", " + json_text(inner));
     if (!inner.is_null()) theta = inner;
@@ -318,41 +369,59 @@ void read_rope(const json::object& object, LlamaConfig& llama) {
   llama.rope_scaling = scaling.value_or(std::nullopt);
 }
 
-// A window that hides no token of a sequence is not a window.
-void reject_sliding_window(const json::object& object, const std::string& model_type,
-                           int64_t context_length) {
+// Sliding-window attention is full attention in samples of at most this many tokens; nullopt: in all.
+std::optional<int64_t> read_window(const json::object& object, const std::string& model_type,
+                                   int64_t num_layers) {
   const json::value types = json_field(object, "layer_types");
   if (!types.is_null() && !types.is_array()) reject_value("layer_types", types, "a list");
-  if (types.is_array())
-    for (const json::value& type : types.as_array())
-      if (type != "full_attention")
+  bool has_sliding = types.is_null();  // which layers have it follows from other fields
+  if (types.is_array()) {
+    for (const json::value& type : types.as_array()) {
+      has_sliding = has_sliding || type == "sliding_attention";
+      if (type != "full_attention" && type != "sliding_attention")
         reject_field("layer_types", "has " + json_text(type) +
-                                        ", which is not supported (only "
-                                        "full_attention)");
+                                        ", which is not supported (only full_attention, "
+                                        "sliding_attention)");
+    }
+  }
+  const bool is_mistral = model_type == "mistral";  // which does not read layer_types
   const bool is_qwen = model_type.starts_with("qwen");
-  if (model_type == "llama" || (is_qwen && json_field(object, "use_sliding_window") != true))
-    return;
+  if (is_qwen && types.is_null()) {  // the layers from this one on
+    const json::value first = json_field(object, "max_window_layers");
+    has_sliding = (first.is_null() ? 28 : read_count("max_window_layers", first, 1e6)) < num_layers;
+  }
+  const bool is_enabled =
+      is_mistral || (is_qwen && json_field(object, "use_sliding_window") == true);
+  if (!is_enabled && types.is_array() && has_sliding)
+    reject_field("layer_types", "has \"sliding_attention\" without a window");
+  if (!is_enabled || (!is_mistral && !has_sliding)) return std::nullopt;
   const json::value* const found = object.if_contains("sliding_window");
   const json::value window =
       found == nullptr ? json::value(4096) : *found;  // transformers' default
-  if (window.is_null()) return;
-  if (read_count("sliding_window", window, 1e12) < context_length)
-    reject_field("sliding_window",
-                 json_text(window) +
-                     " is not supported: it is shorter than max_position_embeddings (" +
-                     std::to_string(context_length) + ")");
+  if (window.is_null()) return std::nullopt;
+  return read_count("sliding_window", window, 1e12);
 }
 
-LlamaConfig read_llama(const json::object& object, const std::string& model_type) {
+// That of transformers if the field is absent; if it is null, each head has its own.
+std::optional<int64_t> default_num_key_value_heads(const json::object& object,
+                                                   const std::string& model_type) {
+  constexpr int64_t kMistral = 8, kQwen = 32;
+  if (object.contains("num_key_value_heads") || model_type == "llama") return std::nullopt;
+  return model_type == "mistral" ? kMistral : kQwen;
+}
+
+LlamaConfig read_llama(const json::object& object, const std::string& model_type,
+                       std::optional<int64_t>& window) {
   require_activation(object, "hidden_act", {"silu", "swish"});
   LlamaConfig llama;
   read_settings_of(object, llama);
-  // transformers' default is not that of Llama.
-  if (model_type != "llama" && !llama.num_key_value_heads)
-    reject_field("num_key_value_heads", "is missing");
+  if (!llama.num_key_value_heads)
+    llama.num_key_value_heads = default_num_key_value_heads(object, model_type);
   if (model_type == "qwen3" && !object.contains("head_dim")) llama.head_dim = 128;
   read_rope(object, llama);
-  reject_sliding_window(object, model_type, llama.context_length);
+  window = read_window(object, model_type, llama.num_layers);
+  if (window && *window >= llama.context_length) window.reset();
+  if (window) llama.context_length = *window;
   const auto flag = [&](std::string_view field) {
     const json::value value = json_field(object, field);
     return !value.is_null() && read_bool(field, value);
@@ -389,7 +458,9 @@ HuggingFaceConfig read_object(const json::object& object) {
                  "is not supported; use the folder of the model in full precision");
   HuggingFaceConfig config{.model_type = std::string(type.as_string()), .arch = {}};
   if (config.model_type == "bert") {
-    config.arch = read_bert(object);
+    const BertConfig bert = read_bert(object, config.undecided);
+    config.arch = bert;
+    read_pad_token<BertConfig>(object, 0, bert.vocab_size, config);
     return config;
   }
   if (config.model_type == "resnet") {
@@ -397,16 +468,18 @@ HuggingFaceConfig read_object(const json::object& object) {
     return config;
   }
   if (config.model_type == "vit") {
-    config.arch = read_vit(object);
+    config.arch = read_vit(object, config.undecided);
     return config;
   }
   require_only(object, "is_causal", true);
   if (config.model_type == "gpt2") {
-    const Gpt2Config gpt2 = read_gpt2(object);
+    const Gpt2Config gpt2 = read_gpt2(object, config.undecided);
     if (gpt2.embed_dim % gpt2.num_heads != 0) reject_field("n_embd", "is not a multiple of n_head");
     config.arch = gpt2;
   } else {
-    config.arch = read_llama(object, config.model_type);
+    const LlamaConfig llama = read_llama(object, config.model_type, config.window);
+    config.arch = llama;
+    read_pad_token<LlamaConfig>(object, std::nullopt, *llama.vocab_size, config);
   }
   return config;
 }
@@ -434,8 +507,12 @@ std::string setting_text(const std::optional<RopeScaling>& value) {
 // "model.embed_dim is 768, n_embd 1024; …", of the settings for which `is_compared(key)`; empty if
 // there are none.
 template <typename C, typename IsCompared>
-std::string list_differences(const C& ours, const C& theirs, const IsCompared& is_compared) {
+std::string list_differences(const C& ours, const C& theirs, bool has_window,
+                             const IsCompared& is_compared) {
   const C a = with_sizes(ours), b = with_sizes(theirs);
+  const auto theirs_field = [&](const MappedSetting<C>& setting) {
+    return has_window && setting.is_bound ? "sliding_window" : setting.field;
+  };
   std::string text;
   for (const MappedSetting<C>& setting : settings_of(ours)) {
     if (!setting.is_compared || !is_compared("model." + std::string(setting.key))) continue;
@@ -444,11 +521,13 @@ std::string list_differences(const C& ours, const C& theirs, const IsCompared& i
           // Of a vit, null is the size of the data, which the positions in the file have to fit.
           if constexpr (std::is_same_v<C, VitConfig>)
             if (setting.key == "image_size" && !a.image_size) return;
+          if constexpr (std::is_same_v<decltype(member), int64_t C::*>)
+            if (setting.is_bound && a.*member < b.*member) return;
           // Other arguments of linear scaling have no effect.
           const std::string is = setting_text(a.*member), wanted = setting_text(b.*member);
           if (is != wanted)
             text += (text.empty() ? "" : "; ") + ("model." + std::string(setting.key)) + " is " +
-                    is + ", but " + std::string(setting.field) + " " + wanted;
+                    is + ", but " + std::string(theirs_field(setting)) + " " + wanted;
         },
         setting.member);
   }
@@ -496,8 +575,13 @@ bool has_all_settings(const ExplicitKeys& keys, const C& config) {
 }
 
 template <typename C>
-void apply_settings(const C& theirs, const std::string& file, const ExplicitKeys& keys, C& ours,
-                    ConfigErrors& errors) {
+void apply_settings(const HuggingFaceConfig& found, const std::string& file,
+                    const ExplicitKeys& keys, C& ours, ConfigErrors& errors) {
+  const C& theirs = std::get<C>(found.arch);
+  for (const auto& [key, what] : found.undecided)
+    if (!keys.contains(key))
+      errors.add(keys.location_of("model.pretrained.path"), "model.pretrained.path",
+                 file + ": " + what + "; set " + key);
   if constexpr (requires { ours.vocab_size; })
     if (!ours.vocab_size) ours.vocab_size = theirs.vocab_size;
   const auto is_set = [&](std::string_view key) {
@@ -507,7 +591,8 @@ void apply_settings(const C& theirs, const std::string& file, const ExplicitKeys
     if (!is_set(setting.key))
       std::visit([&](auto member) { ours.*member = theirs.*member; }, setting.member);
   const std::string differences =
-      list_differences(ours, theirs, [&](const std::string& key) { return keys.contains(key); });
+      list_differences(ours, theirs, found.window.has_value(),
+                       [&](const std::string& key) { return keys.contains(key); });
   if (!differences.empty())
     errors.add(keys.location_of("model.pretrained.path"), "model.pretrained.path",
                file + " has other settings: " + differences + "; remove these keys of model");
@@ -555,7 +640,7 @@ void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigEr
     if (theirs == nullptr)
       return add_error(file + ' ' + describe_type(*found) + ", which is model " +
                        stoker_name(*found) + "; set model.name: " + stoker_name(*found));
-    apply_settings(*theirs, file, keys, ours, errors);
+    apply_settings<C>(*found, file, keys, ours, errors);
   };
   if (auto* const gpt2 = std::get_if<Gpt2Config>(&config.model.arch)) apply(*gpt2);
   if (auto* const llama = std::get_if<LlamaConfig>(&config.model.arch)) apply(*llama);
@@ -574,7 +659,7 @@ Status check_huggingface_config(const ModelConfig& model, const std::string& pat
       [&](const auto& theirs) -> std::string {
         using C = std::decay_t<decltype(theirs)>;
         if constexpr (requires { settings_of(theirs); })
-          return list_differences(std::get<C>(model.arch), theirs,
+          return list_differences(std::get<C>(model.arch), theirs, found.window.has_value(),
                                   [](const std::string&) { return true; });
         return {};
       },
@@ -603,6 +688,11 @@ void write_settings(const C& config, json::object& object) {
         },
         setting.member);
   }
+}
+
+template <typename C>
+void write_pad_token(const C& config, json::object& object) {
+  object["pad_token_id"] = config.pad_token ? json::value(*config.pad_token) : json::value();
 }
 
 json::object write_object(const Gpt2Config& gpt2) {
@@ -637,9 +727,9 @@ Result<json::object> write_object(const BertConfig& bert, const HuggingFaceHead&
        {is_per_token ? "BertForTokenClassification" : "BertForSequenceClassification"}},
       {"model_type", "bert"},
       {"hidden_act", "gelu"},
-      {"position_embedding_type", "absolute"},
-      {"pad_token_id", 0}};
+      {"position_embedding_type", "absolute"}};
   write_settings(bert, object);
+  write_pad_token(bert, object);
   json::object outputs = write_head(head);
   if (is_per_token) outputs.erase("problem_type");
   for (auto& [key, value] : outputs) object[key] = std::move(value);
@@ -705,6 +795,7 @@ Result<json::object> write_object(const LlamaConfig& llama) {
                       {"model_type", type},
                       {"hidden_act", "silu"}};
   write_settings(llama, object);
+  write_pad_token(llama, object);
   if (!is_qwen2 && !is_mistral) object["attention_bias"] = llama.qkv_bias;
   if (is_qwen)
     object["use_sliding_window"] = false;

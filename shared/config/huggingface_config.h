@@ -7,6 +7,8 @@
 //           result, that stoker does not support; kNotFound, kIoError.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,12 @@ inline constexpr uint64_t kMaxHuggingFaceConfigBytes = 1 << 20;
 struct HuggingFaceConfig {
   std::string model_type;  // "mistral"; of timm: "vit_base_patch16_224"
   ModelVariant arch;
+  // Keys of settings that only the configuration can decide, and why: the folder has a value that is not
+  // supported. An error unless it sets them.
+  std::map<std::string, std::string> undecided = {};
+  // Of sliding-window attention that is shorter than max_position_embeddings; arch has it as
+  // context_length.
+  std::optional<int64_t> window = {};
 };
 
 // The path of config.json if `path` is a folder with one, otherwise empty.

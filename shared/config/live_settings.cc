@@ -116,24 +116,40 @@ std::string to_json_value(const std::string& yaml) {
   return is_json ? yaml : boost::json::serialize(boost::json::string(yaml));
 }
 
+namespace {
+
+// Empty: the configuration still has the value that the setting replaces.
+std::string outdated_because(const Config& configured, const LiveSetting& setting) {
+  const auto now = value_of(configured, setting.key);
+  if (!now.ok()) return "this version has no such setting";
+  if (*now == setting.configured) return {};
+  return "the configuration has another value than when it was set: " + setting.configured +
+         " -> " + *now;
+}
+
+}  // namespace
+
 ResumedSettings resume_live(const Config& configured, const LiveSettings& saved) {
   ResumedSettings resumed;
-  const auto drop = [&resumed](const LiveSetting& setting, std::string reason) {
-    resumed.dropped.push_back({setting, std::move(reason)});
-  };
+  LiveSettings current;
   for (const LiveSetting& setting : saved) {
-    const auto now = value_of(configured, setting.key);
-    if (!now.ok()) {
-      drop(setting, "this version has no such setting");
-    } else if (*now != setting.configured) {
-      drop(setting, "the configuration has another value than when it was set: " +
-                        setting.configured + " -> " + *now);
-    } else if (const auto set = set_live(configured, resumed.kept, setting.key, setting.value);
-               set.ok()) {
+    std::string reason = outdated_because(configured, setting);
+    if (reason.empty())
+      current.push_back(setting);
+    else
+      resumed.dropped.push_back({setting, std::move(reason)});
+  }
+  // Together, because one can require another.
+  if (with_live_settings(configured, current).ok()) {
+    resumed.kept = std::move(current);
+    return resumed;
+  }
+  for (const LiveSetting& setting : current) {
+    const auto set = set_live(configured, resumed.kept, setting.key, setting.value);
+    if (set.ok())
       resumed.kept = set->live;
-    } else {
-      drop(setting, set.status().message());
-    }
+    else
+      resumed.dropped.push_back({setting, set.status().message()});
   }
   return resumed;
 }

@@ -5,6 +5,7 @@
 
 #include "shared/base/file.h"
 #include "shared/config/config_errors.h"
+#include "shared/config/former_defaults.h"
 #include "shared/config/huggingface_config.h"
 #include "shared/config/peft_config.h"
 #include "shared/config/reader.h"
@@ -136,6 +137,23 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
   if (!errors.empty()) return errors.status();
   if (maybe_origins != nullptr) *maybe_origins = origins_of(config, keys);
   return config;
+}
+
+void keep_stored_globs(Config& config, const SettingOrigins& origins,
+                       const std::string& stored_path) {
+  const auto stored = load_config(stored_path, {});
+  if (!stored.ok()) return;  // no run, or one that says so later
+  for (auto& [name, dataset] : config.data) {
+    const auto before = stored->data.find(name);
+    if (origins.contains("data." + name + ".glob") || before == stored->data.end()) continue;
+    if (before->second.format() != dataset.format() || before->second.glob() != kFormerDefaultGlob)
+      continue;
+    std::visit(
+        [&](auto& format) {
+          if constexpr (requires { format.glob; }) format.glob = kFormerDefaultGlob;
+        },
+        dataset.source);
+  }
 }
 
 }  // namespace stoker::config

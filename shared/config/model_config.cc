@@ -25,11 +25,48 @@ std::string name_of(const SequentialConfig&) { return "sequential"; }
 std::string name_of(const PluginConfig&) { return "plugin"; }
 std::string name_of(const TorchscriptConfig&) { return "torchscript"; }
 std::string name_of(const CompiledConfig&) { return "compiled"; }
+std::string name_of(const ExportedConfig&) { return "exported"; }
+
+// No template: a new model does not compile without a decision.
+ModelSource source_of(const GptConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const Gpt2Config&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const LlamaConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const LstmLmConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const BertConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const BlstmConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const MlpConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const Lenet5Config&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const ResnetConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const VggConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const AlexnetConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const InceptionV3Config&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const VitConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const CaptionerConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const SequentialConfig&) { return ModelSource::kBuiltIn; }
+ModelSource source_of(const PluginConfig&) { return ModelSource::kUserCode; }
+ModelSource source_of(const TorchscriptConfig&) { return ModelSource::kUserCode; }
+ModelSource source_of(const CompiledConfig&) { return ModelSource::kUserCode; }
+ModelSource source_of(const ExportedConfig&) { return ModelSource::kUserData; }
 
 }  // namespace
 
 std::string ModelConfig::name() const {
   return std::visit([](const auto& model) { return name_of(model); }, arch);
+}
+
+ModelSource ModelConfig::source() const {
+  return std::visit([](const auto& model) { return source_of(model); }, arch);
+}
+
+const std::string* ModelConfig::user_file_path() const {
+  return std::visit(
+      [](const auto& model) -> const std::string* {
+        if constexpr (requires { model.path; })
+          return &model.path;
+        else
+          return nullptr;
+      },
+      arch);
 }
 
 const std::optional<int64_t>* ModelConfig::output_vocabulary() const {

@@ -233,8 +233,9 @@ struct LlamaConfig {
   bool qkv_bias = false;   // Qwen2
   bool proj_bias = false;  // of the attention's output
   bool mlp_bias = false;
-  bool qk_norm = false;      // Qwen3
-  bool tie_weights = false;  // the output layer shares the embedding's weights
+  bool qk_norm = false;              // Qwen3
+  bool tie_weights = false;          // the output layer shares the embedding's weights
+  std::optional<int64_t> pad_token;  // its embedding is not trained; null: all are
   double attention_dropout = 0.0;
   bool activation_checkpointing = false;  // recompute the blocks in the backward pass
   bool operator==(const LlamaConfig&) const = default;
@@ -284,6 +285,7 @@ struct BertConfig {  // the defaults are the published model of 110 million para
   int64_t vocab_size = 30522;
   int64_t num_token_types = 2;
   std::optional<int64_t> sep_token;  // token types count it; null: all tokens have type 0
+  std::optional<int64_t> pad_token;  // its embedding is not trained; null: all are
   double layer_norm_eps = 1e-12;
   BertPooling pooling = BertPooling::kPooler;  // kNone by default for sequence_labeling and ctc
   double dropout = 0.1;
@@ -423,11 +425,23 @@ struct CompiledConfig {
   std::string path;  // required; manifest.json of a folder written by stoker-export
   bool operator==(const CompiledConfig&) const = default;
 };
+
+struct ExportedConfig {
+  std::string path;  // required; a folder written by stoker-export, with graph.json
+  bool operator==(const ExportedConfig&) const = default;
+};
+// Each alternative has its own in model_config.cc.
+enum class ModelSource {
+  kBuiltIn,   // code of stoker
+  kUserData,  // a user file that is data, and is read as an untrusted one
+  kUserCode,  // a user file whose code is executed
+};
+
 using ModelVariant =
     std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BertConfig, BlstmConfig,
                  MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
                  VitConfig, CaptionerConfig, SequentialConfig, PluginConfig, TorchscriptConfig,
-                 CompiledConfig>;
+                 CompiledConfig, ExportedConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -489,17 +503,16 @@ struct ModelConfig {
   bool supports_lora() const;
   // True for models whose layers have an order: optimizer.layer_decay.
   bool supports_layer_decay() const;
+  ModelSource source() const;
+  // True for models that run code of a user file, with all privileges of the process.
+  bool is_user_code() const { return source() == ModelSource::kUserCode; }
   // True for models from user files: which settings they accept is known only after loading.
-  bool is_user_code() const { return user_code_path() != nullptr; }
-  // The path of the user file; null for built-in models.
-  const std::string* user_code_path() const {
-    if (const auto* const plugin = std::get_if<PluginConfig>(&arch)) return &plugin->path;
-    if (const auto* const script = std::get_if<TorchscriptConfig>(&arch)) return &script->path;
-    if (const auto* const compiled = std::get_if<CompiledConfig>(&arch)) return &compiled->path;
-    return nullptr;
-  }
+  bool is_user_file() const { return source() != ModelSource::kBuiltIn; }
+  // The path of the user file, or of the folder; null for built-in models.
+  const std::string* user_file_path() const;
   // True if the model computes its own loss in training: task.name says only how it is evaluated.
-  bool has_loss() const { return std::holds_alternative<CompiledConfig>(arch); }
+  bool has_loss() const { return is_compiled() || std::holds_alternative<ExportedConfig>(arch); }
+  bool is_compiled() const { return std::holds_alternative<CompiledConfig>(arch); }
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -1,5 +1,5 @@
-// stoker-config-reference: prints one of the documents generated from the settings and from the
-// events of the log.
+// stoker-config-reference: prints one of the documents generated from the settings, the events of the
+// log and the metrics.
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -8,6 +8,7 @@
 #include "shared/base/log_events.h"
 #include "shared/config/reference.h"
 #include "shared/config/run_config.h"
+#include "shared/eval_metrics/metric_table.h"
 
 namespace stoker {
 namespace {
@@ -39,11 +40,12 @@ std::string levels_of(const LogEventInfo& event) {
   return levels;
 }
 
-std::string fields_of(const LogEventInfo& event) {
-  std::string fields;
-  std::istringstream names{std::string(event.fields)};
-  for (std::string name; names >> name;) fields += (fields.empty() ? "`" : ", `") + name + "`";
-  return fields;
+// "`a`, `b`" for "a b".
+std::string quoted_words(std::string_view words) {
+  std::string text;
+  std::istringstream names{std::string(words)};
+  for (std::string name; names >> name;) text += (text.empty() ? "`" : ", `") + name + "`";
+  return text;
 }
 
 // One table per topic, in the order of the events.
@@ -55,9 +57,22 @@ std::string events_markdown() {
       text += std::string(text.empty() ? "" : "\n") + "## " + std::string(title_of(event.topic)) +
               "\n\n| event | level | fields | meaning |\n|---|---|---|---|\n";
     }
-    text += "| `" + std::string(event.name) + "` | " + levels_of(event) + " | " + fields_of(event) +
-            " | " + std::string(event.meaning) + " |\n";
+    text += "| `" + std::string(event.name) + "` | " + levels_of(event) + " | " +
+            quoted_words(event.fields) + " | " + std::string(event.meaning) + " |\n";
     maybe_previous = &event;
+  }
+  return text;
+}
+
+// The metrics of all tasks.
+std::string metrics_markdown() {
+  std::string text =
+      "| metric | better | unit | aggregation | tasks | definition |\n|---|---|---|---|---|---|\n";
+  for (const eval_metrics::BuiltinMetric& metric : eval_metrics::builtin_metrics()) {
+    const bool is_larger = metric.direction == eval_metrics::Direction::kMaximize;
+    text += "| `" + std::string(metric.name) + "` | " + (is_larger ? "larger" : "smaller") + " | " +
+            std::string(metric.unit) + " | " + std::string(to_string(metric.aggregation)) + " | " +
+            quoted_words(metric.tasks) + " | " + std::string(metric.help) + " |\n";
   }
   return text;
 }
@@ -73,8 +88,10 @@ int main(int argc, char** argv) {
   if (what == "schema") text = stoker::config::json_schema();
   if (what == "man") text = stoker::config::man_page();
   if (what == "events") text = stoker::events_markdown();
+  if (what == "metrics") text = stoker::metrics_markdown();
   if (text.empty()) {
-    std::fputs("Usage: stoker-config-reference manual|markdown|schema|man|events\n", stderr);
+    std::fputs("Usage: stoker-config-reference manual|markdown|schema|man|events|metrics\n",
+               stderr);
     return 64;
   }
   return std::fputs(text.c_str(), stdout) < 0 ? 74 : 0;

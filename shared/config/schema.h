@@ -116,6 +116,9 @@ struct Field {
   bool affects_result = false;        // included in digest()
   OnResume on_resume = OnResume::kFree;
   std::string_view example = {};  // YAML, for the manual, if the default is not informative
+  // The value can contain credentials, as a command or a URL can: only owner and operators see it.
+  // Of a field of a section or mapping; it covers the fields of a list.
+  bool is_secret = false;
 };
 
 // ---- creating targets ---------------------------------------------------------------------------

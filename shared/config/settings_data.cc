@@ -269,7 +269,8 @@ Field glob_field(std::string& glob, std::string_view example = {}) {
       {.name = "glob",
        .target = &glob,
        .help = "Files that are read if path is a folder; relative to path",
-       .details = "* and ? match within a name, ** any number of folders, [a-z] a character, {a,b} "
+       .details = "The default has the names of this format. * and ? match within a name, ** any "
+                  "number of folders, [a-z] a character, {a,b} "
                   "alternatives, {000..146} a range of numbers. Names that start with a dot match "
                   "only patterns that start with one. If a range of shards is the only wildcard, "
                   "a missing shard is an error. Not used if path is a file.",
@@ -296,6 +297,17 @@ Field image_mode_field(ImageMode& mode) {
                        .details = "Images in other color modes are converted; alpha is dropped."});
 }
 
+Field max_image_pixels_field(int64_t& pixels) {
+  return {.name = "max_image_pixels",
+          .target = &pixels,
+          .help = "Largest number of pixels of an encoded image",
+          .details =
+              "1 to 4294836225. Larger images are sample errors, before memory is allocated. "
+              "Each pixel can need 10 bytes of feed.worker_memory_limit_mib.",
+          .min = 1,
+          .max = 65535.0 * 65535.0};
+}
+
 Field num_classes_field(std::optional<int64_t>& num_classes) {
   return sample_field({.name = "num_classes",
                        .target = &num_classes,
@@ -304,6 +316,18 @@ Field num_classes_field(std::optional<int64_t>& num_classes) {
                                   "number of class names. A label that is too large is an error.",
                        .min = 1,
                        .max = kMaxClasses});
+}
+
+Field class_names_field(std::vector<std::string>& class_names) {
+  return sample_field(
+      {.name = "class_names",
+       .target = &class_names,
+       .help = "Names of the classes, in their order; null: inferred from the labels",
+       .details = "Class 0 is the first. A label that is none of them is an error, except an index "
+                  "from 0 if no name is an integer. Use it to fix the order, for labels of which "
+                  "some are numbers and some are not, and for classes without samples.",
+       .accepts_null = true,
+       .example = "[cat, dog]"});
 }
 
 // ---- cache --------------------------------------------------------------------------------------
@@ -551,9 +575,10 @@ Field role_field(std::string_view name, std::vector<std::string>& target, std::s
 
 Field label_role(FieldNames& names) {
   return role_field("label", names.label, "Class of the sample: an index or a name",
-                    "If all labels are integers from 0, they are the class indices; otherwise they "
-                    "are names, and the classes are the names in byte order. At most a million "
-                    "classes.");
+                    "If all labels are integers from 0 (also as 3.0), they are the class indices; "
+                    "otherwise they are names, and the classes are the names in byte order. A few "
+                    "names among indices are an error: correct them, or set class_names. At most "
+                    "a million classes.");
 }
 
 Field target_role(FieldNames& names) {
@@ -646,20 +671,22 @@ Fields column_roles(FieldNames& names) {
 }
 
 Fields list_roles(FieldNames& names) {
-  return {
-      sample_field({.name = "image",
-                    .target = &names.image,
-                    .help = "Column of the paths",
-                    .details = "Paths are relative to root. A row without a path is an error."}),
-      sample_field({.name = "label",
-                    .target = &names.label,
-                    .help = "Column of the classes: indices or names",
-                    .details = "If all labels are integers from 0, they are the class indices; "
-                               "otherwise they are names, and the classes are the names in "
-                               "byte order. A row without a label is an error."}),
-      role_field("caption", names.caption, "Column of the captions, instead of a label",
-                 "A text, or in .jsonl a list of texts. For task captioning. Requires "
-                 "tokenizer.")};
+  return {sample_field(
+              {.name = "image",
+               .target = &names.image,
+               .help = "Column of the paths",
+               .details = "Paths are relative to root. A row without a path is a bad record."}),
+          sample_field({.name = "label",
+                        .target = &names.label,
+                        .help = "Column of the classes: indices or names",
+                        .details =
+                            "If all labels are integers from 0 (also as 3.0), they are the class "
+                            "indices; otherwise they are names, and the classes are the names "
+                            "in byte order. A few names among indices are an error: correct "
+                            "them, or set class_names. A row without a label is a bad record."}),
+          role_field("caption", names.caption, "Column of the captions, instead of a label",
+                     "A text, or in .jsonl a list of texts. For task captioning. Requires "
+                     "tokenizer.")};
 }
 
 Fields array_roles(FieldNames& names) {
@@ -723,6 +750,18 @@ Field on_missing_field_field(RecordConfig& record, std::string_view details) {
                        .details = details});
 }
 
+Field max_bad_record_rate_field(double& rate) {
+  return sample_field(
+      {.name = "max_bad_record_rate",
+       .target = &rate,
+       .help = "Fraction of records that cannot be used above which training does not start",
+       .details = "From 0 to 1. Up to it, records that are corrupt, have another number of values "
+                  "or an invalid label are left out; index/NAME.bad_records.jsonl in the run "
+                  "directory lists them. 0: the first is an error.",
+       .min = 0,
+       .max = 1});
+}
+
 constexpr auto kMissingDetails =
     "error: report the first one and their number, and do not start. drop: drop the records and "
     "log their number. An empty sequence counts as missing."sv;
@@ -733,7 +772,9 @@ Fields shard_record_fields(RecordConfig& record, Field roles) {
       input_shape_field(record, kShapeDetails, "[3, 32, 32]"),
       num_targets_field(record),
       num_classes_field(record.num_classes),
+      class_names_field(record.class_names),
       on_missing_field_field(record, kMissingDetails),
+      max_bad_record_rate_field(record.max_bad_record_rate),
       sequence_field<shard_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
                                             "{max_length: 400, on_overflow: truncate}"),
       tokenizer_field(record.tokenizer)};
@@ -780,6 +821,7 @@ Fields fields_of(ImageFolderDataset& images) {
                  "flowers"),
       glob_field(images.glob, "\"**/*.{jpg,png,webp}\""),
       image_mode_field(images.image_mode),
+      max_image_pixels_field(images.max_image_pixels),
       encoded_image_transforms(images.transforms),
       image_cache_field(images.cache),
       refresh_field(images.refresh)};
@@ -787,8 +829,8 @@ Fields fields_of(ImageFolderDataset& images) {
 
 Fields fields_of(ImageListDataset& list) {
   return {path_field(list.path, "List of images and labels: a .csv, .tsv or .jsonl file",
-                     "One row per image, with a header in .csv and .tsv. A missing image is an "
-                     "error. Neither the list nor the images may change during a run.",
+                     "One row per image, with a header in .csv and .tsv. Neither the list nor the "
+                     "images may change during a run.",
                      "flowers/train.csv"),
           {.name = "root",
            .target = &list.root,
@@ -797,10 +839,13 @@ Fields fields_of(ImageListDataset& list) {
           roles_field<list_roles>(list.fields, "Columns of the list", {},
                                   "{image: file_name, label: species}"),
           num_classes_field(list.num_classes),
+          class_names_field(list.class_names),
+          max_bad_record_rate_field(list.max_bad_record_rate),
           sequence_field<caption_sequence_fields>(list.sequence, "Captions as tokens",
                                                   "{max_label_length: 20}"),
           tokenizer_field(list.tokenizer),
           image_mode_field(list.image_mode),
+          max_image_pixels_field(list.max_image_pixels),
           encoded_image_transforms(list.transforms),
           image_cache_field(list.cache)};
 }
@@ -816,6 +861,7 @@ Fields fields_of(IdxDataset& idx) {
            .details = "The numbers of images and labels must agree.",
            .is_required = true,
            .example = "train-labels-idx1-ubyte"},
+          class_names_field(idx.class_names),
           decoded_image_transforms(idx.transforms)};
 }
 
@@ -856,6 +902,8 @@ Fields fields_of(NumpyDataset& numpy) {
       roles_field<array_roles>(numpy.fields, "Arrays of an .npz archive",
                                "Only if path is an archive.", "{input: x_train, label: y_train}"),
       num_classes_field(numpy.num_classes),
+      class_names_field(numpy.class_names),
+      max_bad_record_rate_field(numpy.max_bad_record_rate),
       sequence_field<array_sequence_fields>(numpy.sequence, "Rows as variable-length sequences",
                                             "{max_length: 400}"),
       decoded_image_transforms(numpy.transforms)};
@@ -866,8 +914,9 @@ Fields fields_of_shards(auto& dataset, Field path, std::string_view glob, Field 
   Fields fields = {std::move(path), glob_field(dataset.glob, glob)};
   append(fields, shard_record_fields(dataset.record, std::move(roles)));
   append(fields,
-         {image_mode_field(dataset.image_mode), encoded_image_transforms(dataset.transforms),
-          record_cache_field(dataset.cache), refresh_field(dataset.refresh)});
+         {image_mode_field(dataset.image_mode), max_image_pixels_field(dataset.max_image_pixels),
+          encoded_image_transforms(dataset.transforms), record_cache_field(dataset.cache),
+          refresh_field(dataset.refresh)});
   return fields;
 }
 
@@ -906,31 +955,43 @@ Fields fields_of(WebdatasetDataset& shards) {
 }
 
 Fields fields_of(CsvDataset& csv) {
-  return {path_field(csv.path, "File or folder with the tables", kFilesAreFixed, "iris.csv"),
-          glob_field(csv.glob),
-          roles_field<column_roles>(csv.record.fields, "Columns that form a sample",
-                                    "label or target is required.",
-                                    "{input: [rooms, area], target: price}"),
-          input_shape_field(csv.record,
-                            "The number of elements must be the number of columns of the input. "
-                            "[]: a vector.",
-                            "[1, 28, 28]"),
-          num_classes_field(csv.record.num_classes),
-          on_missing_field_field(csv.record,
-                                 "error: report the first row with an empty value and their "
-                                 "number, and do not start. drop: drop these rows and log their "
-                                 "number."),
-          sample_field({.name = "column_names",
-                        .target = &csv.column_names,
-                        .help = "Names of the columns; null: the first row of each file",
-                        .details = "Set it for files without a header.",
-                        .accepts_null = true,
-                        .example = "[rooms, area, price]"}),
-          sample_field({.name = "delimiter",
-                        .target = &csv.delimiter,
-                        .help = "Character between two values",
-                        .details = "One character, not a quote. \"\\t\" is a tab."}),
-          refresh_field(csv.refresh)};
+  return {
+      path_field(csv.path, "File or folder with the tables", kFilesAreFixed, "iris.csv"),
+      glob_field(csv.glob),
+      roles_field<column_roles>(csv.record.fields, "Columns that form a sample",
+                                "label or target is required.",
+                                "{input: [rooms, area], target: price}"),
+      input_shape_field(csv.record,
+                        "The number of elements must be the number of columns of the input. "
+                        "[]: a vector.",
+                        "[1, 28, 28]"),
+      num_classes_field(csv.record.num_classes),
+      class_names_field(csv.record.class_names),
+      on_missing_field_field(csv.record,
+                             "error: report the first row with an empty value and their "
+                             "number, and do not start. drop: drop these rows and log their "
+                             "number."),
+      max_bad_record_rate_field(csv.record.max_bad_record_rate),
+      sample_field({.name = "na_values",
+                    .target = &csv.na_values,
+                    .help = "Cells that are missing values; null: those of pandas",
+                    .details = "null: NA, N/A, n/a, NaN, nan, NULL, null, None, <NA>, #N/A and "
+                               "others of pandas.read_csv, in columns of the input and "
+                               "the targets. A list replaces them, and applies to labels too. An "
+                               "empty cell is always missing; [\"\"]: no other is.",
+                    .accepts_null = true,
+                    .example = "[NA, \"-999\"]"}),
+      sample_field({.name = "column_names",
+                    .target = &csv.column_names,
+                    .help = "Names of the columns; null: the first row of each file",
+                    .details = "Set it for files without a header.",
+                    .accepts_null = true,
+                    .example = "[rooms, area, price]"}),
+      sample_field({.name = "delimiter",
+                    .target = &csv.delimiter,
+                    .help = "Character between two values",
+                    .details = "One character, not a quote. \"\\t\" is a tab."}),
+      refresh_field(csv.refresh)};
 }
 
 Fields fields_of(JsonlDataset& jsonl) {
@@ -954,10 +1015,12 @@ Fields fields_of(JsonlDataset& jsonl) {
                          "step, and [] is [1].",
                          "[13]"),
        num_targets_field(record), num_classes_field(record.num_classes),
+       class_names_field(record.class_names),
        on_missing_field_field(record,
                               "error: report the first one and their number, and do not start. "
                               "drop: drop the records and log their number. null and an empty "
                               "sequence count as missing."),
+       max_bad_record_rate_field(record.max_bad_record_rate),
        sequence_field<record_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
                                               "{max_length: 400, on_overflow: truncate}"),
        tokenizer_field(record.tokenizer), refresh_field(jsonl.refresh)});

@@ -367,6 +367,19 @@ Fields attention_fields(LlamaConfig& llama) {
                       "Size of each head, an even number; null: embed_dim / num_heads")};
 }
 
+Field pad_token_field(std::optional<int64_t>& target) {
+  return model_field({.name = "pad_token",
+                      .target = &target,
+                      .help = "Id of the token whose embedding is not trained; null: none",
+                      .details = "As padding_idx of PyTorch's Embedding: it starts as 0, and the "
+                                 "loss has no gradient through it. With weights of a Hugging Face "
+                                 "folder, the default is its pad_token_id. An output layer with "
+                                 "the same weights (tie_weights) still trains it.",
+                      .min = 0,
+                      .max = kMaxOutputs,
+                      .example = "0"});
+}
+
 Fields bias_fields(LlamaConfig& llama) {
   return {model_field({.name = "qkv_bias",
                        .target = &llama.qkv_bias,
@@ -408,7 +421,7 @@ Fields fields_of(LlamaConfig& llama) {
        eps_field("rms_norm_eps", llama.rms_norm_eps)});
   add(bias_fields(llama));
   add({tie_weights_field(llama.tie_weights, "Saves vocab_size x embed_dim parameters."),
-       attention_dropout_field(llama.attention_dropout),
+       pad_token_field(llama.pad_token), attention_dropout_field(llama.attention_dropout),
        activation_checkpointing_field(llama.activation_checkpointing)});
   return fields;
 }
@@ -445,6 +458,7 @@ Fields fields_of(BertConfig& bert) {
                    .min = 0,
                    .max = kMaxOutputs,
                    .example = "102"}),
+      pad_token_field(bert.pad_token),
       eps_field("layer_norm_eps", bert.layer_norm_eps),
       model_field({.name = "pooling",
                    .target = choice(bert.pooling),
@@ -640,6 +654,18 @@ Fields fields_of(TorchscriptConfig& torchscript) {
 Fields fields_of(CompiledConfig& compiled) {
   return {code_path_field(compiled.path, "File manifest.json of a folder that stoker-export wrote",
                           "my_model/manifest.json")};
+}
+
+Fields fields_of(ExportedConfig& exported) {
+  return {{.name = "path",
+           .target = &exported.path,
+           .help = "Folder that stoker-export wrote",
+           .details =
+               "Its files are data: no code of them is executed. The SHA-256 of its "
+               "graph.json, which has those of the others, is part of the run: resuming with "
+               "another folder requires --allow-model-change. Its location does not matter.",
+           .is_required = true,
+           .example = "my_model"}};
 }
 
 // ---- all models ---------------------------------------------------------------------------------
@@ -857,6 +883,7 @@ std::vector<NamedModel> make_named_models() {
   models.push_back({"plugin", PluginConfig{}});
   models.push_back({"torchscript", TorchscriptConfig{}});
   models.push_back({"compiled", CompiledConfig{}});
+  models.push_back({"exported", ExportedConfig{}});
   return models;
 }
 
@@ -896,7 +923,8 @@ Variants model_variants(ModelConfig& model) {
           "image encoder and a "
           "decoder of words. sequential: "
           "declared layer by layer. plugin: a model in a shared object. torchscript: a module of "
-          "torch.jit.save. compiled: a Python module with its loss, compiled by stoker-export."};
+          "torch.jit.save. exported: a Python module with its loss, as a graph that stoker-export "
+          "wrote. compiled: the same, compiled ahead of time."};
   for (const NamedModel& each : models) variants.names.push_back(each.name);
   return variants;
 }

@@ -502,8 +502,8 @@ Fields metric_fields(EvalConfig& eval) {
        .target = &eval.monitor,
        .help = "Metric that ranks checkpoints: METRIC or DATASET/METRIC",
        .details = "METRIC is of the first dataset of eval.datasets. Used by checkpoint.save_top_k "
-                  "and early stopping. Losses, errors, bits and perplexity are better if lower, "
-                  "all other metrics if higher.",
+                  "and early stopping. docs/metrics.md lists the metrics of each task, and whether "
+                  "larger or smaller values are better.",
        .example = "val/accuracy"},
       {.name = "early_stopping",
        .target = mapping<fields_of_early_stopping>(eval.early_stopping),
@@ -531,10 +531,13 @@ Fields metric_fields(EvalConfig& eval) {
       {.name = "on_best_command",
        .target = &eval.on_best_command,
        .help = "Program and arguments that are run for each new best checkpoint",
-       .details = "Run without a shell, with the path of the checkpoint as an additional last "
-                  "argument. Its output goes to the output of the evaluator; a failure is logged "
-                  "and has no other effect. It is terminated after timeout_seconds. Empty: none.",
-       .example = "[/usr/bin/rsync, -a]"}};
+       .details =
+           "Run without a shell, with the path of the checkpoint as an additional last "
+           "argument. Its output goes to the output of the evaluator; a failure is logged "
+           "and has no other effect. It is terminated after timeout_seconds. Only the owner and "
+           "operators see it. Empty: none.",
+       .example = "[/usr/bin/rsync, -a]",
+       .is_secret = true}};
 }
 
 }  // namespace
@@ -600,10 +603,13 @@ Section run_section(RunConfig& run) {
            {.name = "on_event_command",
             .target = list<fields_of_event_command>(run.on_event_command),
             .help = "Programs that stokerd runs for events of its log",
-            .details = "One at a time, terminated after 30 seconds; a failure is logged and has no "
-                       "other effect. Training never waits for them: of the events that wait, at "
-                       "most 64 are kept. An event runs the first item that matches.",
-            .example = "[{events: [\"daemon *\"], command: [/usr/local/bin/notify]}]"}},
+            .details =
+                "One at a time, terminated after 30 seconds; a failure is logged and has no "
+                "other effect. Training never waits for them: of the events that wait, at "
+                "most 64 are kept. An event runs the first item that matches. Only the owner and "
+                "operators see it.",
+            .example = "[{events: [\"daemon *\"], command: [/usr/local/bin/notify]}]",
+            .is_secret = true}},
       .variants = {}};
 }
 

@@ -333,14 +333,17 @@ Fields optimizer_fields(OptimizerConfig& optimizer) {
 
 // ---- scheduler -----------------------------------------------------------------------------------
 
-Field min_lr_field(double& target) {
+Field min_lr_field(std::optional<double>& target) {
   return {.name = "min_lr",
           .target = &target,
-          .help = "Learning rate at step train.max_steps",
-          .details = "From 0 to 1000. The default is optimizer.lr / 10.",
+          .help = "Learning rate at step train.max_steps; null: optimizer.lr / 10",
+          .details =
+              "From 0 to optimizer.lr. null follows optimizer.lr when it changes during the "
+              "run.",
           .min = 0,
           .max = kMaxLr,
-          .affects_result = true};
+          .affects_result = true,
+          .on_resume = OnResume::kLive};
 }
 
 Fields fields_of_schedule(ConstantScheduler& /*schedule*/) { return {}; }
@@ -401,7 +404,7 @@ Fields step_fields(TrainConfig& train) {
        .on_resume = OnResume::kBatch},
       {.name = "gradient_accumulation_steps",
        .target = &train.gradient_accumulation_steps,
-       .help = "Micro-batches whose gradients are averaged for one step",
+       .help = "Micro-batches whose losses and gradients are summed to one step",
        .details = "From 1 to 1000000. Increase it for batches that do not fit into memory.",
        .min = 1,
        .max = 1e6,
@@ -545,12 +548,14 @@ Fields nonfinite_fields(TrainConfig& train) {
   return {
       {.name = "on_nonfinite",
        .target = choice(train.on_nonfinite),
-       .help = "Action on a loss or gradient that is not finite",
-       .details = "fail: the run ends with exit code 65; its last checkpoint remains. skip_step: "
-                  "such a step changes no parameter and its loss is ignored; costs a little time "
-                  "per step. rollback: the run returns to its last checkpoint and continues with a "
-                  "lower learning rate and the same samples. The check runs when a step is "
-                  "reported or saved, so a checkpoint never contains nonfinite values.",
+       .help = "Action on a loss, gradient or buffer that is not finite",
+       .details = "Buffers are, for example, the statistics of batch norm. fail: the run ends with "
+                  "exit code 65; its last checkpoint remains. skip_step: such a step leaves "
+                  "parameters, buffers, optimizer and moving average as they were, and its loss is "
+                  "ignored; costs a little time per step. rollback: the run returns to its last "
+                  "checkpoint and continues with a lower learning rate and the same samples. The "
+                  "check runs when a step is reported or saved, before a save also on parameters "
+                  "and optimizer state, so a checkpoint never contains nonfinite values.",
        .affects_result = true},
       {.name = "max_nonfinite",
        .target = &train.max_nonfinite,
@@ -586,7 +591,7 @@ Section task_section(TaskConfig& task) {
       "shorter than the input and not aligned with it; for blstm; class 0 is the blank. "
       "captioning: the words that describe an image; for captioner. custom: the loss of a model "
       "that "
-      "computes its own, which is all that evaluation reports; for compiled.";
+      "computes its own, which is all that evaluation reports; for exported and compiled.";
   return {.key = "task",
           .help = "Prediction task and loss",
           .fields = task_fields(task),

@@ -203,11 +203,11 @@ struct ConstantScheduler {
   bool operator==(const ConstantScheduler&) const = default;
 };
 struct CosineScheduler {
-  double min_lr = 3.0e-5;  // at train.max_steps; optimizer.lr / 10 by default
+  std::optional<double> min_lr;  // at train.max_steps; null: optimizer.lr / 10
   bool operator==(const CosineScheduler&) const = default;
 };
 struct LinearScheduler {
-  double min_lr = 3.0e-5;  // at train.max_steps; optimizer.lr / 10 by default
+  std::optional<double> min_lr;  // at train.max_steps; null: optimizer.lr / 10
   bool operator==(const LinearScheduler&) const = default;
 };
 struct StepScheduler {
@@ -225,6 +225,15 @@ struct SchedulerConfig {
   uint64_t warmup_steps = 100;  // linear from lr / warmup_steps
 
   SchedulerName name() const { return static_cast<SchedulerName>(schedule.index()); }
+  // The rate that `schedule` ends with; nullopt: it has none, or follows optimizer.lr.
+  std::optional<double> min_lr() const {
+    return std::visit(
+        [](const auto& each) -> std::optional<double> {
+          if constexpr (requires { each.min_lr; }) return each.min_lr;
+          return std::nullopt;
+        },
+        schedule);
+  }
   bool operator==(const SchedulerConfig&) const = default;
 };
 

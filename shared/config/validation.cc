@@ -8,7 +8,9 @@
 
 #include "shared/base/glob.h"
 #include "shared/base/log_events.h"
+#include "shared/base/number_format.h"
 #include "shared/config/http_listen.h"
+#include "shared/config/run_metrics.h"
 
 namespace stoker::config {
 namespace {
@@ -40,7 +42,7 @@ class Validator {
     validate_layer_decay();
     validate_sequences();
     // What a model from a user file accepts is known only after loading.
-    const bool is_known = !config_.model.is_user_code();
+    const bool is_known = !config_.model.is_user_file();
     if (is_known && !errors_.has_error_for("task.name") && !errors_.has_error_for("model.name")) {
       validate_task_and_model();
       validate_model_and_data();
@@ -107,19 +109,28 @@ class Validator {
     if (config_.task.name() == TaskName::kCustom && !config_.model.has_loss())
       add_error("task.name",
                 "custom reports the loss of a model that computes its own, which only "
-                "model.name compiled does");
+                "model.name exported and compiled do");
     if (!config_.model.has_loss()) return;
+    const std::string kind = config_.model.is_compiled() ? "a compiled" : "an exported";
     if (!config_.model.init.empty())
-      add_error("model.init",
-                "a compiled model starts with the weights that its Python module had");
+      add_error("model.init", kind + " model starts with the weights that its Python module had");
     const bool has_defaults = std::visit(
         [](const auto& task) { return task == std::decay_t<decltype(task)>(); }, config_.task.task);
     const std::string no_effect =
-        "has no effect on a compiled model, which has its own loss and outputs; ";
+        "has no effect on " + kind + " model, which has its own loss and outputs; ";
     if (!has_defaults) add_error("task", no_effect + "keep only task.name");
     const bool is_derived = config_.task.name() == TaskName::kBinaryClassification;
     if (config_.model.num_classes && !is_derived)
       add_error("model.num_classes", no_effect + "remove it");
+    if (const auto train = config_.data.find("train");
+        train != config_.data.end() && !train->second.batch_transforms.empty())
+      add_error(
+          "data.train.batch_transforms",
+          "mixup and CutMix change labels, which the loss of " + kind + " model does not take");
+    if (config_.model.is_compiled()) validate_compiled();
+  }
+
+  void validate_compiled() {
     if (config_.run.deterministic && config_.train.num_threads != 1)
       add_error("run.deterministic",
                 "a compiled model computes the same bits with train.num_threads: 1 only");
@@ -127,10 +138,6 @@ class Validator {
       add_error("train.channels_last", "a compiled model has fixed memory formats; remove the key");
     if (config_.train.precision == Precision::kFp16)
       add_error("train.precision", "a compiled model trains in fp32 or bf16, as it was exported");
-    if (const auto train = config_.data.find("train");
-        train != config_.data.end() && !train->second.batch_transforms.empty())
-      add_error("data.train.batch_transforms",
-                "mixup and CutMix change labels, which the loss of a compiled model does not take");
   }
 
   void validate_feed() {
@@ -173,13 +180,24 @@ class Validator {
       add_error("model.rope_scaling.high_freq_factor", "must be above low_freq_factor");
   }
 
+  void validate_pad_token(std::optional<int64_t> token, std::optional<int64_t> vocab_size) {
+    if (token && vocab_size && *token >= *vocab_size)
+      add_error("model.pad_token", "must be below model.vocab_size (" +
+                                       std::to_string(*vocab_size) + "), got " +
+                                       std::to_string(*token));
+  }
+
   void validate_model() {
     if (const auto* const gpt = model<GptConfig>())
       validate_heads("model.embed_dim", gpt->embed_dim, gpt->num_heads);
     if (const auto* const gpt2 = model<Gpt2Config>())
       validate_heads("model.embed_dim", gpt2->embed_dim, gpt2->num_heads);
-    if (const auto* const llama = model<LlamaConfig>()) validate_llama(*llama);
+    if (const auto* const llama = model<LlamaConfig>()) {
+      validate_llama(*llama);
+      validate_pad_token(llama->pad_token, llama->vocab_size);
+    }
     if (const auto* const bert = model<BertConfig>()) {
+      validate_pad_token(bert->pad_token, bert->vocab_size);
       validate_heads("model.embed_dim", bert->embed_dim, bert->num_heads);
       if (bert->sep_token && *bert->sep_token >= bert->vocab_size)
         add_error("model.sep_token", "must be below model.vocab_size (" +
@@ -403,7 +421,7 @@ class Validator {
   // Labels of tokens say which tokens language_modeling predicts.
   void validate_predicted_labels() {
     if (config_.task.name() != TaskName::kLanguageModeling) return;
-    const bool is_user_code = !errors_.has_error_for("model.name") && config_.model.is_user_code();
+    const bool is_user_file = !errors_.has_error_for("model.name") && config_.model.is_user_file();
     for (const auto& [name, dataset] : config_.data) {
       const bool has_labels =
           dataset.has_tokens() && dataset.fields() != nullptr && !dataset.fields()->labels.empty();
@@ -412,7 +430,7 @@ class Validator {
         add_error(key + ".sequence.max_label_length",
                   "is not supported by task language_modeling, whose labels are one per token; "
                   "remove it");
-      if (is_user_code && (has_labels || dataset.has_messages()))
+      if (is_user_file && (has_labels || dataset.has_messages()))
         add_error(key + (has_labels ? ".fields.labels" : ".fields.messages"),
                   "is not supported by model " + config_.model.name() +
                       " with task language_modeling; set model gpt, gpt2 or llama, or train on "
@@ -461,6 +479,17 @@ class Validator {
     const auto* const sgd = std::get_if<SgdConfig>(&config_.optimizer.method);
     if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0)
       add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
+    validate_min_lr();
+  }
+
+  void validate_min_lr() {
+    const double lr = config_.optimizer.lr();
+    const double min_lr = config_.scheduler.min_lr().value_or(0);
+    if (min_lr <= lr || errors_.has_error_for("optimizer.lr")) return;
+    add_error("scheduler.min_lr", "must be at most optimizer.lr (" + format_shortest(lr) +
+                                      "), to which the learning rate would otherwise rise, got " +
+                                      format_shortest(min_lr) +
+                                      "; lower it, or set it to null: optimizer.lr / 10");
   }
 
   // ---- eval --------------------------------------------------------------------------------------
@@ -486,8 +515,10 @@ class Validator {
     if (eval.checkpoints != CheckpointSelection::kInterval &&
         eval.every_steps != EvalConfig{}.every_steps)
       add_error("eval.every_steps", "requires eval.checkpoints interval; remove it");
-    if (eval.monitor.empty()) add_error("eval.monitor", "must not be empty");
-    validate_monitor("eval.monitor", eval.monitor);
+    if (eval.monitor.empty())
+      add_error("eval.monitor", "must not be empty");
+    else
+      validate_monitor("eval.monitor", eval.monitor);
     for (const std::string& metric : config_.checkpoint.monitor)
       validate_monitor("checkpoint.monitor", metric);
     if (!eval.on_best_command.empty() && eval.on_best_command.front().empty())
@@ -500,6 +531,10 @@ class Validator {
   }
 
   void validate_monitor(const std::string& key, const std::string& metric) {
+    // A plugin's metrics are in a file, see resolve_metrics().
+    if (!std::holds_alternative<PluginConfig>(config_.model.arch))
+      if (const std::string error = monitor_error(task_metrics(config_), metric); !error.empty())
+        add_error(key, error);
     const size_t slash = metric.find('/');
     if (slash == std::string::npos) return;
     const std::string name = metric.substr(0, slash);
@@ -512,19 +547,9 @@ class Validator {
   ConfigErrors& errors_;
 };
 
-// ---- derived defaults ----------------------------------------------------------------------------
-
-void derive_min_lr(const ExplicitKeys& keys, const OptimizerConfig& optimizer,
-                   SchedulerConfig& scheduler) {
-  if (keys.contains("scheduler.min_lr") || optimizer.lr() == AdamWConfig{}.lr) return;
-  std::visit(
-      [&](auto& schedule) {
-        if constexpr (requires { schedule.min_lr; }) schedule.min_lr = optimizer.lr() / 10;
-      },
-      scheduler.schedule);
-}
-
 }  // namespace
+
+// ---- derived defaults ----------------------------------------------------------------------------
 
 void apply_default_vocabulary(const ExplicitKeys& keys, Config& config) {
   if (training_tokenizer(config) == nullptr || keys.contains("model.vocab_size")) return;
@@ -532,14 +557,13 @@ void apply_default_vocabulary(const ExplicitKeys& keys, Config& config) {
 }
 
 void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
-  derive_min_lr(keys, config.optimizer, config.scheduler);
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
       blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     blstm->pooling = Pooling::kNone;
   if (auto* const bert = std::get_if<BertConfig>(&config.model.arch);
       bert != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     bert->pooling = BertPooling::kNone;
-  // The seeds of a compiled model's dropout derive from the ticket.
+  // The seeds of dropout in a Python module derive from the ticket.
   if ((config.distributed.reduction || config.model.has_loss()) && !keys.contains("run.rng"))
     config.run.rng = Rng::kPerTicket;
   if (config.task.name() == TaskName::kBinaryClassification && !config.model.num_classes)

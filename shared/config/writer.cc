@@ -6,6 +6,9 @@
 
 #include "shared/base/hash.h"
 #include "shared/base/number_format.h"
+#include "shared/base/utf8.h"
+#include "shared/config/config_errors.h"
+#include "shared/config/former_defaults.h"
 #include "shared/config/load_config.h"
 #include "shared/config/schema.h"
 
@@ -40,7 +43,8 @@ std::string yaml_of(const std::string& text) {
     else
       out += c;
   }
-  return out + '"';
+  // C1 controls and bidirectional overrides: in YAML as in JSON.
+  return printable_json(out) + '"';
 }
 std::string yaml_of(bool value) { return value ? "true" : "false"; }
 std::string yaml_of(int value) { return format_shortest(value); }
@@ -166,6 +170,7 @@ struct Leaf {
   std::string value;
   OnResume on_resume;
   bool affects_result;
+  bool is_secret = false;
 };
 
 void add_leaves(const std::string& section, const std::vector<Field>& fields,
@@ -176,7 +181,8 @@ void add_leaves(const std::string& section, const std::vector<Field>& fields,
     if (mapping != nullptr && mapping->is_set(mapping->target)) {
       add_leaves(key, mapping->fields(mapping->target), leaves);
     } else {
-      leaves.push_back({key, value_of(field), field.on_resume, field.affects_result});
+      leaves.push_back(
+          {key, value_of(field), field.on_resume, field.affects_result, field.is_secret});
     }
   }
 }
@@ -300,9 +306,78 @@ std::string digest(const Config& config) {
     const bool is_name = key.ends_with(".name") || key.ends_with(".format");
     const auto found = defaults.find(key);
     if (!is_name && found != defaults.end() && found->second == value) continue;
+    if (key.ends_with(".glob") && value.find(kFormerDefaultGlob) != std::string::npos &&
+        value.size() <= kFormerDefaultGlob.size() + 2)  // with quotes
+      continue;
     text.append(key).append("=").append(value).append("\n");
   }
   return sha256_hex(text);
+}
+
+namespace {
+
+// The keys of the secret settings, which all configurations have.
+const std::vector<std::string>& secret_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> found;
+    for (Leaf& leaf : leaves_of(Config()))
+      if (leaf.is_secret) found.push_back(std::move(leaf.key));
+    return found;
+  }();
+  return keys;
+}
+
+bool is_at_or_below(std::string_view key, std::string_view above) {
+  return key.starts_with(above) &&
+         (key.size() == above.size() || key[above.size()] == '.' || key[above.size()] == '[');
+}
+
+// The secret key that a line of to_yaml() sets, without its section; empty: none.
+std::string_view secret_name_of(std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  for (const std::string& key : secret_keys()) {
+    const std::string_view name = std::string_view(key).substr(key.rfind('.') + 1);
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(": ")) return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_secret_key(std::string_view key) {
+  return std::ranges::any_of(secret_keys(), [key](const std::string& secret) {
+    return is_at_or_below(key, secret) || is_at_or_below(secret, key);
+  });
+}
+
+bool is_like_secret_key(std::string_view key) { return !closest_match(key, secret_keys()).empty(); }
+
+std::string hide_secrets(std::string_view yaml) {
+  std::string shown;
+  while (!yaml.empty()) {
+    const std::string_view line = yaml.substr(0, yaml.find('\n'));
+    yaml.remove_prefix(std::min(yaml.size(), line.size() + 1));
+    const std::string_view name = secret_name_of(line);
+    const size_t end = name.empty() ? 0 : line.find(name) + name.size() + 2;
+    const std::string_view value = line.substr(end);
+    // A flow mapping, a quoted key, a block or lines that follow: not the form of to_yaml().
+    const bool is_mentioned = std::ranges::any_of(secret_keys(), [&](const std::string& key) {
+      return line.find(std::string_view(key).substr(key.rfind('.') + 1)) != line.npos;
+    });
+    const bool is_list = value.starts_with('[') && value.ends_with(']');
+    if (name.empty() ? is_mentioned : !is_list) return std::string(kHiddenValue) + "\n";
+    const bool is_hidden = !name.empty() && value != "[]";
+    shown.append(is_hidden ? line.substr(0, end) : line).append(is_hidden ? kHiddenValue : "");
+    shown += '\n';
+  }
+  return shown;
+}
+
+Status write_config(FileSystem& files, const std::string& path, const Config& config) {
+  // Without values, secret settings have none.
+  const std::string yaml = to_yaml(config);
+  return hide_secrets(yaml) == yaml ? write_file_atomically(files, path, yaml)
+                                    : write_private_file_atomically(files, path, yaml);
 }
 
 std::vector<Setting> all_settings(const Config& config) {
@@ -310,7 +385,8 @@ std::vector<Setting> all_settings(const Config& config) {
   for (Leaf& leaf : leaves_of(config))
     settings.push_back({.key = std::move(leaf.key),
                         .value = std::move(leaf.value),
-                        .is_live = leaf.on_resume == OnResume::kLive});
+                        .is_live = leaf.on_resume == OnResume::kLive,
+                        .is_secret = leaf.is_secret});
   return settings;
 }
 
@@ -327,7 +403,10 @@ std::vector<SettingChange> diff_configs(const Config& previous, const Config& cu
   for (const Leaf& leaf : new_leaves) {
     const auto old = old_by_key.find(leaf.key);
     const std::string was = old == old_by_key.end() ? kUnset : old->second->value;
-    if (was != leaf.value) changes.push_back({leaf.key, was, leaf.value, leaf.on_resume});
+    if (was == leaf.value) continue;
+    const std::string hidden(kHiddenValue);
+    changes.push_back({leaf.key, leaf.is_secret ? hidden : was,
+                       leaf.is_secret ? hidden : leaf.value, leaf.on_resume});
   }
   for (const Leaf& leaf : old_leaves)
     if (!new_by_key.contains(leaf.key))

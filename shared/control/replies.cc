@@ -61,7 +61,7 @@ Result<Notification> parse_notification(std::string_view line) {
 std::string render_error(const ProtocolError& protocol_error) {
   const std::string kind(to_string(protocol_error.why.code()));
   const json::object error{{"code", static_cast<int>(protocol_error.code)},
-                           {"message", protocol_error.why.message()},
+                           {"message", valid_utf8(protocol_error.why.message())},
                            {"data", json::object{{"kind", kind}}}};
   return "{\"id\":" + protocol_error.id + ",\"error\":" + json::serialize(error) + "}";
 }

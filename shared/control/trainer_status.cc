@@ -187,6 +187,8 @@ void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Evaluator> auto& eva
   fields.value("last_evaluated_step", evaluator.last_evaluated_step);
   fields.value("best_value", evaluator.best_value);
   fields.value("best_step", evaluator.best_step);
+  fields.value("best_metric", evaluator.best_metric);
+  fields.value("best_direction", evaluator.best_direction);
 }
 
 template <typename Visitor>
@@ -250,6 +252,7 @@ void list_fields(Visitor& fields, MaybeConst<TrainerStatus> auto& status) {
   fields.value("skipped_steps", status.skipped_steps);
   fields.value("rollbacks", status.rollbacks);
   fields.value("device", status.device);
+  fields.value("data", status.data);
   fields.array("live_settings", status.live_settings);
   fields.value("waiting_for", status.waiting_for);
   fields.object("memory", status.memory);

@@ -34,9 +34,10 @@ struct TrainerStatus {
   double step_time_ms = 0;
   double device_time_ms = 0;  // per step, device time only, last interval
   double eta_seconds = 0;
-  uint64_t skipped_steps = 0;  // steps with a nonfinite loss or gradient (on_nonfinite: skip_step)
+  uint64_t skipped_steps = 0;  // with a nonfinite loss, gradient or buffer (skip_step)
   uint64_t rollbacks = 0;  // to the last checkpoint for the same reason (on_nonfinite: rollback)
   std::string device;      // "cpu", "cuda:0"
+  std::string data;        // classes and input columns: describe(DatasetSchema)
   std::vector<std::pair<std::string, std::string>> live_settings;  // set during the run, as YAML
   // Before training: the lock of another process. Then: the data of a stream. Empty: nothing.
   std::string waiting_for;
@@ -80,6 +81,8 @@ struct TrainerStatus {
     double best_value =
         std::numeric_limits<double>::quiet_NaN();  // of the monitored metric; NaN: none
     uint64_t best_step = 0;
+    std::string best_metric = {};     // DATASET/METRIC, that of best_value; empty: none
+    std::string best_direction = {};  // "minimize", "maximize": which values are better
   } evaluator;
   struct Group {                     // of the ranks that share the steps
     struct Rank {                    // averages since the last report

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/dataset_schema.h"
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/data/counter_rng.h"
@@ -83,6 +84,8 @@ struct DatasetInfo {
   std::vector<TensorSpec> spec = {};
   uint64_t classes = 0;  // number of classes, or vocabulary size; 0 if the target is numeric
   std::vector<std::string> class_names = {};
+  // The names of the values that the input consists of, if they have names.
+  std::vector<std::string> input_columns = {};
   // Units of sequential access for storage with slow random access, such as the samples of one
   // file: cumulative number of samples up to the end of each shard. Strictly increasing; the last
   // is `size`. Empty: a single shard.
@@ -100,6 +103,12 @@ struct DatasetInfo {
   // from the one it reads must not pass on the latter's. Null: no files.
   const SampleFiles* maybe_files = nullptr;
 };
+
+inline DatasetSchema schema_of(const DatasetInfo& info) {
+  return {.num_classes = info.classes,
+          .class_names = info.class_names,
+          .input_columns = info.input_columns};
+}
 
 class Dataset {
  public:

@@ -1,13 +1,17 @@
 #include "shared/data/dataset_files.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "shared/data/file_kind.h"
+#include "shared/data/files/file_reader.h"
+
 namespace stoker::data {
 namespace {
+
+constexpr size_t kTextHeadBytes = 4096;
 
 Status check_path(const DatasetRequest& request) {
   return request.config.path().empty()
@@ -55,24 +59,6 @@ Status scan_source_file(const DatasetRequest& request, std::string_view field,
   return files::scan_file(path, files).with_context(request.key(field));
 }
 
-namespace {
-
-using namespace std::string_view_literals;
-
-struct Packer {
-  std::string_view magic;
-  std::string_view name;
-  std::string_view unpack_command;
-};
-constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzip"sv},
-                                                 {"\x28\xb5\x2f\xfd"sv, "zstd"sv, "unzstd"sv},
-                                                 {"\xfd"
-                                                  "7zXZ"sv,
-                                                  "xz"sv, "unxz"sv},
-                                                 {"BZh"sv, "bzip2"sv, "bunzip2"sv}});
-
-}  // namespace
-
 Status check_ranges(const files::FileTable& files, const std::string& glob) {
   STOKER_ASSIGN_OR_RETURN(const std::vector<std::string> named, PathGlob::names_in_ranges(glob));
   std::vector<std::string_view> found(files.size());
@@ -100,16 +86,16 @@ Result<files::FileTable> scan_shards(const DatasetRequest& request,
   return files;
 }
 
-Status reject_packed(std::span<const std::byte> first_bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(first_bytes.data()),
-                              first_bytes.size());
-  for (const Packer& packer : kPackers) {
-    if (!text.starts_with(packer.magic)) continue;
-    return Status(StatusCode::kCorrupt,
-                  "packed by " + std::string(packer.name) +
-                      ", so that no record can be read without those before it; "
-                      "unpack it with " +
-                      std::string(packer.unpack_command));
+Status check_texts(const DatasetRequest& request, const files::FileTable& files,
+                   const files::ScanProgress& progress) {
+  const files::FileReader reader(files);
+  std::vector<std::byte> head;
+  for (size_t file = 0; file < files.size(); ++file) {
+    progress(file, "files checked");
+    head.resize(std::min<uint64_t>(files.stamp(file).size, kTextHeadBytes));
+    STOKER_RETURN_IF_ERROR(reader.read(file, 0, head).with_context(request.key("path")));
+    const Status text = reject_binary(head);
+    if (!text.ok()) return text.with_context(request.key("path") + ": " + files.path(file));
   }
   return {};
 }

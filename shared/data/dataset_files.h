@@ -36,8 +36,8 @@ Result<files::FileTable> scan_shards(const DatasetRequest& request,
 // That check alone, for the files below a folder. The message has no key.
 Status check_ranges(const files::FileTable& files, const std::string& glob);
 
-// kCorrupt, with a suggested fix, if these are the first bytes of a compressed file, which does not
-// support random access.
-Status reject_packed(std::span<const std::byte> first_bytes);
+// Reads the first bytes of each file. kCorrupt if one is not text, with the key and the name.
+Status check_texts(const DatasetRequest& request, const files::FileTable& files,
+                   const files::ScanProgress& progress);
 
 }  // namespace stoker::data

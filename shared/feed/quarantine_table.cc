@@ -2,20 +2,26 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::feed {
 namespace {
 
-constexpr uint64_t kMagic = 0x4e4152415551'0003;  // "QUARAN", version 3
+constexpr uint64_t kMagic = 0x4e4152415551'0004;  // "QUARAN", version 4
 constexpr uint64_t kHeaderWords = 8;
 // Whole cache lines, to avoid false sharing between threads. A nonzero first word marks the entry
 // as taken.
 constexpr uint64_t kWordsPerMark = QuarantineTable::kMaxSamplesPerMark;
+// Code, number of bytes and text.
+constexpr uint64_t kWordsPerFailure = 128;
+constexpr uint64_t kMaxFailureBytes = (kWordsPerFailure - 2) * sizeof(uint64_t);
 constexpr uint32_t kMaxWorkers = 1 << 10;
 constexpr uint32_t kMaxThreads = 1 << 12;
 
@@ -29,8 +35,8 @@ enum HeaderWord : uint64_t {
 };
 
 uint64_t words_of(uint64_t workers, uint64_t threads) {
-  return kHeaderWords + workers * threads * kWordsPerMark + workers + kMaxSuspects +
-         kMaxQuarantined;
+  return kHeaderWords + workers * threads * kWordsPerMark + workers + workers * kWordsPerFailure +
+         kMaxSuspects + kMaxQuarantined;
 }
 
 std::span<uint64_t> all_words(const ring::Segment& segment) {
@@ -76,7 +82,9 @@ QuarantineTable::QuarantineTable(ring::Segment segment, uint32_t workers, uint32
   const auto words = all_words(segment_);
   marks_ = words.subspan(kHeaderWords, uint64_t{workers} * threads * kWordsPerMark);
   denied_syscalls_ = words.subspan(kHeaderWords + marks_.size(), workers);
-  const auto sets = words.subspan(kHeaderWords + marks_.size() + workers);
+  const auto after_calls = words.subspan(kHeaderWords + marks_.size() + workers);
+  failures_ = after_calls.first(uint64_t{workers} * kWordsPerFailure);
+  const auto sets = after_calls.subspan(failures_.size());
   suspects_ = {.count = &words[kSuspectsWord], .entries = sets.first(kMaxSuspects)};
   quarantine_ = {.count = &words[kQuarantineWord],
                  .entries = sets.subspan(kMaxSuspects, kMaxQuarantined)};
@@ -135,6 +143,34 @@ uint64_t& QuarantineTable::denied_syscall_slot(uint32_t worker) const {
 std::optional<uint64_t> QuarantineTable::take_denied_syscall(uint32_t worker) const {
   const uint64_t word = std::atomic_ref(denied_syscall_slot(worker)).exchange(0);
   return word == 0 ? std::nullopt : std::optional(word - 1);
+}
+
+// ---- Failures
+
+void QuarantineTable::set_failure(uint32_t worker, const Status& failure) const {
+  assert(worker < workers_);
+  const auto words = failures_.subspan(worker * kWordsPerFailure, kWordsPerFailure);
+  const std::string_view text = std::string_view(failure.message()).substr(0, kMaxFailureBytes);
+  std::memcpy(&words[2], text.data(), text.size());
+  words[1] = text.size();
+  std::atomic_ref(words[0]).store(static_cast<uint64_t>(failure.code()));
+}
+
+// The process has exited, but others of the same user can write to the table.
+Status QuarantineTable::take_failure(uint32_t worker) const {
+  assert(worker < workers_);
+  const auto words = failures_.subspan(worker * kWordsPerFailure, kWordsPerFailure);
+  const uint64_t code = std::atomic_ref(words[0]).exchange(0);
+  if (code == static_cast<uint64_t>(StatusCode::kOk)) return {};
+  std::string text(std::min(std::atomic_ref(words[1]).load(), kMaxFailureBytes), '\0');
+  std::memcpy(text.data(), &words[2], text.size());
+  // Of these, and of no others, a worker can say that they end the run.
+  for (const StatusCode known :
+       {StatusCode::kCorrupt, StatusCode::kInvalidArgument, StatusCode::kMismatch,
+        StatusCode::kNotFound, StatusCode::kPermission, StatusCode::kIoError, StatusCode::kNoSpace,
+        StatusCode::kOutOfMemory, StatusCode::kBusy, StatusCode::kTimedOut})
+    if (code == static_cast<uint64_t>(known)) return Status(known, printable(text));
+  return Status(StatusCode::kInternal, printable(text));
 }
 
 // ---- Sets

@@ -1,18 +1,18 @@
 // QuarantineTable: shared state of stokerd and its worker processes about samples that crash their
-// worker, in one sealed memfd next to the ring.
+// worker and about errors that end it, in one sealed memfd next to the ring.
 //
-// It has four parts. Marks: the samples that each worker thread is reading, so that stokerd knows
+// It has five parts. Marks: the samples that each worker thread is reading, so that stokerd knows
 // what a crashed process was reading. Suspects: samples that were being read when a process
 // crashed; each is read alone in its process, so that the next crash identifies one sample.
 // Quarantine: samples that are no longer read. Denied system calls: the call outside the allowlist
-// of the filter that terminated a process.
+// of the filter that terminated a process. Failures: the errors that processes exit with.
 //
 // Threads:   every method may be called from any thread and process. Lock-free.
 // Blocking:  never.
 // Ownership: the kernel frees the memfd after its last user.
 // Errors:    create(): as ring::Segment. attach(): kMismatch (not a table, or created by another
 //            build).
-// Format:    version 3, 64-bit words. An entry is the sample index + 1, 0 = none. Only stokerd and
+// Format:    version 4, 64-bit words. An entry is the sample index + 1, 0 = none. Only stokerd and
 //            its own stoker-feed processes share it.
 // Crash:     the marks of a crashed process intentionally remain; drain_marks() clears them.
 #pragma once
@@ -68,6 +68,11 @@ class QuarantineTable {
   uint64_t& denied_syscall_slot(uint32_t worker) const;
   std::optional<uint64_t> take_denied_syscall(uint32_t worker) const;
 
+  // Why process `worker` exits. Called by its last thread.
+  void set_failure(uint32_t worker, const Status& failure) const;
+  // Of a process that has exited; ok: it reported none. The text is printable.
+  Status take_failure(uint32_t worker) const;
+
   // True if there is any suspect or any sample in quarantine.
   bool has_entries() const { return suspects_.any() || quarantine_.any(); }
   bool suspected(uint64_t sample) const { return suspects_.contains(sample); }
@@ -99,6 +104,7 @@ class QuarantineTable {
   uint32_t threads_;
   std::span<uint64_t> marks_;
   std::span<uint64_t> denied_syscalls_;
+  std::span<uint64_t> failures_;
   SampleSet suspects_;
   SampleSet quarantine_;
 };

@@ -134,7 +134,7 @@ Status RequestWorker::spawn(uint64_t memory_bytes) {
 Status RequestWorker::prepare(uint64_t memory_bytes) {
   if (running_ && running_->memory.bytes().size() >= memory_bytes) return {};
   running_.reset();
-  std::string cause;
+  Attempt last;
   for (int attempt = 0; attempt < kMaxFailedStarts; ++attempt) {
     STOKER_RETURN_IF_ERROR(spawn(memory_bytes));
     Attempt ready = wait_for_reply(0);
@@ -152,12 +152,11 @@ Status RequestWorker::prepare(uint64_t memory_bytes) {
       ready = end_crashed("sent an invalid reply");
     }
     if (ready.end == Attempt::End::kNotStarted) return std::move(ready.status);
-    cause = std::move(ready.cause);
+    last = std::move(ready);
   }
-  return Status(StatusCode::kInternal, "data." + service_.dataset + ": its worker process ended " +
-                                           std::to_string(kMaxFailedStarts) +
-                                           " times before it was ready: " + cause +
-                                           "; feed.num_processes: 0 helps to find the cause");
+  return Status(last.code, "data." + service_.dataset + ": its worker process ended " +
+                               std::to_string(kMaxFailedStarts) +
+                               " times before it was ready: " + last.cause + "; " + last.hint);
 }
 
 // ---- Requests
@@ -175,11 +174,16 @@ RequestWorker::Attempt RequestWorker::end_crashed(std::string cause) {
   running_.reset();
   if (end && end->is_sandbox_refused() && !was_ready)
     return {.end = Attempt::End::kNotStarted, .status = sandbox_refused()};
+  const bool was_killed = !cause.empty();  // or is about to be, by this process
+  const WorkerProcess::End known = end && !was_killed ? *end : WorkerProcess::End();
   if (cause.empty()) cause = end ? end->to_string() : "closed its socket";
   if (call != 0)
     cause += " for system call " + std::to_string(call - 1) +
              ", which is denied to workers (feed.sandbox)";
-  return {.end = Attempt::End::kCrashed, .cause = std::move(cause)};
+  return {.end = Attempt::End::kCrashed,
+          .cause = std::move(cause),
+          .code = known.status_code(),
+          .hint = known.hint()};
 }
 
 RequestWorker::Attempt RequestWorker::receive() {

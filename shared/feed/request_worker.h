@@ -60,7 +60,9 @@ class RequestWorker {
     End end = End::kAnswered;
     ReadReply reply = {};
     Status status = {};
-    std::string cause = {};  // kCrashed, kWaiting
+    std::string cause = {};                   // kCrashed, kWaiting
+    StatusCode code = StatusCode::kInternal;  // kCrashed: of an error with this cause
+    std::string hint = {};                    // kCrashed: what to do about it
   };
 
   explicit RequestWorker(Service service) : service_(std::move(service)) {}

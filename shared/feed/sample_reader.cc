@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shared/data/files/prefetched_bytes.h"
+#include "shared/feed/worker_process.h"
 
 namespace stoker::feed {
 namespace {
@@ -37,8 +38,9 @@ Status SampleReader::fill(RowTask& rows) {
   spent_.total += duration;
   if (measures) measured_ += duration;
   if (spent_.total >= kCountEvery) count();
-  return status.with_context("neither a sample nor any of its " + std::to_string(kMaxReplacements) +
-                             " replacement samples can be read; the last error");
+  return as_lost_access(status).with_context("neither a sample nor any of its " +
+                                             std::to_string(kMaxReplacements) +
+                                             " replacement samples can be read; the last error");
 }
 
 Status SampleReader::read(const RowTask& rows) {

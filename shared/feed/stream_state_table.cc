@@ -16,7 +16,7 @@ namespace {
 
 using data::stream::ByteHistory;
 
-constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0004;  // "REAMST", version 4
+constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0005;  // "REAMST", version 5
 constexpr uint64_t kHistoryHeaderBytes = ByteHistory::kHeaderBytes;
 // For the names of the inputs that are read, and 40,000 files of a spool folder that were read. More
 // are needed if most files have one record or two.
@@ -75,12 +75,11 @@ std::optional<ThreadInfo> read_thread(std::string_view line) {
 // A text that is replaced while the other process reads it. All words are atomic.
 template <size_t kMaxBytes>
 struct StreamStateTable::Report {
-  void set(uint64_t new_code, std::string_view text);
+  void set(std::string_view text);
   // False if the writer replaces it all the time.
-  bool get(uint64_t& code_read, std::string& text) const;
+  bool get(std::string& text) const;
 
   uint64_t version;  // odd while it is being replaced
-  uint64_t code;
   uint64_t bytes;
   std::array<uint64_t, kMaxBytes / sizeof(uint64_t)> words;
 };
@@ -94,16 +93,14 @@ struct StreamStateTable::Header {
   uint64_t end;           // atomic; ticket + 1, 0: the stream has not ended
   uint64_t is_receiving;  // atomic
   Report<1024> waits_for;
-  Report<1024> failure;  // `code`: StatusCode
   Report<16384> threads;
 };
 
 template <size_t kMaxBytes>
-void StreamStateTable::Report<kMaxBytes>::set(uint64_t new_code, std::string_view text) {
+void StreamStateTable::Report<kMaxBytes>::set(std::string_view text) {
   text = text.substr(0, kMaxBytes);
   const std::atomic_ref number(version);
   number.fetch_add(1, std::memory_order_acq_rel);
-  std::atomic_ref(code).store(new_code, std::memory_order_release);
   std::atomic_ref(bytes).store(text.size(), std::memory_order_release);
   for (size_t i = 0; i * sizeof(uint64_t) < text.size(); ++i) {
     const std::string_view part = text.substr(i * sizeof(uint64_t), sizeof(uint64_t));
@@ -115,13 +112,12 @@ void StreamStateTable::Report<kMaxBytes>::set(uint64_t new_code, std::string_vie
 }
 
 template <size_t kMaxBytes>
-bool StreamStateTable::Report<kMaxBytes>::get(uint64_t& code_read, std::string& text) const {
+bool StreamStateTable::Report<kMaxBytes>::get(std::string& text) const {
   constexpr int kAttempts = 100;
   auto& self = const_cast<Report&>(*this);  // atomic_ref of C++20 needs mutable objects
   const std::atomic_ref number(self.version);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const uint64_t before = number.load(std::memory_order_acquire);
-    code_read = std::atomic_ref(self.code).load(std::memory_order_acquire);
     const uint64_t size =
         std::min<uint64_t>(std::atomic_ref(self.bytes).load(std::memory_order_acquire), kMaxBytes);
     text.assign((size + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t), '\0');
@@ -243,27 +239,25 @@ bool StreamStateTable::is_receiving() const {
 }
 
 void StreamStateTable::set_waits_for(std::string_view source) const {
-  header().waits_for.set(0, source);
+  header().waits_for.set(source);
 }
 
 std::string StreamStateTable::waits_for() const {
-  uint64_t code = 0;
   std::string source;
-  return header().waits_for.get(code, source) ? printable(source) : "";
+  return header().waits_for.get(source) ? printable(source) : "";
 }
 
 void StreamStateTable::set_threads(const ThreadList& list) const {
   std::string text;
   for (const ThreadInfo& thread : list.threads)
     if (!thread.queue.empty()) append_thread(text, thread);
-  header().threads.set(0, text);
+  header().threads.set(text);
 }
 
 ThreadList StreamStateTable::threads() const {
   ThreadList list;
-  uint64_t code = 0;
   std::string text;
-  if (!header().threads.get(code, text)) return list;
+  if (!header().threads.get(text)) return list;
   std::string_view rest = text;
   // Without the end of the last one, the text was too long for it.
   for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
@@ -273,29 +267,10 @@ ThreadList StreamStateTable::threads() const {
   return list;
 }
 
-void StreamStateTable::set_failure(const Status& failure) const {
-  header().failure.set(static_cast<uint64_t>(failure.code()), failure.message());
-}
-
-Status StreamStateTable::failure() const {
-  uint64_t code = 0;
-  std::string message;
-  if (!header().failure.get(code, message) || code == static_cast<uint64_t>(StatusCode::kOk))
-    return {};
-  // Of these, and of no others, a worker can say that they end the run.
-  for (const StatusCode known :
-       {StatusCode::kCorrupt, StatusCode::kInvalidArgument, StatusCode::kMismatch,
-        StatusCode::kNotFound, StatusCode::kPermission, StatusCode::kIoError, StatusCode::kNoSpace,
-        StatusCode::kOutOfMemory})
-    if (code == static_cast<uint64_t>(known)) return Status(known, printable(message));
-  return Status(StatusCode::kInternal, printable(message));
-}
-
 Status StreamStateTable::set_initial(const std::optional<StreamState>& state) const {
   std::atomic_ref(header().end).store(0);
   set_waits_for("");
   set_threads({});
-  set_failure({});
   set_receiving(false);
   if (state) return write(slots_, 1, *state);
   const EntryHead none{.key = 0, .bytes = 0};

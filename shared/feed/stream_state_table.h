@@ -7,15 +7,14 @@
 // worker from the state of the last batch that was published.
 //
 // Threads:   set_initial() in stokerd before a worker starts, record() and end_at() in one thread of
-//            the worker; set_waits_for() likewise, set_threads(), set_failure() and
-//            set_receiving(). read() of a ticket that is
-//            ready or in use; the others any thread.
+//            the worker; set_waits_for() likewise, set_threads() and set_receiving(). read() of a
+//            ticket that is ready or in use; the others any thread.
 // Blocking:  never.
 // Ownership: the kernel frees the memfd after its last user.
 // Errors:    create(): as ring::Segment. attach(): kMismatch. record(), set_initial(): kNoSpace.
 //            read(), initial(): kCorrupt.
 // Trust:     the worker can write to the whole segment at any time. What is read is copied first.
-// Format:    version 4. Only stokerd and its own stoker-feed process share it.
+// Format:    version 5. Only stokerd and its own stoker-feed process share it.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +54,6 @@ class StreamStateTable {
   // Those of its queues. At most kMaxThreads are passed on.
   void set_threads(const ThreadList& list) const;
   static constexpr size_t kMaxThreads = 128;
-  // Why the worker ends. Another one would fail in the same way.
-  void set_failure(const Status& failure) const;
   // Whether it may have received what is not in the history. Remains true if it is killed.
   void set_receiving(bool is_receiving) const;
 
@@ -66,7 +63,6 @@ class StreamStateTable {
   // As the worker reported them last, since set_initial(). Texts are printable.
   std::string waits_for() const;
   ThreadList threads() const;
-  Status failure() const;
   bool is_receiving() const;
 
   // From which the worker continues; nullopt: from the start of the stream.

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "shared/base/exception_status.h"
 #include "shared/base/log.h"
 #include "shared/base/run_program.h"
 
@@ -151,8 +152,39 @@ std::vector<char*> environment_of_child() {
 }  // namespace
 
 std::string WorkerProcess::End::to_string() const {
+  if (status_code() == StatusCode::kBusy)
+    return "exit code " + std::to_string(code) +
+           ", as for a timeout or a limit on processes and threads: " + describe_thread_limits();
   if (!by_signal) return "exit code " + std::to_string(code);
   return "signal " + std::to_string(code) + " (" + ::strsignal(code) + ")";
+}
+
+std::string WorkerProcess::End::hint() const {
+  if (status_code() != StatusCode::kOutOfMemory)
+    return "see their log lines; feed.num_processes: 0 helps to find the cause";
+  if (!by_signal) return "raise feed.worker_memory_limit_mib, or reduce feed.num_workers";
+  return "probably the kernel killed them because memory ran out (journalctl -k -g oom); reduce "
+         "feed.num_workers or feed.prefetch_batches, or raise the memory limit (MemoryMax= of a "
+         "service)";
+}
+
+StatusCode WorkerProcess::End::status_code() const {
+  if (by_signal) return code == SIGKILL ? StatusCode::kOutOfMemory : StatusCode::kInternal;
+  switch (static_cast<ExitCode>(code)) {
+    case ExitCode::kUsage:
+    case ExitCode::kConfiguration:
+      return StatusCode::kInvalidArgument;
+    case ExitCode::kDataError:
+      return StatusCode::kCorrupt;
+    case ExitCode::kOutOfMemory:
+      return StatusCode::kOutOfMemory;
+    case ExitCode::kIoError:
+      return StatusCode::kIoError;
+    case ExitCode::kLocked:
+      return StatusCode::kBusy;
+    default:
+      return StatusCode::kInternal;
+  }
 }
 
 Result<WorkerProcess> WorkerProcess::spawn(const std::string& program,
@@ -167,6 +199,7 @@ Result<WorkerProcess> WorkerProcess::spawn(const std::string& program,
   pid_t pid = -1;
   const int error = ::posix_spawn(&pid, program.c_str(), &records.actions, &records.attributes,
                                   words.data(), environment_of_child().data());
+  if (error == EAGAIN) return thread_limit_reached("start the worker process " + program);
   if (error != 0) return Status::from_errno(error, "start the worker process " + program);
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
@@ -231,6 +264,17 @@ Result<std::string> find_feed_program() {
   if (found.status().code() != StatusCode::kNotFound) return found;
   return Status(StatusCode::kNotFound,
                 found.status().message() + "; install it there, or set feed.num_processes: 0");
+}
+
+Status as_lost_access(const Status& error) {
+  switch (error.code()) {
+    case StatusCode::kNotFound:
+    case StatusCode::kPermission:
+    case StatusCode::kTimedOut:
+      return Status(StatusCode::kIoError, error.message());
+    default:
+      return error;
+  }
 }
 
 Status sandbox_refused() {

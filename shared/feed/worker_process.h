@@ -43,6 +43,10 @@ class WorkerProcess {
       return !by_signal && code == static_cast<int>(ExitCode::kSandbox);
     }
     std::string to_string() const;  // "exit code 78", "signal 9 (Killed)"
+    // Of a run that it ends: an exit code has a cause that a restart does not change, a signal is a crash. SIGKILL,
+    // unless the parent has sent it: kOutOfMemory, because the kernel does when memory runs out.
+    StatusCode status_code() const;
+    std::string hint() const;  // what to do if it happens again and again
   };
 
   static constexpr int kFirstFd = 3;
@@ -78,6 +82,11 @@ class WorkerProcess {
 // The path of stoker-feed, next to this program or in ../libexec/stoker when installed. kNotFound:
 // names the searched locations.
 Result<std::string> find_feed_program();
+
+// An error of reading what was readable when the run started: the file system has lost it, such as by
+// an unmount, so that a later start can succeed. kIoError instead of kNotFound, kPermission and kTimedOut;
+// others are unchanged.
+Status as_lost_access(const Status& error);
 
 // The error of a program whose worker process has End::is_sandbox_refused(). kPermission.
 Status sandbox_refused();

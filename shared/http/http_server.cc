@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -29,6 +30,7 @@
 
 #include "shared/base/log.h"
 #include "shared/base/serial_executor.h"
+#include "shared/http/peer_user.h"
 
 namespace stoker::http {
 namespace {
@@ -111,7 +113,9 @@ class HttpServer::Impl {
   Status listen_tcp();
   void accept();
   void on_accept(const error_code& error, Socket socket);
-  bool close_idle();
+  enum class Among { kConnections, kEventStreams };
+  bool make_room(Among among, const Connection& newcomer);
+  void drop(const std::shared_ptr<Connection>& connection);
   void on_accept_error(const error_code& error);
   Reply reply(const Request& request) const;
   void read_answer(std::shared_ptr<Connection> connection, ReadAnswer read, bool is_head,
@@ -148,18 +152,27 @@ class HttpServer::Impl {
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Impl& server, Socket socket)
-      : server_(server), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
+      : server_(server),
+        socket_(std::move(socket)),
+        user_(user_of_peer(socket_.native_handle())),
+        timer_(socket_.get_executor()) {}
 
+  // What a connection is doing, in the order in which they are closed when there are too many.
+  enum class Phase { kIdle, kIncompleteRequest, kEvents, kAnswer };
+
+  // The next request. Its time starts with the connection, then with its first byte.
   void read() {
     parser_.emplace();
     parser_->header_limit(server_.limits_.header_bytes);
     parser_->body_limit(0);
-    const HttpLimits& limits = server_.limits_;
-    idle_since_ = asio::steady_timer::clock_type::now();
-    arm(has_answered_ ? limits.idle_time : limits.header_time, true);
-    beast::http::async_read_header(
-        socket_, buffer_, *parser_,
-        [self = shared_from_this()](const error_code& error, size_t) { self->on_read(error); });
+    begin(Phase::kIdle);
+    if (buffer_.size() > 0 || !has_answered_) return read_request();
+    arm(server_.limits_.idle_time, true);
+    socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+      if (self->is_closed_) return;
+      if (error) return self->end();
+      self->read_request();
+    });
   }
   // One attempt to say why, and the end.
   void reject_now(std::string_view status_line) {
@@ -168,10 +181,11 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     (void)::send(socket_.native_handle(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     close();
   }
-  // Since when it waits for a request; nullopt: one is incomplete or being answered.
-  std::optional<asio::steady_timer::time_point> idle_since() const {
-    return has_request_bytes() ? std::nullopt : idle_since_;
+  std::optional<uid_t> user() const { return user_; }  // null: unknown, as if it were one user
+  Phase phase() const {
+    return phase_ == Phase::kIdle && has_request_bytes() ? Phase::kIncompleteRequest : phase_;
   }
+  asio::steady_timer::time_point since() const { return since_; }  // of the phase
   void close() {
     if (std::exchange(is_closed_, true)) return;
     uncount();
@@ -181,6 +195,16 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   }
 
  private:
+  void begin(Phase phase) {
+    phase_ = phase;
+    since_ = asio::steady_timer::clock_type::now();
+  }
+  void read_request() {
+    arm(server_.limits_.header_time, true);
+    beast::http::async_read_header(
+        socket_, buffer_, *parser_,
+        [self = shared_from_this()](const error_code& error, size_t) { self->on_read(error); });
+  }
   bool has_request_bytes() const { return buffer_.size() > 0 || parser_->got_some(); }
   void on_read(const error_code& failure) {
     using beast::http::error;
@@ -199,12 +223,13 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     Reply reply = server_.reply(request);
     if (auto* const answer = std::get_if<HttpAnswer>(&reply))
       return write(std::move(*answer), is_head, request.keep_alive());
-    idle_since_.reset();
+    begin(Phase::kAnswer);
     disarm();
     if (auto* const read = std::get_if<ReadAnswer>(&reply))
       return server_.read_answer(shared_from_this(), std::move(*read), is_head,
                                  request.keep_alive());
     if (is_head) return write({.content_type = kEventStream}, true, false);
+    begin(Phase::kEvents);
     topic_ = std::get<EventStream>(reply).topic;
     if (!server_.begin_events(shared_from_this(), *topic_)) {
       topic_.reset();
@@ -220,7 +245,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   // `counted`: it counts in answer_bytes_ until it is written.
   void write(HttpAnswer answer, bool is_head, bool keep_alive, bool counted = false) {
     if (is_closed_) return;
-    idle_since_.reset();
+    begin(Phase::kAnswer);
     has_answered_ = true;
     // A client that did something wrong must not hold a connection.
     keep_alive = keep_alive && (answer.code == 200 || answer.code == 503);
@@ -309,12 +334,14 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
   Impl& server_;  // not used after close()
   Socket socket_;
+  const std::optional<uid_t> user_;
   asio::steady_timer timer_;
   beast::flat_buffer buffer_{server_.limits_.header_bytes + 1024};
   std::optional<beast::http::request_parser<beast::http::empty_body>> parser_;
   std::optional<Response> response_;
   std::optional<beast::http::response_serializer<beast::http::string_body>> serializer_;
-  std::optional<asio::steady_timer::time_point> idle_since_;
+  Phase phase_ = Phase::kIdle;
+  asio::steady_timer::time_point since_;
   size_t counted_bytes_ = 0;
   std::optional<std::string> topic_;  // set: an event stream
   std::string unsent_, sending_;      // of the event stream
@@ -388,9 +415,8 @@ void HttpServer::Impl::accept() {
 
 void HttpServer::Impl::on_accept(const error_code& error, Socket socket) {
   if (error) return on_accept_error(error);
-  const bool is_full = connections_.size() >= limits_.connections && !close_idle();
   auto connection = std::make_shared<Connection>(*this, std::move(socket));
-  if (is_full) {
+  if (connections_.size() >= limits_.connections && !make_room(Among::kConnections, *connection)) {
     connection->reject_now("503 Service Unavailable");
   } else {
     connections_.push_back(connection);
@@ -399,16 +425,39 @@ void HttpServer::Impl::on_accept(const error_code& error, Socket socket) {
   accept();
 }
 
-// False: no connection is idle.
-bool HttpServer::Impl::close_idle() {
-  const auto rank = [](const auto& connection) {
-    return connection->idle_since().value_or(asio::steady_timer::time_point::max());
+// Closes one connection, or event stream, of the user who has most of them, the newcomer included. If
+// that is the user of the newcomer, only one that waits for a request: false if there is none. So no user
+// can take more than an equal share from others, and two users do not close each other's in turn.
+bool HttpServer::Impl::make_room(Among among, const Connection& newcomer) {
+  const auto counts = [&](const auto& one) {
+    return one.get() != &newcomer && (among == Among::kConnections || one->topic().has_value());
   };
-  const auto found = std::ranges::min_element(connections_, {}, rank);
-  if (found == connections_.end() || !(*found)->idle_since()) return false;
-  (*found)->close();
-  connections_.erase(found);
+  std::map<std::optional<uid_t>, size_t> shares{{newcomer.user(), 1}};
+  for (const auto& one : connections_)
+    if (counts(one)) ++shares[one->user()];
+  const auto most =
+      std::ranges::max_element(shares, {}, [](const auto& share) { return share.second; });
+  const bool is_own = most->second == shares[newcomer.user()];
+  const std::optional<uid_t> user = is_own ? newcomer.user() : most->first;
+  const auto is_candidate = [&](const auto& one) {
+    if (!counts(one) || one->user() != user) return false;
+    return !is_own || one->phase() <= Connection::Phase::kIncompleteRequest;
+  };
+  std::shared_ptr<Connection> found;
+  const auto rank = [](const auto& one) { return std::pair(one->phase(), one->since()); };
+  for (const auto& one : connections_)
+    if (is_candidate(one) && (!found || rank(one) < rank(found))) found = one;
+  if (!found) return false;
+  drop(found);
   return true;
+}
+
+void HttpServer::Impl::drop(const std::shared_ptr<Connection>& connection) {
+  std::erase(connections_, connection);
+  if (connection->phase() == Connection::Phase::kIncompleteRequest)
+    connection->reject_now("503 Service Unavailable");
+  else
+    connection->close();
 }
 
 void HttpServer::Impl::on_accept_error(const error_code& error) {
@@ -470,7 +519,9 @@ bool HttpServer::Impl::begin_events(const std::shared_ptr<Connection>& connectio
     return one != connection && one->topic().has_value();
   };
   const auto streams = static_cast<size_t>(std::ranges::count_if(connections_, is_other));
-  if (!site_.events || topic.size() > 1024 || streams >= limits_.event_streams) return false;
+  if (!site_.events || topic.size() > 1024) return false;
+  if (streams >= limits_.event_streams && !make_room(Among::kEventStreams, *connection))
+    return false;
   if (!std::exchange(has_event_timer_, true)) wait_for_events();
   return true;
 }

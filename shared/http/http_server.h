@@ -17,7 +17,8 @@
 //            a stream, no events.
 // Limits:    HttpLimits; a client that exceeds one gets 408, 413, 431 or 503. It is disconnected,
 //            except after 503 for answer_bytes.
-//            If all connections are in use, the one that has been idle longest is closed.
+//            If all connections or event streams are in use, one of the user who has most of them is
+//            closed, the longest idle first: a user cannot keep others from connecting.
 #pragma once
 
 #include <chrono>
@@ -47,8 +48,8 @@ struct HttpLimits {
   size_t answer_bytes = 32 << 20;
   size_t event_bytes = 1 << 20;  // that a stream has not read; then it is closed
   uint32_t header_bytes = 8 << 10;
-  std::chrono::milliseconds header_time{10'000};  // to send a request
-  std::chrono::milliseconds idle_time{120'000};   // between two requests
+  std::chrono::milliseconds header_time{10'000};  // to send a request, from its first byte
+  std::chrono::milliseconds idle_time{120'000};   // from an answer to the next request
   std::chrono::milliseconds write_time{10'000};   // to read an answer
   std::chrono::milliseconds accept_pause{100};    // after accept failed for lack of descriptors
   std::chrono::milliseconds event_interval{1000};

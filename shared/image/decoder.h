@@ -35,6 +35,8 @@ class Decoder {
  public:
   explicit Decoder(const DecodeLimits& limits = {}) : limits_(limits), jpeg_(limits) {}
 
+  const DecodeLimits& limits() const { return limits_; }
+
   // `planes`: shape.bytes() bytes, plane by plane, row by row.
   Status decode(std::span<const std::byte> file, const ImageShape& shape,
                 std::span<std::byte> planes, const CropFunction& region = {});

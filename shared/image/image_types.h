@@ -36,6 +36,7 @@ struct DecodeLimits {
   uint32_t side = 65'535;  // pixels; bounds the size of the resampling tables
   int scans = 100;         // of a progressive JPEG; each scan costs a pass over the complete image
   uint64_t memory_bytes = uint64_t{1} << 30;  // memory of the decoder per image
+  bool operator==(const DecodeLimits&) const = default;
 };
 
 enum class Format { kUnknown, kJpeg, kPng, kWebp };

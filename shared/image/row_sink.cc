@@ -28,7 +28,8 @@ Status check_size(uint64_t height, uint64_t width, const DecodeLimits& limits) {
   if (height == 0 || width == 0) return Status(StatusCode::kCorrupt, "invalid size " + size);
   if (height > limits.side || width > limits.side || height * width > limits.pixels) {
     return Status(StatusCode::kCorrupt, size + ": more than the limit of " +
-                                            std::to_string(limits.pixels) + " pixels, or of " +
+                                            std::to_string(limits.pixels) +
+                                            " pixels (max_image_pixels), or of " +
                                             std::to_string(limits.side) + " per side");
   }
   return {};

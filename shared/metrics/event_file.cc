@@ -109,8 +109,9 @@ void EventFile::add_record(std::string_view event) {
   buffer_ += frame_record(event);
 }
 
-void EventFile::add_scalar(std::string_view tag, uint64_t step, double value) {
-  add_record(encode_scalar(now(), step, tag, static_cast<float>(value)));
+void EventFile::add_scalar(std::string_view tag, uint64_t step, double value,
+                           std::string_view description) {
+  add_record(encode_scalar(now(), step, tag, static_cast<float>(value), description));
 }
 
 void EventFile::add_text(std::string_view tag, uint64_t step, std::string_view text) {

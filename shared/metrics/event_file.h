@@ -46,7 +46,9 @@ class EventFile {
   ~EventFile();
 
   // TensorBoard shows "train/loss" as the curve "loss" in the group "train".
-  void add_scalar(std::string_view tag, uint64_t step, double value);
+  // `description`: of the curve, in Markdown; needed once per tag.
+  void add_scalar(std::string_view tag, uint64_t step, double value,
+                  std::string_view description = {});
   void add_text(std::string_view tag, uint64_t step, std::string_view text);  // shown as Markdown
   // `png`: the bytes of a color PNG file, up to kMaxImageBytes; a larger one is dropped and
   // counted.

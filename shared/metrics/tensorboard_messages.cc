@@ -77,7 +77,7 @@ constexpr uint64_t kRgb = 3;
 constexpr uint32_t kMin = 1, kMax = 2, kNumber = 3, kSum = 4, kSumOfSquares = 5, kLimits = 6,
                    kCounts = 7;
 // SummaryMetadata, SummaryMetadata.PluginData
-constexpr uint32_t kPluginData = 1, kPluginName = 1, kContent = 2;
+constexpr uint32_t kPluginData = 1, kDescription = 3, kPluginName = 1, kContent = 2;
 // TensorProto, TensorShapeProto, TensorShapeProto.Dim
 constexpr uint32_t kDtype = 1, kShape = 2, kTensorContent = 4, kStringVal = 8, kDim = 2,
                    kDimSize = 1;
@@ -108,8 +108,12 @@ std::string encode_session_start(double wall, uint64_t step) {
   return make_event(wall, step).message(kSessionLog, Message().varint(kStatus, kStart)).encoded();
 }
 
-std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value) {
-  return encode_summary(wall, step, summary_value(tag).fixed32(kSimpleValue, value));
+std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value,
+                          std::string_view description) {
+  Message scalar = summary_value(tag).fixed32(kSimpleValue, value);
+  if (!description.empty())
+    scalar.message(kMetadata, Message().bytes(kDescription, valid_utf8(description)));
+  return encode_summary(wall, step, scalar);
 }
 
 std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text) {

@@ -21,7 +21,9 @@ namespace stoker::metrics {
 std::string encode_file_version(double wall);  // the first event of every file
 // Invalidates earlier events of this step and later steps.
 std::string encode_session_start(double wall, uint64_t step);
-std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value);
+// `description`, Markdown that TensorBoard shows next to the curve, is needed once per tag.
+std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value,
+                          std::string_view description = {});
 std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text);
 
 // `png`: the bytes of a color PNG file of this size.

@@ -55,7 +55,8 @@ class GeneratorStateGuard {
 
 // What the recomputation needs to repeat the forward pass.
 struct ForwardState : torch::CustomClassHolder {
-  Function function;
+  FunctionOfSeveral function;
+  size_t num_inputs = 1;  // of the tensors, that function() gets; the rest are parameters
   std::optional<at::Tensor> generator_state;
   std::optional<at::ScalarType> autocast;
 };
@@ -83,7 +84,7 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
     context->save_for_backward(inputs.vec());
     context->saved_data["state"] = c10::IValue::make_capsule(state);
     const AutocastCacheDisabledScope no_cache;
-    return state->function(inputs.front());
+    return state->function({inputs.begin(), inputs.begin() + state->num_inputs});
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -91,7 +92,8 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
     const auto capsule = context->saved_data["state"].toCapsule();
     const auto& state = static_cast<const ForwardState&>(*capsule);
     variable_list leaves = inputs;
-    leaves.front() = inputs.front().detach().requires_grad_(inputs.front().requires_grad());
+    for (size_t i = 0; i < state.num_inputs; ++i)
+      leaves[i] = inputs[i].detach().requires_grad_(inputs[i].requires_grad());
     at::Tensor output;
     {
       const at::AutoGradMode with_graph(true);
@@ -99,7 +101,8 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
       std::optional<GeneratorStateGuard> generator_state;
       if (state.generator_state)
         generator_state.emplace(leaves.front().device(), *state.generator_state);
-      output = state.function(leaves.front());
+      output = state.function(
+          {leaves.begin(), leaves.begin() + static_cast<ptrdiff_t>(state.num_inputs)});
     }
     return differentiate(output, leaves, gradients.front());
   }
@@ -118,19 +121,32 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
   }
 };
 
+at::Tensor apply(FunctionOfSeveral function, size_t num_inputs,
+                 const std::vector<at::Tensor>& tensors, bool uses_random) {
+  auto state = c10::make_intrusive<ForwardState>();
+  state->function = std::move(function);
+  state->num_inputs = num_inputs;
+  const c10::Device device = tensors.front().device();
+  if (uses_random) state->generator_state = GeneratorState(device).state();
+  if (at::autocast::is_autocast_enabled(device.type()))
+    state->autocast = at::autocast::get_autocast_dtype(device.type());
+  return CheckpointFunction::apply(std::move(state), at::TensorList(tensors));
+}
+
 }  // namespace
 
 at::Tensor checkpoint_activations(Function function, const at::Tensor& input,
                                   std::vector<at::Tensor> parameters, bool uses_random) {
   if (!at::GradMode::is_enabled()) return function(input);
-  auto state = c10::make_intrusive<ForwardState>();
-  state->function = std::move(function);
-  const c10::DeviceType device = input.device().type();
-  if (uses_random) state->generator_state = GeneratorState(input.device()).state();
-  if (at::autocast::is_autocast_enabled(device))
-    state->autocast = at::autocast::get_autocast_dtype(device);
   parameters.insert(parameters.begin(), input);
-  return CheckpointFunction::apply(std::move(state), at::TensorList(parameters));
+  return apply([function = std::move(function)](const auto& inputs) { return function(inputs[0]); },
+               1, parameters, uses_random);
+}
+
+at::Tensor checkpoint_activations(FunctionOfSeveral function, const std::vector<at::Tensor>& inputs,
+                                  bool uses_random) {
+  if (!at::GradMode::is_enabled()) return function(inputs);
+  return apply(std::move(function), inputs.size(), inputs, uses_random);
 }
 
 }  // namespace stoker::model

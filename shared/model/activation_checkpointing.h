@@ -17,6 +17,7 @@
 namespace stoker::model {
 
 using Function = std::function<at::Tensor(const at::Tensor&)>;
+using FunctionOfSeveral = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
 // Returns function(input). `parameters` must list every parameter that the function reads, and every
 // other tensor with a gradient; all others get no gradient. Objects that the function refers to must
@@ -25,5 +26,8 @@ using Function = std::function<at::Tensor(const at::Tensor&)>;
 // called directly.
 at::Tensor checkpoint_activations(Function function, const at::Tensor& input,
                                   std::vector<at::Tensor> parameters, bool uses_random);
+// function(inputs): one or more tensors, which may depend on each other. Others that the function reads get no gradient.
+at::Tensor checkpoint_activations(FunctionOfSeveral function, const std::vector<at::Tensor>& inputs,
+                                  bool uses_random);
 
 }  // namespace stoker::model

@@ -11,6 +11,7 @@
 #include "shared/model/data_compatibility.h"
 #include "shared/model/linear.h"
 #include "shared/model/model_factories.h"
+#include "shared/model/token_embedding.h"
 #include "shared/model/transformer_block.h"
 
 namespace stoker::model {
@@ -39,7 +40,7 @@ class Bert : public Model {
     const auto add_embedding = [&](const char* name, int64_t rows) {
       return register_module(name, torch::nn::Embedding(rows, width));
     };
-    tok_ = add_embedding("tok", config.vocab_size);
+    tok_ = register_module("tok", make_token_embedding(config.vocab_size, width, config.pad_token));
     pos_ = add_embedding("pos", config.context_length);
     type_ = add_embedding("type", config.num_token_types);
     embed_ln_ = register_module("embed_ln", std::make_shared<NormLayer>(block_, width));
@@ -116,6 +117,7 @@ class Bert : public Model {
       else if (item.key().ends_with("bias"))
         torch::nn::init::zeros_(item.value());
     }
+    zero_pad_token(tok_);
   }
 
   const config::BertConfig config_;

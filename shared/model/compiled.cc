@@ -144,7 +144,7 @@ class Compiled : public Model {
   at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& length) override {
     return manifest_.inputs.size() > 1 ? predict({input, length}).at(0) : forward(input);
   }
-  at::Tensor loss(const Tensors& inputs, const Tensors& targets) override;
+  LossTerm loss(const Tensors& inputs, const Tensors& targets) override;
   Status prepare_training(const config::TrainConfig& config, c10::Device device) override;
   Status test_evaluation();
 
@@ -272,7 +272,7 @@ void Compiled::validate(const Tensors& tensors, const std::vector<TensorSpec>& s
   }
 }
 
-at::Tensor Compiled::loss(const Tensors& inputs, const Tensors& targets) {
+LossTerm Compiled::loss(const Tensors& inputs, const Tensors& targets) {
   if (!is_training()) {
     const at::NoGradGuard no_grad;
     validate(inputs, manifest_.inputs);  // also that they have the length of the targets

@@ -12,6 +12,7 @@
 #include "shared/model/linear.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/rope.h"
+#include "shared/model/token_embedding.h"
 #include "shared/model/transformer_block.h"
 
 namespace stoker::model {
@@ -23,6 +24,7 @@ struct DecoderSettings {
   int64_t context_length = 0, vocab_size = 0;
   std::optional<Rope> rope;  // instead of learned positions
   bool tie_weights = false;
+  std::optional<int64_t> pad_token;
   bool scales_residual_init = true;
   double dropout = 0;  // of embeddings
   BlockSettings block;
@@ -39,7 +41,8 @@ class Decoder : public Model {
  public:
   explicit Decoder(DecoderSettings settings)
       : settings_(std::move(settings)),
-        tok_(register_module("tok", torch::nn::Embedding(settings_.vocab_size, width()))) {
+        tok_(register_module(
+            "tok", make_token_embedding(settings_.vocab_size, width(), settings_.pad_token))) {
     if (!settings_.rope)
       pos_ = register_module("pos", torch::nn::Embedding(settings_.context_length, width()));
     const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
@@ -154,6 +157,7 @@ class Decoder : public Model {
       else if (name.ends_with("bias"))
         torch::nn::init::zeros_(item.value());
     }
+    zero_pad_token(tok_);
   }
 
   DecoderSettings settings_;
@@ -246,6 +250,11 @@ Result<ModelPtr> make_llama(const config::LlamaConfig& config, const Samples& sa
   block.qk_norm = config.qk_norm;
   settings.rope.emplace(block.head_dim, config.rope_theta, config.rope_scaling);
   settings.tie_weights = config.tie_weights;
+  if (config.pad_token && *config.pad_token >= *config.vocab_size)
+    return Status(StatusCode::kInvalidArgument,
+                  "model llama: pad_token (" + std::to_string(*config.pad_token) +
+                      ") must be below vocab_size (" + std::to_string(*config.vocab_size) + ")");
+  settings.pad_token = config.pad_token;
   settings.scales_residual_init = false;
   block.attention_dropout = config.attention_dropout;
   return make_decoder(std::move(settings), sample, classes);

@@ -73,6 +73,9 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::CompiledConfig& config) const {
     return make_compiled(config, sample);
   }
+  Result<ModelPtr> operator()(const config::ExportedConfig& config) const {
+    return make_exported(config, sample);
+  }
 };
 
 }  // namespace
@@ -81,8 +84,8 @@ at::Tensor Model::forward_packed(const at::Tensor& /*input*/, const at::Tensor& 
   TORCH_CHECK(false, "this model reads across the documents of a sample (sequence.packing)");
 }
 
-at::Tensor Model::loss(const std::vector<at::Tensor>& /*inputs*/,
-                       const std::vector<at::Tensor>& /*targets*/) {
+LossTerm Model::loss(const std::vector<at::Tensor>& /*inputs*/,
+                     const std::vector<at::Tensor>& /*targets*/) {
   TORCH_CHECK(false, "this model has no own loss");
 }
 

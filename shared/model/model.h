@@ -37,6 +37,19 @@ struct HeadInput {
   at::Tensor weight;
 };
 
+// The loss of a batch as a sum over values (samples, labels, tokens) and their count. The loss of a step
+// of several batches is the sum of their sums divided by the sum of their counts, which is not the mean
+// of their means if the counts differ.
+struct LossTerm {
+  LossTerm(at::Tensor batch_mean = {}, at::Tensor count = {})
+      : mean(std::move(batch_mean)), maybe_count(std::move(count)) {}
+
+  at::Tensor mean;  // sum / count, an F32 scalar with gradient; 0 if the count is 0
+  // A scalar without gradient on the device of the batch: the number of values, or the sum of their
+  // weights. Undefined: the same for all batches (Model::counts_per_sample(), Task::counts_per_sample()).
+  at::Tensor maybe_count;
+};
+
 class Model : public torch::nn::Module {
  public:
   // gpt, gpt2, llama, lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …] or
@@ -72,10 +85,12 @@ class Model : public torch::nn::Module {
   }
 
   // For models that compute their own loss in training (config::ModelConfig::has_loss()); the task
-  // then only evaluates. The mean over the batch, an F32 scalar; in training mode with gradient and
-  // with the buffers updated. `inputs` and `targets` are in the order of LossBatch.
-  virtual at::Tensor loss(const std::vector<at::Tensor>& inputs,
-                          const std::vector<at::Tensor>& targets);
+  // then only evaluates. In training mode with gradient and with the buffers updated. `inputs` and
+  // `targets` are in the order of LossBatch.
+  virtual LossTerm loss(const std::vector<at::Tensor>& inputs,
+                        const std::vector<at::Tensor>& targets);
+  // As Task::counts_per_sample(), of loss().
+  virtual int64_t counts_per_sample() const { return 0; }
   // Further names of parameters that the model has under several: name -> the registered name.
   virtual std::map<std::string, std::string> tied_parameters() const { return {}; }
   // Checks that the model can train with these settings and computes what it should. kMismatch.

@@ -8,6 +8,7 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/hashed_files.h"
+#include "shared/graph/graph_file.h"
 
 namespace stoker::model {
 namespace {
@@ -21,18 +22,20 @@ Result<struct stat> inspect(const std::string& path) {
 }  // namespace
 
 Result<std::string> file_digest(const config::ModelConfig& config) {
-  const std::string* const path = config.user_code_path();
-  if (path == nullptr) return std::string();
+  if (config.user_file_path() == nullptr) return std::string();
+  const bool is_folder = std::holds_alternative<config::ExportedConfig>(config.arch);
+  const std::string path =
+      *config.user_file_path() + (is_folder ? std::string("/") + graph::kGraphName : "");
   const auto digest = [&]() -> Result<std::string> {
     STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                            default_file_system().open(*path, O_RDONLY | O_NONBLOCK));
-    STOKER_ASSIGN_OR_RETURN(const struct stat file, inspect(*path));
+                            default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+    STOKER_ASSIGN_OR_RETURN(const struct stat file, inspect(path));
     if (!S_ISREG(file.st_mode))
-      return Status(StatusCode::kInvalidArgument, *path + ": is not a file");
-    return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), *path);
+      return Status(StatusCode::kInvalidArgument, path + ": is not a file");
+    return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), path);
   }();
   if (!digest.ok()) return digest.status().with_context("model.path");
-  log_info("model code loaded", {{"path", *path}, {"sha256", *digest}});
+  log_info("model code loaded", {{"path", path}, {"sha256", *digest}});
   return digest;
 }
 

@@ -1,5 +1,5 @@
-// The code file of a user-defined model (model.path: a plugin, a TorchScript module, or the manifest of a
-// compiled module).
+// The code file of a user-defined model (model.path: a plugin, a TorchScript module, the manifest of a
+// compiled module, or the folder of an exported one, whose graph.json it is).
 //
 // Threads: any.
 #pragma once

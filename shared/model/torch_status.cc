@@ -6,7 +6,9 @@
 #include <new>
 #include <span>
 #include <string>
+#include <system_error>
 
+#include "shared/base/exception_status.h"
 #include "shared/model/out_of_vocab.h"
 
 namespace stoker::model {
@@ -36,6 +38,9 @@ constexpr std::array<std::string_view, 4> kDeviceLost{
     "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_MAPPING_ERROR",
     "CUDNN_STATUS_EXECUTION_FAILED", "CUDNN_STATUS_MAPPING_ERROR"};
 
+// Of normalizations over a batch: the variance of one value.
+constexpr std::string_view kTooFewValues = "Expected more than 1 value per channel when training";
+
 bool contains_any(std::string_view text, std::span<const std::string_view> words) {
   return std::ranges::any_of(
       words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
@@ -43,8 +48,17 @@ bool contains_any(std::string_view text, std::span<const std::string_view> words
 
 }  // namespace
 
+bool is_too_small_batch(const std::exception& error) {
+  const auto* const torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
+  return text.find(kTooFewValues) != std::string::npos;
+}
+
 StatusCode code_of(const std::exception& error) {
   if (dynamic_cast<const OutOfVocabError*>(&error) != nullptr) return StatusCode::kMismatch;
+  if (is_too_small_batch(error)) return StatusCode::kInvalidArgument;
+  if (dynamic_cast<const std::system_error*>(&error) != nullptr)
+    return stoker::to_status(error).code();
   const auto* const torch = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
   const auto* const accelerator = dynamic_cast<const c10::AcceleratorError*>(&error);

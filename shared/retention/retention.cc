@@ -13,11 +13,12 @@
 #include "shared/checkpoint/verify.h"
 #include "shared/run/evaluation_outcomes.h"
 #include "shared/run/evaluation_requests.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::retention {
 namespace {
 
-// False if the last steps before the checkpoint had a nonfinite loss or gradient (on_nonfinite:
+// False if the last steps before the checkpoint had a nonfinite loss, gradient or buffer (on_nonfinite:
 // skip_step); the parameters can be permanently corrupted.
 bool is_finite(const checkpoint::Manifest& manifest) {
   boost::system::error_code error;
@@ -28,7 +29,7 @@ bool is_finite(const checkpoint::Manifest& manifest) {
          consecutive->to_number<double>(error) <= 0;
 }
 
-// Lower is better; NaN if this checkpoint has no such metric.
+// Lower is better; not finite if this checkpoint has no such value.
 std::vector<double> compute_scores(const run::RunLayout& layout, uint64_t step,
                                    const std::string& manifest_sha256,
                                    const std::vector<run::Monitor>& monitors) {
@@ -38,7 +39,7 @@ std::vector<double> compute_scores(const run::RunLayout& layout, uint64_t step,
   if (!result) return scores;
   for (size_t i = 0; i < monitors.size(); ++i) {
     const auto value = run::monitored_value(*result, monitors[i]);
-    if (value.ok()) scores[i] = monitors[i].higher_is_better() ? -*value : *value;
+    if (value.ok()) scores[i] = monitors[i].score(*value);
   }
   return scores;
 }
@@ -75,12 +76,18 @@ RetentionPolicy make_retention_policy(const config::Config& config) {
           .min_age = to_seconds(settings.min_age_seconds)};
 }
 
-RequiredInfo required_info(const config::Config& config) {
+Result<RequiredInfo> required_info(const config::Config& config,
+                                   const eval_metrics::MetricTable& table) {
   RequiredInfo required{.monitors = {}, .selection = run::make_selection_policy(config.eval)};
   if (config.checkpoint.save_top_k == 0) return required;
-  for (const std::string& metric : config.checkpoint.monitor)
-    required.monitors.push_back(run::make_monitor(config.eval, metric));
-  if (required.monitors.empty()) required.monitors.push_back(run::make_monitor(config.eval));
+  for (const std::string& metric : config.checkpoint.monitor) {
+    STOKER_ASSIGN_OR_RETURN(run::Monitor monitor,
+                            run::make_monitor(config.eval, table, "checkpoint.monitor", metric));
+    required.monitors.push_back(std::move(monitor));
+  }
+  if (!required.monitors.empty()) return required;
+  STOKER_ASSIGN_OR_RETURN(run::Monitor monitor, run::make_monitor(config.eval, table));
+  required.monitors.push_back(std::move(monitor));
   return required;
 }
 
@@ -90,7 +97,8 @@ Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
   STOKER_ASSIGN_OR_RETURN(const run::EvaluationOutcomes outcomes,
                           run::read_evaluation_outcomes(layout.evaluation_outcomes_file()));
-  const auto best = run::read_best(layout.best_file());
+  STOKER_ASSIGN_OR_RETURN(const run::Lineage lineage, run::read_lineage(layout.lineage_file()));
+  const auto best = run::read_best(layout);
   std::vector<CheckpointInfo> checkpoints;
   std::map<uint64_t, run::EvaluationState> states;  // of the complete checkpoints
   for (const checkpoint::CheckpointEntry& entry : entries) {
@@ -108,7 +116,7 @@ Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
     info.scores = compute_scores(layout, entry.step, manifest, required.monitors);
   }
   const auto requests = run::read_evaluation_requests(layout);
-  mark_unevaluated(checkpoints, states, outcomes.evaluated_steps(), required.selection,
+  mark_unevaluated(checkpoints, states, outcomes.evaluated_steps(lineage), required.selection,
                    requests.ok() ? requests->pending : std::vector<run::EvaluationRequest>());
   return checkpoints;
 }
@@ -219,7 +227,7 @@ class RetentionEvaluator {
   void keep_best_by(size_t score) {
     std::vector<size_t> ranked;
     for (const size_t i : valid_)
-      if (!std::isnan(checkpoints_[i].scores[score])) ranked.push_back(i);
+      if (std::isfinite(checkpoints_[i].scores[score])) ranked.push_back(i);
     std::ranges::stable_sort(ranked, {}, [&](size_t i) { return checkpoints_[i].scores[score]; });
     ranked.resize(std::min(ranked.size(), static_cast<size_t>(policy_.keep_best)));
     for (const size_t i : ranked) keep(i, RetentionReason::kBest);

@@ -91,7 +91,9 @@ struct RequiredInfo {
 };
 
 RetentionPolicy make_retention_policy(const config::Config& config);
-RequiredInfo required_info(const config::Config& config);
+// kInvalidArgument: a monitor is not in the table of the run.
+Result<RequiredInfo> required_info(const config::Config& config,
+                                   const eval_metrics::MetricTable& table);
 
 // In step order. kIoError, kPermission: the checkpoints cannot be listed or the outcomes cannot be
 // read. Facts about one checkpoint that cannot be read are treated as unknown, which never causes

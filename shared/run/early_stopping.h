@@ -14,12 +14,13 @@
 #include "shared/base/status.h"
 #include "shared/config/run_config.h"
 #include "shared/run/eval_result.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::run {
 
 struct MonitorValue {
   uint64_t step = 0;
-  double value = 0;  // of the monitored metric; can be NaN
+  double value = 0;  // of the monitored metric; says nothing if it is not finite
 };
 
 struct EarlyStopping {
@@ -33,11 +34,13 @@ struct EarlyStopping {
   // Equal rules have equal texts.
   std::string to_text() const;
   // Why the run should end after the last of `points`, which are in step order. Empty if it should
-  // not.
+  // not. Values that are not finite are ignored: they are neither better nor worse than others.
   std::optional<std::string> stop_reason(std::span<const MonitorValue> points) const;
 };
 
-EarlyStopping make_early_stopping(const config::EvalConfig& config);
+// Errors: as make_monitor().
+Result<EarlyStopping> make_early_stopping(const config::EvalConfig& config,
+                                          const eval_metrics::MetricTable& table);
 
 // EarlyStopRequest: RUN/eval/early_stop.json, in which the evaluator requests the end of the run.
 // The trainer polls for it. Nothing else is passed from the evaluator to the trainer.
@@ -48,7 +51,12 @@ struct EarlyStopRequest {
   uint64_t step = 0;   // step of the evaluation that led to the decision
   std::string rule;    // EarlyStopping::to_text(); a run with another rule ignores the request
   std::string reason;  // human-readable
+  // Of the checkpoint of `step`. Empty: written by an earlier release.
+  std::string manifest_sha256 = {};
 };
+
+// Whether the run is on a branch with the checkpoint of the request; others ignore it.
+bool applies(const EarlyStopRequest& request, const Lineage& lineage);
 
 std::string to_json(const EarlyStopRequest& request);
 Result<EarlyStopRequest> parse_early_stop_request(std::string_view json,

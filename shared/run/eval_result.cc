@@ -1,12 +1,16 @@
 #include "shared/run/eval_result.h"
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <cmath>
+#include <functional>
+#include <set>
 
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/config/run_metrics.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::run {
 namespace {
@@ -156,6 +160,38 @@ std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t
   return *std::move(result);
 }
 
+namespace {
+
+// From "step-000001200.json".
+std::optional<uint64_t> parse_result_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-", kSuffix = ".json";
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(kSuffix.size());
+  uint64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::optional<uint64_t> newest_evaluated_step(const RunLayout& layout) {
+  const auto names = list_directory(layout.eval_dir());
+  const auto lineage = read_lineage(layout.lineage_file());
+  if (!names.ok() || !lineage.ok()) return std::nullopt;
+  std::set<uint64_t, std::greater<>> steps;
+  for (const std::string& name : *names)
+    if (const auto step = parse_result_name(name)) steps.insert(*step);
+  for (const uint64_t step : steps) {
+    const std::string path = eval_result_path(layout.eval_dir(), step);
+    const auto text = read_file(path, kMaxEvalResultBytes);
+    const auto result = text.ok() ? parse_eval_result(*text, path) : text.status();
+    if (result.ok() && lineage->contains(step, result->manifest_sha256)) return step;
+  }
+  return std::nullopt;
+}
+
 std::string eval_result_path(const std::string& eval_dir, uint64_t step) {
   char name[40];
   std::snprintf(name, sizeof name, "step-%09llu.json", static_cast<unsigned long long>(step));
@@ -200,35 +236,62 @@ Result<BestCheckpoint> parse_best(std::string_view text, const std::string& path
   });
 }
 
-Result<BestCheckpoint> read_best(const std::string& path) {
-  constexpr uint64_t kMaxBytes = 1 << 20;
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
-  return parse_best(text, path);
+Result<BestCheckpoint> read_best(const RunLayout& layout) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(layout.best_file(), kMaxBestBytes));
+  STOKER_ASSIGN_OR_RETURN(BestCheckpoint best, parse_best(text, layout.best_file()));
+  STOKER_ASSIGN_OR_RETURN(const Lineage lineage, read_lineage(layout.lineage_file()));
+  const uint64_t step = best.step;
+  if (auto present = of_present_branch(std::move(best), lineage)) return *std::move(present);
+  return Status(StatusCode::kNotFound,
+                layout.best_file() + ": step " + std::to_string(step) +
+                    " is not an ancestor of the present state; no later evaluation yet");
 }
 
-bool Monitor::higher_is_better() const {
-  constexpr auto kHigherIsBetter = std::to_array<std::string_view>(
-      {"accuracy", "r2", "macro_precision", "macro_recall", "macro_f1", "micro_f1", "exact_match",
-       "mean_average_precision"});
-  return metric.starts_with("top") ||  // "top5_accuracy": eval.top_k sets the number
-         std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
+std::optional<BestCheckpoint> of_present_branch(BestCheckpoint best, const Lineage& lineage) {
+  const auto is_left = [&lineage](const BestValue& point) {
+    return !lineage.contains(point.step, point.manifest_sha256);
+  };
+  std::erase_if(best.history, is_left);
+  std::erase_if(best.metrics, [&](const auto& named) { return is_left(named.second); });
+  if (lineage.contains(best.step, best.manifest_sha256)) return best;
+  if (best.history.empty()) return std::nullopt;
+  const BestValue& last = best.history.back();
+  best.value = last.value;
+  best.step = last.step;
+  best.manifest_sha256 = last.manifest_sha256;
+  return best;
 }
 
 bool Monitor::is_better(double value, double than, double min_delta) const {
   if (std::isnan(value)) return false;
   if (std::isnan(than)) return true;
-  return higher_is_better() ? value > than + min_delta : value < than - min_delta;
+  return score(value) < score(than) - min_delta;
 }
 
-Monitor make_monitor(const config::EvalConfig& config) {
-  return make_monitor(config, config.monitor);
+double Monitor::score(double value) const {
+  return direction == eval_metrics::Direction::kMaximize ? -value : value;
 }
 
-Monitor make_monitor(const config::EvalConfig& config, const std::string& metric) {
-  const std::string first = config.datasets.empty() ? "" : config.datasets.front();
+Result<Monitor> make_monitor(const config::EvalConfig& config,
+                             const eval_metrics::MetricTable& table) {
+  return make_monitor(config, table, "eval.monitor", config.monitor);
+}
+
+Result<Monitor> make_monitor(const config::EvalConfig& config,
+                             const eval_metrics::MetricTable& table, const std::string& key,
+                             const std::string& metric) {
   const size_t slash = metric.find('/');
-  if (slash == std::string::npos) return {first, metric};
-  return {metric.substr(0, slash), metric.substr(slash + 1)};
+  Monitor monitor{.dataset = config.datasets.empty() ? "" : config.datasets.front(),
+                  .metric = metric};
+  if (slash != std::string::npos) {
+    monitor.dataset = metric.substr(0, slash);
+    monitor.metric = metric.substr(slash + 1);
+  }
+  const eval_metrics::MetricDefinition* const definition = table.find(monitor.metric);
+  if (definition == nullptr)
+    return Status(StatusCode::kInvalidArgument, key + ": " + config::monitor_error(table, metric));
+  monitor.direction = definition->direction;
+  return monitor;
 }
 
 Result<double> monitored_value(const EvalResult& result, const Monitor& monitor) {

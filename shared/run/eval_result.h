@@ -20,8 +20,12 @@
 #include "shared/base/status.h"
 #include "shared/config/run_config.h"
 #include "shared/eval_metrics/eval_metrics.h"
+#include "shared/eval_metrics/metric_table.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::run {
+
+class Lineage;
 
 using eval_metrics::MetricValues;
 
@@ -58,6 +62,9 @@ inline constexpr uint64_t kMaxEvalResultBytes = 64ull << 20;  // larger files ar
 std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t step,
                                            const std::string& manifest_sha256);
 
+// The last step whose result is of an ancestor of the present state; nullopt: there is none.
+std::optional<uint64_t> newest_evaluated_step(const RunLayout& layout);
+
 // A metric value and the checkpoint it belongs to.
 struct BestValue {
   double value = 0;
@@ -81,28 +88,38 @@ struct BestCheckpoint {
   bool operator==(const BestCheckpoint&) const = default;
 };
 
+// What of `best` is of ancestors of the present state: if the run has left the branch of the best one, the last one of
+// the history that is. nullopt: nothing is.
+std::optional<BestCheckpoint> of_present_branch(BestCheckpoint best, const Lineage& lineage);
+
+inline constexpr uint64_t kMaxBestBytes = 1 << 20;
 std::string to_json(const BestCheckpoint& best);
 Result<BestCheckpoint> parse_best(std::string_view json, const std::string& path_in_messages);
-// Reads the file. kNotFound before the first evaluation.
-Result<BestCheckpoint> read_best(const std::string& path);
+// Reads the file, and returns what is of the present branch. kNotFound before its first evaluation.
+Result<BestCheckpoint> read_best(const RunLayout& layout);
 
 // The metric that decides which checkpoint is better (eval.monitor).
 struct Monitor {
   std::string dataset;
   std::string metric;
+  eval_metrics::Direction direction = eval_metrics::Direction::kMinimize;
 
-  // True for accuracies and similar metrics, false for losses and errors.
-  bool higher_is_better() const;
   // True if `value` is better than `than` by more than `min_delta`. NaN is never better, and any
   // number is better than NaN.
   bool is_better(double value, double than, double min_delta = 0) const;
+  // The value as a score where lower is better.
+  double score(double value) const;
   std::string to_text() const { return dataset + "/" + metric; }
 };
 
-// From eval.monitor: "METRIC" (of the first dataset) or "DATASET/METRIC".
-Monitor make_monitor(const config::EvalConfig& config);
-// The same for `metric` instead of eval.monitor.
-Monitor make_monitor(const config::EvalConfig& config, const std::string& metric);
+// From eval.monitor: "METRIC" (of the first dataset) or "DATASET/METRIC". kInvalidArgument: the run
+// has no such metric.
+Result<Monitor> make_monitor(const config::EvalConfig& config,
+                             const eval_metrics::MetricTable& table);
+// The same for `metric`, the value of the setting `key`, instead of eval.monitor.
+Result<Monitor> make_monitor(const config::EvalConfig& config,
+                             const eval_metrics::MetricTable& table, const std::string& key,
+                             const std::string& metric);
 
 // kInvalidArgument: the result has no such metric; names the existing ones.
 Result<double> monitored_value(const EvalResult& result, const Monitor& monitor);

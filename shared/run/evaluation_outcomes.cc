@@ -8,6 +8,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::run {
 namespace {
@@ -48,7 +49,7 @@ std::string to_json_line(const EvaluationOutcome& entry, std::string_view wall_t
                       {"manifest_sha256", entry.manifest_sha256},
                       {"outcome", kOutcomes[static_cast<size_t>(entry.outcome)]},
                       {"attempts", entry.attempts},
-                      {"reason", entry.reason},
+                      {"reason", valid_utf8(entry.reason)},
                       {"wall_time", wall_time}};
   if (!entry.request_id.empty()) record["request_id"] = entry.request_id;
   return json::serialize(record) + "\n";
@@ -92,10 +93,11 @@ bool EvaluationOutcomes::is_corrupt(uint64_t step, const std::string& manifest_s
   return found != outcomes_.end() && found->second == Outcome::kCorrupt;
 }
 
-std::set<uint64_t> EvaluationOutcomes::evaluated_steps() const {
+std::set<uint64_t> EvaluationOutcomes::evaluated_steps(const Lineage& lineage) const {
   std::set<uint64_t> steps;
   for (const auto& [checkpoint, outcome] : outcomes_)
-    if (outcome == Outcome::kEvaluated) steps.insert(checkpoint.first);
+    if (outcome == Outcome::kEvaluated && lineage.contains(checkpoint.first, checkpoint.second))
+      steps.insert(checkpoint.first);
   return steps;
 }
 

@@ -17,6 +17,7 @@
 
 #include "shared/base/status.h"
 #include "shared/run/evaluation_queue.h"
+#include "shared/run/lineage.h"
 
 namespace stoker::run {
 
@@ -54,7 +55,8 @@ class EvaluationOutcomes {
   EvaluationState state(uint64_t step, const std::string& manifest_sha256) const;
   // True if the evaluator read the complete checkpoint and found a checksum mismatch.
   bool is_corrupt(uint64_t step, const std::string& manifest_sha256) const;
-  std::set<uint64_t> evaluated_steps() const;
+  // Of ancestors of the present state, also deleted ones.
+  std::set<uint64_t> evaluated_steps(const Lineage& lineage) const;
 
  private:
   std::map<std::pair<uint64_t, std::string>, Outcome> outcomes_;

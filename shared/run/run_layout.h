@@ -20,6 +20,10 @@ class RunLayout {
   std::string restart_count_file() const { return at("restart_count.json"); }
   // The newest committed checkpoint.
   std::string last_checkpoint_file() const { return at("last_checkpoint.json"); }
+  // Which checkpoints the present state descends from (lineage.h).
+  std::string lineage_file() const { return at("lineage.jsonl"); }
+  // Of the steps before and after --allow-batch-change (batch_sizes.h).
+  std::string batch_sizes_file() const { return at("batch_sizes.json"); }
   // What was changed while the run trained: one JSON object per line.
   std::string setting_changes_file() const { return at("setting_changes.jsonl"); }
   std::string rollback_file() const { return at("rollback.json"); }
@@ -32,6 +36,9 @@ class RunLayout {
   std::string stream_history_file() const { return at("stream_history"); }
   // Versions of refreshable data.
   std::string dataset_versions_file() const { return at("dataset_versions.jsonl"); }
+  // What the classes and input columns of data.train are (DatasetSchema), for all programs. Written by
+  // stokerd at each start.
+  std::string data_schema_file() const { return at("data_schema.json"); }
   std::string index_dir() const { return at("index"); }  // of the datasets that the trainer reads
   std::string checkpoints_dir() const { return at("checkpoints"); }
   std::string tensorboard_dir() const { return at("tensorboard"); }
@@ -54,6 +61,9 @@ class RunLayout {
   std::string metrics_dir() const { return at("metrics"); }
   std::string train_metrics_file() const { return at("metrics/train.jsonl"); }
   std::string eval_metrics_file() const { return at("metrics/eval.jsonl"); }
+  // The metrics of the run, with which values are better (eval_metrics::MetricTable). Written by
+  // stokerd before config_file(), read by all programs.
+  std::string metric_table_file() const { return at("metrics/table.json"); }
   std::string eval_dir() const { return at("eval"); }  // written by the evaluator
   std::string eval_lock_file() const { return at("eval/LOCK"); }
   // Of the datasets that the evaluator reads.

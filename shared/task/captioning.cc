@@ -141,10 +141,11 @@ class CaptioningEvaluation : public Evaluation {
 
 class Captioning : public Task {
  public:
-  Captioning(const config::CaptioningTask& config, CaptionedImages indices)
-      : indices_(std::move(indices)), loss_({}, config.label_smoothing) {}
+  Captioning(const config::CaptioningTask& config, CaptionedImages indices, int64_t max_tokens)
+      : indices_(std::move(indices)), max_tokens_(max_tokens), loss_({}, config.label_smoothing) {}
 
-  TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
+  std::string_view training_metric() const override { return "accuracy"; }
+  int64_t counts_per_sample() const override { return max_tokens_; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     model::CaptionModel& captioner = as_caption_model(model);
     const auto [logits, labels] = predict_words(
@@ -157,6 +158,7 @@ class Captioning : public Task {
 
  private:
   const CaptionedImages indices_;
+  const int64_t max_tokens_;  // of all captions of an image
   const LabelLoss loss_;
 };
 
@@ -182,7 +184,8 @@ Result<std::unique_ptr<Task>> make_captioning(const config::CaptioningTask& conf
                       to_string(labels) + ", " + to_string(references));
   STOKER_ASSIGN_OR_RETURN(indices.normalization,
                           find_normalization(maybe_normalize, sample[indices.images]));
-  return std::unique_ptr<Task>(std::make_unique<Captioning>(config, std::move(indices)));
+  return std::unique_ptr<Task>(std::make_unique<Captioning>(
+      config, std::move(indices), static_cast<int64_t>(labels.elements())));
 }
 
 }  // namespace stoker::task

@@ -61,7 +61,8 @@ class Classification : public Task {
     label = mix_labels(label, static_cast<int64_t>(classes_), mix);
     return batch;
   }
-  TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
+  std::string_view training_metric() const override { return "accuracy"; }
+  int64_t counts_per_sample() const override { return loss_.weights().has_weights() ? 1 : 0; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const model::Outputs outputs = training_outputs(model, batch, indices_.input);
     return with_accuracy(total_loss(outputs, batch), outputs.logits, batch.at(indices_.label));
@@ -72,12 +73,12 @@ class Classification : public Task {
   }
 
  private:
-  at::Tensor total_loss(const model::Outputs& outputs, const Batch& batch) const {
-    const at::Tensor main = loss_of(outputs.logits, batch);
+  LossTerm total_loss(const model::Outputs& outputs, const Batch& batch) const {
+    const LossTerm main = loss_of(outputs.logits, batch);
     if (!outputs.aux_logits.defined()) return main;
-    return main + aux_weight_ * loss_of(outputs.aux_logits, batch);
+    return {main.mean + aux_weight_ * loss_of(outputs.aux_logits, batch).mean, main.maybe_count};
   }
-  at::Tensor loss_of(const at::Tensor& outputs, const Batch& batch) const {
+  LossTerm loss_of(const at::Tensor& outputs, const Batch& batch) const {
     const at::Tensor logits = outputs.to(at::kFloat);
     return loss_.mean(logits, widen(batch.at(indices_.label), logits.size(1)));
   }

@@ -55,8 +55,8 @@ class CustomBatch {
   const ModelInput input_;
 };
 
-// The mean loss over the samples. Unlike other metrics it depends on the batch size in the last
-// digits, because the model returns the mean of a batch.
+// The loss over all values; over the samples if the model returns the mean of a batch. Unlike other
+// metrics it depends on the batch size in the last digits.
 class LossEvaluation : public Evaluation {
  public:
   explicit LossEvaluation(const CustomBatch& layout) : layout_(layout) {}
@@ -64,17 +64,19 @@ class LossEvaluation : public Evaluation {
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const LossArguments arguments = layout_.arguments(batch);
-    const auto samples = static_cast<double>(batch.front().size(0));
-    sum_ += samples * model.loss(arguments.inputs, arguments.targets).item<double>();
-    samples_ += samples;
+    const LossTerm loss = model.loss(arguments.inputs, arguments.targets);
+    const double count = loss.maybe_count.defined() ? loss.maybe_count.item<double>()
+                                                    : static_cast<double>(batch.front().size(0));
+    sum_ += count * loss.mean.item<double>();
+    count_ += count;
   }
   eval_metrics::EvalReport report() const override {
-    return {.metrics = {{"loss", sum_ / samples_}}};
+    return {.metrics = {{"loss", sum_ / count_}}};
   }
 
  private:
   const CustomBatch& layout_;
-  double sum_ = 0, samples_ = 0;
+  double sum_ = 0, count_ = 0;
 };
 
 class Custom : public Task {

@@ -5,6 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -25,13 +26,13 @@ std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
   return {logits.index_select(0, valid), labels.index_select(0, valid)};
 }
 
-LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels) {
+LossAndMetric with_accuracy(LossTerm loss, const at::Tensor& logits, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
   const at::Tensor classes = labels.is_floating_point() ? labels.argmax(1) : labels;
   return with_mean(std::move(loss), logits.argmax(1).eq(classes));
 }
 
-LossAndMetric with_accuracy_over_valid(at::Tensor loss, const at::Tensor& logits,
+LossAndMetric with_accuracy_over_valid(LossTerm loss, const at::Tensor& logits,
                                        const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
   // An ignored label is no output, so it is never predicted.
@@ -40,19 +41,23 @@ LossAndMetric with_accuracy_over_valid(at::Tensor loss, const at::Tensor& logits
   return result;
 }
 
-LossAndMetric with_mean(at::Tensor loss, const at::Tensor& values) {
+LossAndMetric with_mean(LossTerm loss, const at::Tensor& values) {
   return {.loss = std::move(loss), .metric_sum = values.sum(), .metric_count = values.numel()};
 }
 
-at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
+LossTerm LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
   if (weights_.has_weights() && !labels.is_floating_point()) return mean_over_valid(logits, labels);
-  return at::cross_entropy_loss(logits, labels, to_optional(weights_.matching(logits)),
-                                at::Reduction::Mean, kIgnoredLabel, smoothing_);
+  at::Tensor count;  // of class probabilities PyTorch counts the samples, also with weights
+  if (weights_.has_weights())
+    count = at::full({}, static_cast<double>(logits.size(0)), logits.options());
+  return {at::cross_entropy_loss(logits, labels, to_optional(weights_.matching(logits)),
+                                 at::Reduction::Mean, kIgnoredLabel, smoothing_),
+          std::move(count)};
 }
 
 // LibTorch's own mean is NaN if all labels are ignored, and synchronizes with the device to count
 // them.
-at::Tensor LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const {
+LossTerm LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const {
   const at::Tensor& weights = weights_.matching(logits);
   const at::Tensor sum = at::cross_entropy_loss(logits, labels, to_optional(weights),
                                                 at::Reduction::Sum, kIgnoredLabel, smoothing_);
@@ -60,7 +65,7 @@ at::Tensor LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor
   const at::Tensor weight =
       weights.defined() ? weights.index_select(0, labels.mul(counts)).mul(counts) : counts;
   const at::Tensor total = weight.sum().to(at::kFloat);
-  return at::where(total.gt(0), sum.div(total.clamp_min(kMinWeight)), at::zeros_like(sum));
+  return {at::where(total.gt(0), sum.div(total.clamp_min(kMinWeight)), at::zeros_like(sum)), total};
 }
 
 }  // namespace stoker::task

@@ -25,12 +25,12 @@ std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
 
 // `loss` with the accuracy of `logits` [samples, outputs]. `labels` as in LabelLoss::mean(); of a
 // mixed sample the label with the larger share counts.
-LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels);
+LossAndMetric with_accuracy(LossTerm loss, const at::Tensor& logits, const at::Tensor& labels);
 // As with_accuracy(), over the labels that are not kIgnoredLabel.
-LossAndMetric with_accuracy_over_valid(at::Tensor loss, const at::Tensor& logits,
+LossAndMetric with_accuracy_over_valid(LossTerm loss, const at::Tensor& logits,
                                        const at::Tensor& labels);
 // `loss` with the mean of `values` as metric.
-LossAndMetric with_mean(at::Tensor loss, const at::Tensor& values);
+LossAndMetric with_mean(LossTerm loss, const at::Tensor& values);
 
 class LabelLoss {
  public:
@@ -38,11 +38,11 @@ class LabelLoss {
       : weights_(std::move(weights)), smoothing_(smoothing) {}
 
   // `logits` F32 [samples, outputs]. `labels` are class indices I64 [samples] or class
-  // probabilities F32 [samples, outputs]. Mean over the samples; weighted if there are class
-  // weights and `labels` are I64.
-  at::Tensor mean(const at::Tensor& logits, const at::Tensor& labels) const;
-  // As mean(), for labels that can be kIgnoredLabel: the mean over the others, 0 if there are none.
-  at::Tensor mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const;
+  // probabilities F32 [samples, outputs]. Over the samples; weighted if there are class weights and
+  // `labels` are I64. Has a count if there are class weights.
+  LossTerm mean(const at::Tensor& logits, const at::Tensor& labels) const;
+  // As mean(), for labels that can be kIgnoredLabel: over the others. Has a count.
+  LossTerm mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const;
   const ClassWeights& weights() const { return weights_; }
 
  private:

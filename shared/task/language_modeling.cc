@@ -109,14 +109,18 @@ class LanguageModelEvaluation : public Evaluation {
 
 class LanguageModel : public Task {
  public:
-  LanguageModel(TokenTensors tensors, bool bytes) : tensors_(std::move(tensors)), bytes_(bytes) {}
+  LanguageModel(TokenTensors tensors, bool bytes, int64_t max_targets)
+      : tensors_(std::move(tensors)), bytes_(bytes), max_targets_(max_targets) {}
 
+  int64_t counts_per_sample() const override { return tensors_.has_ignored() ? max_targets_ : 0; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const InputAndNext tokens = split_tokens(batch, tensors_);
     if (model::has_linear_cross_entropy(tokens.input.device())) {
       if (const model::HeadInput head = features(model, tokens); head.weight.defined())
-        return {.loss = model::linear_cross_entropy(head.features.flatten(0, 1), head.weight,
-                                                    tokens.next.flatten(), kIgnoredLabel)};
+        return {
+            .loss = {model::linear_cross_entropy(head.features.flatten(0, 1), head.weight,
+                                                 tokens.next.flatten(), kIgnoredLabel),
+                     tensors_.has_ignored() ? tokens.next.ne(kIgnoredLabel).sum() : at::Tensor()}};
     }
     const auto [logits, target] = predict(model, tokens);
     return {.loss = tensors_.has_ignored() ? loss_.mean_over_valid(logits, target)
@@ -129,6 +133,7 @@ class LanguageModel : public Task {
  private:
   const TokenTensors tensors_;
   const bool bytes_;
+  const int64_t max_targets_;  // of a sample
   const LabelLoss loss_{{}, /*smoothing=*/0};
 };
 
@@ -157,7 +162,8 @@ Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint
     if (role_of(sample[i]) == TensorRole::kLabels) tensors.maybe_labels = i;
   }
   return std::unique_ptr<Task>(
-      std::make_unique<LanguageModel>(std::move(tensors), sample[at].dtype == DType::kU8));
+      std::make_unique<LanguageModel>(std::move(tensors), sample[at].dtype == DType::kU8,
+                                      static_cast<int64_t>(sample[at].shape[0]) - 1));
 }
 
 }  // namespace stoker::task

@@ -44,20 +44,6 @@ struct TaskFactory {
 
 }  // namespace
 
-std::string_view to_string(TrainingMetric metric) {
-  switch (metric) {
-    case TrainingMetric::kNone:
-      return "";
-    case TrainingMetric::kAccuracy:
-      return "accuracy";
-    case TrainingMetric::kExactMatch:
-      return "exact_match";
-    case TrainingMetric::kMae:
-      return "mae";
-  }
-  return "";
-}
-
 Result<size_t> component_index(const Samples& sample, TensorRole role, const std::string& task) {
   for (size_t i = 0; i < sample.size(); ++i)
     if (role_of(sample[i]) == role) return i;

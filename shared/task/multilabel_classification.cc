@@ -53,7 +53,7 @@ class MultiLabel : public Task {
   MultiLabel(RegressionBatch indices, ClassWeights weights)
       : indices_(std::move(indices)), weights_(std::move(weights)) {}
 
-  TrainingMetric training_metric() const override { return TrainingMetric::kExactMatch; }
+  std::string_view training_metric() const override { return "exact_match"; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);

@@ -51,12 +51,14 @@ class SequenceLabelingEvaluation : public Evaluation {
 class SequenceLabeling : public Task {
  public:
   SequenceLabeling(const config::SequenceLabelingTask& config, SequenceLabels indices,
-                   uint64_t classes, ClassWeights weights)
+                   int64_t steps, uint64_t classes, ClassWeights weights)
       : indices_(std::move(indices)),
+        steps_(steps),
         classes_(classes),
         loss_(std::move(weights), config.label_smoothing) {}
 
-  TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
+  std::string_view training_metric() const override { return "accuracy"; }
+  int64_t counts_per_sample() const override { return steps_; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const auto [logits, labels] = predict_steps(model, batch, indices_);
     return with_accuracy_over_valid(loss_.mean_over_valid(logits, labels), logits, labels);
@@ -70,6 +72,7 @@ class SequenceLabeling : public Task {
 
  private:
   const SequenceLabels indices_;
+  const int64_t steps_;
   const uint64_t classes_;
   const LabelLoss loss_;
 };
@@ -93,8 +96,8 @@ Result<std::unique_ptr<Task>> make_sequence_labeling(const config::SequenceLabel
   STOKER_ASSIGN_OR_RETURN(
       ClassWeights weights,
       ClassWeights::of(config.class_weights, "task.class_weights", classes, "classes"));
-  return std::unique_ptr<Task>(
-      std::make_unique<SequenceLabeling>(config, std::move(indices), classes, std::move(weights)));
+  return std::unique_ptr<Task>(std::make_unique<SequenceLabeling>(config, std::move(indices), steps,
+                                                                  classes, std::move(weights)));
 }
 
 }  // namespace stoker::task

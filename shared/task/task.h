@@ -25,14 +25,11 @@ namespace stoker::task {
 // the same dtypes, on the device of the model. The sequences of a batch are padded to a common
 // length, which can be less than that in spec().
 using Batch = std::vector<at::Tensor>;
-// What is reported of training batches in addition to the loss, with the meaning of the evaluation
-// metric of the same name.
-enum class TrainingMetric { kNone, kAccuracy, kExactMatch, kMae };
-std::string_view to_string(TrainingMetric metric);  // "accuracy"; kNone: ""
+using model::LossTerm;
 
 // The result of a forward pass in training.
 struct LossAndMetric {
-  at::Tensor loss;  // mean over the batch, an F32 scalar with gradient
+  LossTerm loss;
   // The training metric is metric_sum divided by the number of values in it, over any number of
   // batches. A scalar without gradient, on the device of the batch; undefined if the task has no
   // training metric.
@@ -61,14 +58,7 @@ class Evaluation {
   virtual ~Evaluation() = default;
   // Records no gradient. The caller must put the model into eval mode.
   virtual void add(model::Model& model, const Batch& batch) = 0;
-  // language_modeling: loss (nats per token), bits_per_byte (bits_per_token if tokens are not
-  // bytes), perplexity, accuracy; with labels, exact_match. classification: loss, accuracy, topK_accuracy (K from the
-  // options), macro_precision, macro_recall, macro_f1, and metrics per class.
-  // binary_classification: loss, accuracy, precision, recall, f1, auroc. sequence_labeling: those
-  // of classification, over labels instead of samples. multilabel_classification: loss, exact_match,
-  // micro_f1, macro_f1, mean_average_precision, and metrics per label. ctc: loss, label_error_rate,
-  // exact_match. captioning: loss (nats per token), bleu_1 to bleu_4, cider_d, exact_match.
-  // regression: loss (mean squared error), mae, r2. custom: loss, of the model.
+  // The metrics of the task, see eval_metrics::builtin_metrics(), and details of classification.
   virtual eval_metrics::EvalReport report() const = 0;
 };
 
@@ -79,13 +69,18 @@ class Task {
   // returns the batch unchanged if neither is configured. Tensors of the result can have other
   // dtypes.
   virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
-  virtual TrainingMetric training_metric() const { return TrainingMetric::kNone; }
+  // What is reported of training batches in addition to the loss: the evaluation metric of this
+  // name; empty: none.
+  virtual std::string_view training_metric() const { return {}; }
+  // The maximum number of values in the loss of a sample if that number or the weight of the values
+  // differs between samples; LossTerm::maybe_count is then defined. 0: all samples have the same.
+  virtual int64_t counts_per_sample() const { return 0; }
   // The loss, and the training metric from the same forward pass. Does not wait for the device for
   // the metric.
   virtual LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const = 0;
   // Mean loss over the batch, an F32 scalar with gradient.
   at::Tensor loss(model::Model& model, const Batch& batch) const {
-    return loss_and_metric(model, batch).loss;
+    return loss_and_metric(model, batch).loss.mean;
   }
   virtual std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const = 0;
 };

@@ -1,4 +1,5 @@
-// parse_tokenizer_json: tokenizer.json of Hugging Face's tokenizers, version 1.0.
+// parse_tokenizer_json: tokenizer.json of Hugging Face's tokenizers, version 1.0. Its truncation and padding
+// are settings of a batch, and here those of the dataset; transformers ignores them, too.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -75,7 +76,6 @@ class JsonReader {
   Result<TokenizerModel> read() {
     STOKER_ASSIGN_OR_RETURN(const json::object* const model, object_in(root_, "model", "model"));
     if (text_in(*model, "type") == "WordPiece") return read_word_piece(*model);
-    STOKER_RETURN_IF_ERROR(check_unused());
     STOKER_RETURN_IF_ERROR(read_normalizer());
     STOKER_RETURN_IF_ERROR(read_pre_tokenizer());
     STOKER_RETURN_IF_ERROR(read_decoder());
@@ -130,13 +130,6 @@ class JsonReader {
   }
 
   // ---- Stages
-
-  Status check_unused() const {
-    for (const std::string key : {"truncation", "padding"})
-      if (find(root_, key) != nullptr)
-        return Status(StatusCode::kMismatch, key + ": is not supported; set it to null");
-    return {};
-  }
 
   Status read_normalizer() {
     const json::value* const normalizer = find(root_, "normalizer");
@@ -244,7 +237,6 @@ class JsonReader {
 
   // ---- WordPiece
 
-  // truncation and padding are settings of a batch, and here those of the dataset.
   Result<TokenizerModel> read_word_piece(const json::object& model) {
     STOKER_ASSIGN_OR_RETURN(WordPieceSettings settings, read_bert_normalizer());
     STOKER_RETURN_IF_ERROR(check_bert_steps());

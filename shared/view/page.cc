@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shared/base/hash.h"
+#include "shared/base/utf8.h"
 #include "shared/view/base64.h"
 
 #define STOKER_PAGE_FILE(name)            \
@@ -45,7 +46,7 @@ std::string escape_html(std::string_view text) {
 std::string escape_json(std::string_view json) {
   std::string out;
   out.reserve(json.size());
-  for (const char c : json) {
+  for (const char c : printable_json(json)) {
     if (c == '<')
       out += "\\u003c";
     else

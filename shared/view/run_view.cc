@@ -7,16 +7,21 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include <boost/json.hpp>
 
+#include "shared/base/dataset_schema.h"
 #include "shared/base/file.h"
+#include "shared/base/file_stamp.h"
 #include "shared/base/hash.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/verify.h"
+#include "shared/config/load_config.h"
+#include "shared/run/lineage.h"
 #include "shared/run/run_state.h"
 #include "shared/view/run_file.h"
 
@@ -27,7 +32,8 @@ namespace json = boost::json;
 
 constexpr uint64_t kMaxEvalBytes = 4 << 20;
 constexpr uint64_t kMaxArtifactBytes = 8 << 20;
-constexpr uint64_t kMaxConfigBytes = 256 << 10, kMaxBestBytes = 1 << 20;
+constexpr uint64_t kMaxConfigBytes = 256 << 10;
+constexpr uint64_t kMaxSchemaBytes = 4 << 20;
 constexpr size_t kMaxEvals = 500, kMaxCheckpoints = 200, kMaxArtifacts = 60, kLogLines = 200;
 constexpr size_t kMaxSettingChanges = 200;
 constexpr size_t kMaxSampleErrors = 50, kMaxEvents = 200;
@@ -36,14 +42,6 @@ constexpr uint64_t kTailBytes = 64 << 10, kEventBytes = 4 << 20;
 json::value number(double value) {
   if (std::isfinite(value)) return value;
   return nullptr;
-}
-
-// Changes when the file or directory does; empty: there is none.
-std::string stamp_of(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return "";
-  return std::to_string(info.st_ino) + "." + std::to_string(info.st_size) + "." +
-         std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
 }
 
 // The last `max_bytes` bytes; empty: none.
@@ -111,6 +109,19 @@ std::string_view phase_word(const run::RunState& state) {
       break;
   }
   return "not started";
+}
+
+// By name: which values are better, unit and meaning; empty: the run has no such file.
+json::object metric_table_json(const run::RunLayout& layout) {
+  json::object metrics;
+  const auto text = read_run_file(layout.root(), layout.metric_table_file(), kMaxConfigBytes);
+  if (!text.ok()) return metrics;
+  const auto table = eval_metrics::parse_metric_table(*text, layout.metric_table_file());
+  if (!table.ok()) return metrics;
+  for (const eval_metrics::MetricDefinition& row : table->rows())
+    metrics[row.name] = json::object{
+        {"direction", to_string(row.direction)}, {"unit", row.unit}, {"help", row.help}};
+  return metrics;
 }
 
 json::object metrics_json(const run::EvalResult& result) {
@@ -222,10 +233,19 @@ run::RunState state_of(const run::RunLayout& layout) {
   return state;
 }
 
+run::Lineage lineage_of(const run::RunLayout& layout) {
+  const auto text = read_run_file(layout.root(), layout.lineage_file(), run::kMaxLineageBytes);
+  return text.ok() ? run::Lineage::parse(*text) : run::Lineage();
+}
+
+// As run::read_best().
 Result<run::BestCheckpoint> best_of(const run::RunLayout& layout) {
   STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          read_run_file(layout.root(), layout.best_file(), kMaxBestBytes));
-  return run::parse_best(text, layout.best_file());
+                          read_run_file(layout.root(), layout.best_file(), run::kMaxBestBytes));
+  STOKER_ASSIGN_OR_RETURN(run::BestCheckpoint best, run::parse_best(text, layout.best_file()));
+  if (auto present = run::of_present_branch(std::move(best), lineage_of(layout)))
+    return *std::move(present);
+  return Status(StatusCode::kNotFound, "no best checkpoint on the present branch");
 }
 
 std::string directory_name(const std::string& path) {
@@ -237,13 +257,13 @@ std::string directory_name(const std::string& path) {
 
 }  // namespace
 
-std::vector<FoundRun> find_runs(const std::string& root) {
+std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs) {
   namespace fs = std::filesystem;
-  constexpr size_t kMaxRuns = 1000;
   constexpr int kMaxDepth = 3;
   std::vector<std::pair<fs::file_time_type, FoundRun>> found;
-  const auto visit = [&found](const auto& self, const std::string& path, const std::string& name,
-                              int depth) -> void {
+  const auto visit = [&found, max_runs](const auto& self, const std::string& path,
+                                        const std::string& name, int depth) -> void {
+    if (found.size() >= max_runs) return;
     const run::RunLayout layout(path);
     std::error_code error;
     if (fs::exists(layout.config_file(), error) || fs::exists(layout.train_metrics_file(), error)) {
@@ -253,8 +273,9 @@ std::vector<FoundRun> find_runs(const std::string& root) {
           {time, {.name = name.empty() ? directory_name(path) : name, .layout = layout}});
       return;
     }
-    if (depth == kMaxDepth || found.size() >= kMaxRuns) return;
-    for (fs::directory_iterator one(path, error), end; !error && one != end; one.increment(error)) {
+    if (depth == kMaxDepth) return;
+    for (fs::directory_iterator one(path, error), end;
+         !error && one != end && found.size() < max_runs; one.increment(error)) {
       std::error_code ignored;
       const std::string child = one->path().filename().string();
       if (one->is_symlink(ignored) || !one->is_directory(ignored) || child.starts_with('.'))
@@ -279,32 +300,50 @@ RunView::RunView(run::RunLayout layout, std::string name)
       name_(name.empty() ? directory_name(layout_.root()) : std::move(name)),
       history_(layout_.train_metrics_file(), layout_.root()) {}
 
-void RunView::read_evals() {
+// The newest of the present branch, in the order of their names. Valid until the next call.
+std::vector<const run::EvalResult*> RunView::read_evals() {
   const auto names = list_run_directory(layout_.root(), layout_.eval_dir());
-  std::vector<std::string> results;
-  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
-    if (name.starts_with("step-") && name.ends_with(".json")) results.push_back(name);
-  if (results.size() > kMaxEvals) results.erase(results.begin(), results.end() - kMaxEvals);
-  std::erase_if(
-      evals_, [&](const auto& entry) { return !std::ranges::binary_search(results, entry.first); });
-  for (const std::string& name : results) {
-    const std::string path = join_path(layout_.eval_dir(), name);
+  const run::Lineage lineage = lineage_of(layout_);
+  std::vector<const run::EvalResult*> evals;
+  std::set<std::string> visited;
+  for (size_t i = names.ok() ? names->size() : 0; i > 0 && evals.size() < kMaxEvals; --i) {
+    const std::string& name = (*names)[i - 1];
+    if (!name.starts_with("step-") || !name.ends_with(".json")) continue;
+    visited.insert(name);
     CachedEval& cached = evals_[name];
-    const std::string stamp = stamp_of(path);
-    if (cached.stamp == stamp) continue;
-    const auto text = read_run_file(layout_.root(), path, kMaxEvalBytes);
-    auto result = text.ok() ? run::parse_eval_result(*text, path) : text.status();
-    if (!result.ok()) continue;
-    cached = {.stamp = stamp, .result = *std::move(result)};
+    refresh(cached, name, /*with_details=*/false);
+    const auto is_present = [&] {
+      return cached.maybe_result &&
+             lineage.contains(cached.maybe_result->step, cached.maybe_result->manifest_sha256);
+    };
+    if (is_present() && evals.empty())
+      refresh(cached, name, /*with_details=*/true);
+    else
+      cached.remove_details();
+    if (is_present()) evals.push_back(&*cached.maybe_result);
   }
-  // Only the newest with classes and confusion matrix: they can be large.
-  for (auto& [name, cached] : evals_) {
-    if (name == evals_.rbegin()->first) continue;
-    for (run::DatasetResult& dataset : cached.result.datasets) {
-      dataset.classes = {};
-      dataset.confusion_matrix = {};
-      dataset.pr_curves = {};
-    }
+  std::erase_if(evals_, [&](const auto& entry) { return !visited.contains(entry.first); });
+  std::ranges::reverse(evals);
+  return evals;
+}
+
+void RunView::refresh(CachedEval& cached, const std::string& name, bool with_details) const {
+  const std::string path = join_path(layout_.eval_dir(), name);
+  const std::string stamp = file_stamp(path);
+  if (cached.stamp == stamp && (cached.has_details || !with_details)) return;
+  const auto text = read_run_file(layout_.root(), path, kMaxEvalBytes);
+  auto result = text.ok() ? run::parse_eval_result(*text, path) : text.status();
+  cached = {.stamp = stamp, .maybe_result = {}, .has_details = true};
+  if (result.ok()) cached.maybe_result = *std::move(result);
+}
+
+void RunView::CachedEval::remove_details() {
+  has_details = false;
+  if (!maybe_result) return;
+  for (run::DatasetResult& dataset : maybe_result->datasets) {
+    dataset.classes = {};
+    dataset.confusion_matrix = {};
+    dataset.pr_curves = {};
   }
 }
 
@@ -346,7 +385,7 @@ json::array RunView::read_checkpoints(json::object& environment) {
   for (size_t i = count - std::min(count, kMaxCheckpoints); i < count; ++i) {
     const std::string path = join_path((*entries)[i].path, checkpoint::kManifestName);
     CachedManifest manifest = manifests_[path];
-    if (const std::string stamp = stamp_of(path); manifest.stamp != stamp) {
+    if (const std::string stamp = file_stamp(path); manifest.stamp != stamp) {
       const auto text = read_run_file(layout_.root(), path, checkpoint::kMaxManifestBytes);
       const auto parsed = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
       if (!parsed.ok()) continue;
@@ -377,18 +416,17 @@ std::string RunView::overview() {
   boost::system::error_code ignored;
   if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
   json::object root = parse_json(summary(), ignored).as_object();
-  read_evals();
+  const std::vector<const run::EvalResult*> evals = read_evals();
   json::array evaluations;
-  for (const auto& [name, cached] : evals_) {
-    if (cached.stamp.empty()) continue;
-    evaluations.push_back(json::object{{"step", cached.result.step},
-                                       {"created_at", cached.result.created},
-                                       {"duration_seconds", number(cached.result.seconds)},
-                                       {"manifest_sha256", cached.result.manifest_sha256},
-                                       {"datasets", metrics_json(cached.result)}});
-  }
+  for (const run::EvalResult* const eval : evals)
+    evaluations.push_back(json::object{{"step", eval->step},
+                                       {"created_at", eval->created},
+                                       {"duration_seconds", number(eval->seconds)},
+                                       {"manifest_sha256", eval->manifest_sha256},
+                                       {"datasets", metrics_json(*eval)}});
   root["evaluations"] = std::move(evaluations);
-  root["classes"] = evals_.empty() ? nullptr : classes_json(evals_.rbegin()->second.result);
+  root["metrics"] = metric_table_json(layout_);
+  root["classes"] = evals.empty() ? nullptr : classes_json(*evals.back());
 
   json::object environment;
   root["checkpoints"] = read_checkpoints(environment);
@@ -397,7 +435,7 @@ std::string RunView::overview() {
   root["setting_changes"] =
       newest_objects(layout_, layout_.setting_changes_file(), kMaxSettingChanges);
   const auto config = read_run_file(layout_.root(), layout_.config_file(), kMaxConfigBytes);
-  root["config"] = config.ok() ? valid_utf8(*config) : "";
+  root["config"] = config.ok() ? config::hide_secrets(valid_utf8(*config)) : "";
   // Before the log is read: a line can be in both, but in one at least.
   if (!maybe_tail_) (void)open_tail();
   const std::string log = read_end(layout_, layout_.trainer_log(), kEventBytes);
@@ -409,6 +447,10 @@ std::string RunView::overview() {
     for (const char* const key : {"device", "num_threads"})
       environment[key] = std::string(field_of(starts.front().as_string(), key));
   }
+  const auto schema = read_run_file(layout_.root(), layout_.data_schema_file(), kMaxSchemaBytes);
+  if (schema.ok())
+    if (const auto parsed = parse_dataset_schema(*schema, layout_.data_schema_file()); parsed.ok())
+      environment["data"] = describe(*parsed);
   if (!environment.empty()) root["environment"] = std::move(environment);
   return json::serialize(root);
 }
@@ -447,9 +489,9 @@ std::string RunView::change_stamp() const {
   std::string stamp;
   for (const std::string& path :
        {layout_.eval_dir(), layout_.eval_artifacts_dir(), layout_.checkpoints_dir(),
-        layout_.best_file(), layout_.sample_errors_file(), layout_.exit_status_file(),
-        layout_.paused_file(), layout_.config_file()})
-    stamp += stamp_of(path) + " ";
+        layout_.best_file(), layout_.lineage_file(), layout_.sample_errors_file(),
+        layout_.exit_status_file(), layout_.paused_file(), layout_.config_file()})
+    stamp += file_stamp(path) + " ";
   return stamp;
 }
 

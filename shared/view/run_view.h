@@ -5,7 +5,7 @@
 // Blocking: reads files; what has not changed since the last call is not read again.
 // Errors:   none, except read_artifact(): a file that is missing or invalid is omitted.
 //           So is a file that is outside of the run and that a link leads to.
-// Limits:   the newest 500 evaluations, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
+// Limits:   the newest 500 evaluations of the present branch, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct FoundRun {
 };
 
 // The run directories in `root`, at most three levels below it, and `root` itself; the newest
-// activity first. At most 1000. Links are not followed.
-std::vector<FoundRun> find_runs(const std::string& root);
+// activity first. At most `max_runs` in total. Links are not followed.
+std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs = 1000);
 
 class RunView {
  public:
@@ -66,8 +66,10 @@ class RunView {
 
  private:
   struct CachedEval {
-    std::string stamp;  // of the file
-    run::EvalResult result;
+    std::string stamp;                            // of the file
+    std::optional<run::EvalResult> maybe_result;  // nullopt: the file is invalid
+    bool has_details = false;  // classes and confusion matrix, which can be large
+    void remove_details();
   };
   struct CachedManifest {
     std::string stamp;
@@ -75,7 +77,8 @@ class RunView {
     boost::json::object environment;
     uint64_t bytes = 0;
   };
-  void read_evals();
+  std::vector<const run::EvalResult*> read_evals();
+  void refresh(CachedEval& cached, const std::string& name, bool with_details) const;
   // The newest ones; `environment` becomes that of the last one.
   boost::json::array read_checkpoints(boost::json::object& environment);
   // The last lines; then complete lines that were appended, the last ones of many.

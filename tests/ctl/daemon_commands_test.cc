@@ -12,6 +12,7 @@
 
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
+#include "shared/base/utf8.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
@@ -523,6 +524,43 @@ TEST_F(DaemonCommandsTest, ReportsRejectionWithMatchingExitCode) {
   EXPECT_EQ(busy.out, "");
   EXPECT_THAT(busy.err, HasSubstr("no, thanks"));
   EXPECT_EQ(ctl({"set", "optimizer.lr", "999999"}).code, 64);
+}
+
+// Of every command, whether it is an error or a result, in text and as JSON.
+TEST_F(DaemonCommandsTest, PrintsNoControlCharacterOfReplies) {
+  const std::string text = "bad\\u001b]0;t\\u0007\u009b2J\u202e\x7f\\nstokerctl: forged";
+  bool is_error = true;
+  auto fake = daemon([&](const std::string&) {
+    if (is_error)
+      return R"({"id":1,"error":{"code":-32000,"message":")" + text +
+             R"(","data":{"kind":"busy"}}})";
+    return reply_line(R"({"step":3,"value":")" + text + R"(","reason":")" + text +
+                      R"(","warnings":[")" + text + "\"]}");
+  });
+  const auto has_control = [](const std::string& out) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      const auto c = static_cast<unsigned char>(out[i]);
+      const bool is_c1 = c == 0xc2 && static_cast<unsigned char>(out[i + 1]) < 0xa0;
+      if ((c < 0x20 && c != '\n') || c == 0x7f || is_c1) return true;
+    }
+    return out.find("\u202e") != std::string::npos;
+  };
+  const std::vector<std::vector<std::string>> commands{
+      {"pause"}, {"status"},  {"get"},    {"set", "optimizer.lr", "1"},
+      {"stop"},  {"threads"}, {"reload"}, {"profile", "2"}};
+  for (const bool error : {true, false})
+    for (const bool as_json : {true, false})
+      for (std::vector<std::string> words : commands) {
+        is_error = error;
+        if (as_json) words.insert(words.begin(), "--json");
+        const CommandResult result = ctl(words);
+        EXPECT_FALSE(has_control(result.out)) << join(words, " ") << ": " << result.out;
+        EXPECT_FALSE(has_control(result.err)) << join(words, " ") << ": " << result.err;
+        EXPECT_THAT("\n" + result.out + result.err, Not(HasSubstr("\nstokerctl: forged")));
+        if (error) {
+          EXPECT_THAT(result.err, HasSubstr("bad?]0;t??2J??\n  stokerctl: forged"));
+        }
+      }
 }
 
 TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {

@@ -60,6 +60,24 @@ TEST_F(LogTailTest, PrintsLastLines) {
   EXPECT_EQ(ctl({"logs"}).out, "");
 }
 
+TEST_F(LogTailTest, PrintsNoControlCharacterOfLogs) {
+  const run::RunLayout rank(layout().rank_dir(1));
+  std::filesystem::create_directories(rank.logs_dir());
+  const std::string line =
+      "2026-01-31T12:00:00.000Z info    \x1b]0;t\x07\x1b[2J\r\u009b31m\u202e\x80";
+  const std::string shown = "2026-01-31T12:00:00.000Z info    ?]0;t??[2J??31m??";
+  for (const std::string end : {"\n", ""}) {
+    write_file(log(), line + end);
+    write_file(layout().evaluator_log(), line + end);
+    write_file(rank.trainer_log(), line + end);
+    EXPECT_EQ(ctl({"logs"}).out, shown + end);
+    EXPECT_EQ(ctl({"logs", "--evaluator"}).out, shown + end);
+    EXPECT_EQ(ctl({"logs", "--rank", "1"}).out, shown + end);
+  }
+  write_file(log(), line + "\n");
+  EXPECT_EQ(ctl({"logs", "--all"}).out, "rank 0  " + shown + "\n");
+}
+
 TEST_F(LogTailTest, CountsLinesAcrossReadBoundaries) {
   std::string text;
   for (int i = 0; i < 60'000; ++i) text += "line " + std::to_string(i) + "\n";

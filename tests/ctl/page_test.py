@@ -71,6 +71,39 @@ def write_run(path, records, lr):
     (path / "exit_status.json").write_text(json.dumps({"state": "finished", "step": 10 * records, "reason": "max_steps reached " + ATTACK, "exit_code": 0}))
 
 
+# What a line or a file of another user's run can be: every type, fields of every type, names of properties that every object has.
+HOSTILE = ["", "{}", "[]", "null", "true", "5", "1e999", '"x"', "{", "NaN", "[" * 2000, '{"__proto__":1}', '{"toString":1,"constructor":null,"hasOwnProperty":[]}', "\xff\x00",
+           *(json.dumps({"time": t, "level": l, "event": e, "step": s, "path": s, "key": s, "a": v}) for t, l, e, s, v in
+             ((5, "info", "x", {}, 1), (None, 3, "x", [], {"toString": 1}), ({}, [], {}, None, None), ("x", "constructor", "x", "x", [[]]), ("2026-01-02T03:04:05Z", "info", None, 1e300, ""))),
+           json.dumps({"a": "x" * 300_000})]
+
+
+def write_hostile_run(path, line):
+    """A run whose files of JSON, and the last lines of whose other files, are `line`."""
+    for folder in ("metrics", "eval", "logs", "checkpoints/step-000000001"):
+        (path / folder).mkdir(parents=True)
+    for name in ("config.yaml", "exit_status.json", "paused.json", "lineage.jsonl", "last_checkpoint.json", "data_schema.json", "metrics/table.json", "eval/best.json", "eval/step-000000001.json",
+                 "checkpoints/step-000000001/manifest.json", "metrics/train.jsonl", "metrics/eval.jsonl", "sample_errors.jsonl", "setting_changes.jsonl"):
+        (path / name).write_text(line + "\n", encoding="latin-1")
+    for torn in ("", line[:len(line) // 2]):  # the last event is `line`, then also a part of one
+        with open(path / "logs/stokerd.log", "a", encoding="latin-1") as file:
+            file.write(line + "\n" + torn)
+
+
+def check_hostile_runs(page, address, names):
+    """Each run is listed, and each can be opened."""
+    page.open(address)
+    page.wait_for("document.querySelectorAll('main canvas').length >= 6")
+    listed = page.evaluate("[...document.querySelectorAll('nav tbody button')].map(b => b.textContent)")
+    check(sorted(listed) == sorted(names), f"listed: {listed}")
+    for name in names:
+        page.evaluate(f"[...document.querySelectorAll('nav tbody button')].find(b => b.textContent === {json.dumps(name)}).click()")
+        # The first heading of a report of several runs is theirs.
+        page.wait_for(f"[...document.querySelectorAll('h1')].at(-1).textContent === {json.dumps(name)}")
+    check("annot be shown" not in page.evaluate("document.body.innerText"), "a part of a run is not shown")
+    check(not page.problems(), page.problems())
+
+
 def check_page(page, problems):
     check(not page.evaluate("window.attacked"), "a name of the run has run a script")
     check(page.evaluate("document.querySelectorAll('main img').length") == 1, "the artifacts are not shown")
@@ -138,7 +171,7 @@ def main():
         print("SKIP: no chromium; Debian's package chromium has it")
         return 77
     work = pathlib.Path(tempfile.mkdtemp(prefix="stoker-page-"))
-    server = other = page = None
+    server = other = third = page = None
     try:
         write_run(work / "runs/long", RECORDS, 0.1)
         write_run(work / "runs/short", 500, 0.2)
@@ -209,6 +242,20 @@ def main():
         check(page.evaluate("document.querySelector('h1').textContent") == "first", "another run is shown")
         check(not page.problems(), page.problems())
 
+        # Runs of other users that contain anything, and one without files beside config.yaml.
+        hostile = {f"hostile-{i}": line for i, line in enumerate(HOSTILE)}
+        for name, line in hostile.items():
+            write_hostile_run(work / "shared" / name, line)
+        (work / "shared/bare").mkdir()
+        (work / "shared/bare/config.yaml").write_text("")
+        write_run(work / "shared/good", 50, 0.1)
+        third = subprocess.Popen([bin_folder / "stoker-web", "--listen", "127.0.0.1:0", work / "shared"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        names = [*hostile, "bare", "good"]
+        check_hostile_runs(page, third.stdout.readline().strip(), names)
+        all_runs = work / "all.html"
+        subprocess.run([bin_folder / "stokerctl", "report", "--html", all_runs, *(work / "shared" / name for name in names)], check=True, stdout=subprocess.DEVNULL)
+        check_hostile_runs(page, all_runs.as_uri(), names)
+
         # A report is one file that needs no server.
         report = work / "report.html"
         subprocess.run([bin_folder / "stokerctl", "report", "--html", report, work / "runs/long", work / "runs/short"], check=True, stdout=subprocess.DEVNULL)
@@ -229,7 +276,7 @@ def main():
     finally:
         if page:
             page.close()
-        for process in (server, other):
+        for process in (server, other, third):
             if process and process.poll() is None:
                 process.terminate()
                 process.wait(10)

@@ -44,6 +44,11 @@ class CtlTest : public ::testing::Test {
   void SetUp() override {
     for (const auto& path : {layout().metrics_dir(), layout().eval_dir(), layout().logs_dir()})
       std::filesystem::create_directories(path);
+    write_file(layout().metric_table_file(),
+               eval_metrics::to_json(eval_metrics::MetricTable(
+                   {{.name = "loss"},
+                    {.name = "bits_per_byte"},
+                    {.name = "auroc", .direction = eval_metrics::Direction::kMaximize}})));
   }
 
   run::RunLayout layout() const { return run::RunLayout(root_ / "run"); }

@@ -31,6 +31,29 @@ TEST_F(RunReportTest, ShowsLossesBestAndEndState) {
   EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
 }
 
+TEST_F(RunReportTest, NamesLargestValueOfMetricThatIsMaximized) {
+  write_train_metrics(10);
+  for (const auto& [step, auroc] :
+       {std::pair<uint64_t, double>{10, 0.5}, {20, 0.875}, {30, 0.75}}) {
+    const run::EvalResult result{.step = step,
+                                 .manifest_sha256 = "",
+                                 .datasets = {{.dataset = "valid",
+                                               .samples = 8,
+                                               .metrics = {{"loss", 1}, {"auroc", auroc}}}},
+                                 .seconds = 1,
+                                 .created = "2026-01-31T12:00:00.000Z"};
+    ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
+  }
+  write_file(layout().best_file(), run::to_json(run::BestCheckpoint{.dataset = "valid",
+                                                                    .metric = "auroc",
+                                                                    .value = 0.875,
+                                                                    .step = 20,
+                                                                    .manifest_sha256 = "m"}));
+  EXPECT_THAT(ctl({"report"}).out, HasSubstr("best valid auroc 0.8750 at step 20\n"));
+  std::filesystem::remove(layout().metric_table_file());
+  EXPECT_THAT(ctl({"report"}).out, HasSubstr("best valid auroc: not known, because "));
+}
+
 TEST_F(RunReportTest, FitsTerminalWidth) {
   write_train_metrics(100);
   write_eval(1000, 2);

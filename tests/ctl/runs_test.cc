@@ -43,6 +43,15 @@ TEST_F(RunsTest, ListsRunsBelowDirectory) {
   EXPECT_TRUE(list[0].at("loss").is_number());
 }
 
+TEST_F(RunsTest, FollowsNoLinkOutOfDirectory) {
+  write_two_runs();
+  std::filesystem::create_directory_symlink(layout().root(), root_ / "group/linked");
+  const CommandResult result = run_with_arguments({"runs", root_ / "group"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("second"));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("linked")));
+}
+
 TEST_F(RunsTest, ReportsDirectoryWithoutRuns) {
   std::filesystem::create_directories(path("empty"));
   const CommandResult result = run_with_arguments({"runs", path("empty")});

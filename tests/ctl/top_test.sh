@@ -3,7 +3,6 @@
 # the programs. Skipped without tmux.
 set -euo pipefail
 bin=$(readlink -f "${1:?give the folder of the programs}")
-readonly max_seconds=60
 if ! command -v tmux >/dev/null; then
   printf 'SKIP: no tmux\n'
   exit 77
@@ -28,12 +27,10 @@ fail() {
   exit 1
 }
 # shows TEXT: polls until the screen has it.
-shows() {
-  until screen | grep -qF -- "$1"; do
-    ((SECONDS < max_seconds)) || fail "not shown in time: $1"
-    sleep 0.1
-  done
-}
+# shellcheck source=tests/support/within.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../support/within.sh"
+is_shown() { screen | grep -qF -- "$1"; }
+shows() { within "'$1' on the screen" is_shown "$1"; }
 keys() { tmux -S "$work/tmux" send-keys -t top "$@"; }
 
 cat >"$work/config.yaml" <<'YAML'
@@ -48,10 +45,7 @@ metrics: {log_every_steps: 100, tensorboard: false}
 YAML
 "$bin/stokerd" --config "$work/config.yaml" --run-dir "$work/run" >"$work/stokerd.log" 2>&1 &
 daemon=$!
-until [[ -S $work/run/control.sock ]]; do
-  ((SECONDS < max_seconds)) || fail "no control socket in time"
-  sleep 0.1
-done
+within "the control socket" test -S "$work/run/control.sock"
 
 # The shell after it prints the exit code and whether the terminal echoes again.
 tmux -S "$work/tmux" -u -f /dev/null new-session -d -x 80 -y 24 -s top \
@@ -68,18 +62,13 @@ shows "val loss"
 shows " q  quit"
 [[ $(screen | wc -l) == 24 ]] || fail "not 24 lines"
 
+is_complete() { [[ $(screen | grep -cF "batches ready") == 1 && $(screen | sed -n "$1p") == *"quit"* ]]; }
 # Another size: complete immediately, without lines of the former one.
 tmux -S "$work/tmux" resize-window -t top -x 120 -y 40
 shows "(training continues)"
-until [[ $(screen | grep -cF "batches ready") == 1 && $(screen | sed -n 40p) == *"quit"* ]]; do
-  ((SECONDS < max_seconds)) || fail "the screen of 120 x 40 is not complete"
-  sleep 0.1
-done
+within "the screen of 120 x 40" is_complete 40
 tmux -S "$work/tmux" resize-window -t top -x 80 -y 24
-until [[ $(screen | grep -cF "batches ready") == 1 && $(screen | sed -n 24p) == *"quit"* ]]; do
-  ((SECONDS < max_seconds)) || fail "the screen of 80 x 24 is not complete"
-  sleep 0.1
-done
+within "the screen of 80 x 24" is_complete 24
 
 keys p
 shows "paused at step"

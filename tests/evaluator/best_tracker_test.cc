@@ -7,6 +7,9 @@
 namespace stoker::evaluator {
 namespace {
 
+const eval_metrics::MetricTable kTable(
+    {{.name = "loss"}, {.name = "accuracy", .direction = eval_metrics::Direction::kMaximize}});
+
 class BestTrackerTest : public ::testing::Test {
  protected:
   void add(uint64_t step, double loss, double accuracy = 0.5, const std::string& manifest = "") {
@@ -20,7 +23,7 @@ class BestTrackerTest : public ::testing::Test {
     return steps;
   }
 
-  BestTracker best_{run::Monitor{"val", "loss"}};
+  BestTracker best_{run::Monitor{"val", "loss"}, kTable};
 };
 
 TEST_F(BestTrackerTest, RecordsEveryImprovementInHistory) {
@@ -85,7 +88,7 @@ TEST_F(BestTrackerTest, RestoresBestWithoutMetricsRecords) {
   add(10, 3, 0.9);
   add(20, 1, 0.2);
   const run::BestCheckpoint known = *best_.find_best();
-  BestTracker again(run::Monitor{"val", "loss"});
+  BestTracker again(run::Monitor{"val", "loss"}, kTable);
   again.restore(known);
   EXPECT_EQ(*again.find_best(), known);
   again.add(30, "m30", "val", {{"loss", 2}, {"accuracy", 0.5}});
@@ -95,7 +98,7 @@ TEST_F(BestTrackerTest, RestoresBestWithoutMetricsRecords) {
 TEST_F(BestTrackerTest, FindsBestOfAnotherMonitorInRestoredMetrics) {
   add(10, 3, 0.9);
   add(20, 1, 0.2);
-  BestTracker by_accuracy(run::Monitor{"val", "accuracy"});
+  BestTracker by_accuracy({"val", "accuracy", eval_metrics::Direction::kMaximize}, kTable);
   by_accuracy.restore(*best_.find_best());
   EXPECT_EQ(by_accuracy.find_best()->step, 10u);
 }

@@ -1,5 +1,6 @@
 #include "evaluator/checkpoint_evaluator.h"
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <random>
@@ -404,6 +405,69 @@ TEST_F(CheckpointEvaluatorTest, RejectsCheckpointOfTokenizerThatIsNotConfigured)
                                     "aaaaaaaaaaaa; the configuration had none"),
             std::string::npos)
       << rejected.message();
+}
+
+// The mean squared error of a linear layer with weights 2 and -1 and bias 0.5 behind a layer that computes
+// something else in training, on four samples, compared with that of the formula.
+TEST_F(CheckpointEvaluatorTest, EvaluatesWithoutDropoutAndWithRunningStatistics) {
+  struct Sample {
+    double a, b, y;
+  };
+  const std::vector<Sample> samples{{1, 2, 1}, {3, -1, 2}, {0, 4, -3}, {-2, 5, 0.5}};
+  std::string rows = "a,b,y\n";
+  for (const auto& [a, b, y] : samples)
+    rows += std::to_string(a) + "," + std::to_string(b) + "," + std::to_string(y) + "\n";
+  ASSERT_TRUE(write_file_atomically(default_file_system(), scratch_ / "samples.csv", rows).ok());
+  const auto floats = [](const std::string& name, std::vector<int64_t> shape,
+                         const std::vector<float>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return checkpoint::OwnedTensor{{name, DType::kF32, std::move(shape)},
+                                   {bytes.begin(), bytes.end()}};
+  };
+  const std::vector<checkpoint::OwnedTensor> linear{floats("1.weight", {1, 2}, {2, -1}),
+                                                    floats("1.bias", {1}, {0.5})};
+  const auto loss_with = [&](const std::string& layer,
+                             std::vector<checkpoint::OwnedTensor> tensors) {
+    tensors.insert(tensors.end(), linear.begin(), linear.end());
+    const std::string file = layer.substr(0, 5) + ".safetensors";
+    EXPECT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), file,
+                                              checkpoint::views_of(tensors), {})
+                    .ok());
+    const std::string dataset = ": {format: csv, path: " + (scratch_ / "samples.csv") +
+                                ", fields: {input: [a, b], target: [y]}}\n";
+    const auto config = config::parse_config("data:\n  train" + dataset + "  val" + dataset +
+                                                 "model: {name: sequential, layers: [" + layer +
+                                                 ", linear]}\ntask: {name: regression}\n",
+                                             "test.yaml", {"feed.num_processes=0"});
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    const auto evaluator =
+        CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"}, system_clock());
+    EXPECT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+    const auto result = (*evaluator)->measure_file(scratch_ / file, {});
+    EXPECT_TRUE(result.ok()) << result.status().to_string();
+    EXPECT_EQ(result->datasets.front().metrics.front().first, "loss");
+    return result->datasets.front().metrics.front().second;
+  };
+  const auto loss_of_formula = [&](const auto& first, const auto& second) {
+    double sum = 0;
+    for (const auto& [a, b, y] : samples) sum += std::pow(2 * first(a) - second(b) + 0.5 - y, 2);
+    return sum / static_cast<double>(samples.size());
+  };
+  const auto unchanged = [](double value) { return value; };
+  EXPECT_NEAR(loss_with("dropout: {p: 0.5}", {}), loss_of_formula(unchanged, unchanged), 1e-5);
+  // Running means 1 and 2, variances 4 and 9, weights 3 and 0.5, biases -1 and 2.
+  const int64_t num_batches = 7;
+  const auto bytes = std::as_bytes(std::span(&num_batches, 1));
+  const double of_norm = loss_with(
+      "batch_norm", {floats("0.weight", {2}, {3, 0.5}),
+                     floats("0.bias", {2}, {-1, 2}),
+                     floats("0.running_mean", {2}, {1, 2}),
+                     floats("0.running_var", {2}, {4, 9}),
+                     {{"0.num_batches_tracked", DType::kI64, {}}, {bytes.begin(), bytes.end()}}});
+  EXPECT_NEAR(of_norm,
+              loss_of_formula([](double a) { return 3 * (a - 1) / std::sqrt(4 + 1e-5) - 1; },
+                              [](double b) { return 0.5 * (b - 2) / std::sqrt(9 + 1e-5) + 2; }),
+              1e-4);
 }
 
 TEST_F(CheckpointEvaluatorTest, LimitsSamplesToConfiguredMaximum) {

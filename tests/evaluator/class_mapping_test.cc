@@ -9,6 +9,7 @@
 #include "shared/config/load_config.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "tests/support/numpy_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
@@ -213,6 +214,109 @@ TEST_F(ClassMappingTest, CountsClassesOfMixtureWithStream) {
   const ClassMapping classes = load_class_mapping(*parsed, folder_ / "index");
   EXPECT_EQ(classes.count, 5u);
   EXPECT_TRUE(classes.names.empty());
+}
+
+// pandas writes 0.0 for 0 in a column that had a missing value.
+TEST_F(ClassMappingTest, MatchesIndicesThatAreWrittenAsFloats) {
+  write("train", {"0.0", "2.0", "1.0", "10.0"});
+  write("val", {"10", "2"});
+  index_train();
+  const auto data = val();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(10, 2));
+}
+
+TEST_F(ClassMappingTest, MatchesIndicesWithNamesThatAreTheseIndices) {
+  write("train", {"-1", "0", "1"});
+  write("val", {"1", "0", "1"});
+  index_train();
+  const auto named = val();
+  ASSERT_TRUE(named.ok()) << named.status().to_string();
+  EXPECT_THAT(labels_of(**named), ElementsAre(2, 1, 2));
+  EXPECT_THAT((*named)->class_names(), ElementsAre("-1", "0", "1"));
+}
+
+TEST_F(ClassMappingTest, RejectsIndicesForNamesAndNamesForIndices) {
+  write("train", {"cat", "dog"});
+  write("val", {"1", "0"});
+  index_train();
+  EXPECT_EQ(val().status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(val().status().message(),
+              HasSubstr("data.val has class indices up to 1, but data.train has the class names "
+                        "cat, dog"));
+  write("train", {"1", "0"});
+  write("val", {"cat", "dog"});
+  index_train();
+  EXPECT_THAT(val().status().message(), HasSubstr("class 'cat' is none of them"));
+}
+
+// As torch.save of the indices of a folder's classes, which are sorted by name.
+TEST_F(ClassMappingTest, MatchesNamesWithIndicesThatHaveNames) {
+  write("train", {"cat", "dog", "cow"});
+  index_train();
+  using test::bytes_of;
+  test::write_whole(folder_ / "x.npy", test::npy("<f4", "(3, 1)", bytes_of<float>({1, 2, 3})));
+  test::write_whole(folder_ / "y.npy", test::npy("<i8", "(3,)", bytes_of<int64_t>({0, 1, 0})));
+  config::DatasetConfig arrays;
+  config::NumpyDataset numpy{.path = folder_ / "x.npy"};
+  numpy.labels_path = folder_ / "y.npy";
+  arrays.source = numpy;
+  const auto mapped = [&]() -> Result<std::unique_ptr<data::Dataset>> {
+    STOKER_ASSIGN_OR_RETURN(auto data,
+                            data::pipeline::open_dataset("val", arrays, folder_ / "eval", {}));
+    return with_class_mapping(load_class_mapping(config(), folder_ / "index"), "val",
+                              std::move(data));
+  };
+  EXPECT_THAT(mapped().status().message(), HasSubstr("or set data.val.class_names"));
+  numpy.class_names = {"dog", "cat"};
+  arrays.source = numpy;
+  const auto data = mapped();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(labels_of(**data), ElementsAre(2, 0, 2));  // cat 0, cow 1, dog 2
+  numpy.class_names = {"dog"};
+  arrays.source = numpy;
+  EXPECT_THAT(mapped().status().message(), HasSubstr("class_names: has 1 names, but a label is 1"));
+}
+
+TEST_F(ClassMappingTest, PrefersSchemaOfRunToIndex) {
+  write("train", {"cat", "dog"});
+  write("val", {"dog"});
+  index_train();
+  const DatasetSchema schema{
+      .num_classes = 3, .class_names = {"cat", "cow", "dog"}, .num_samples = 7};
+  ASSERT_TRUE(
+      write_file_atomically(default_file_system(), folder_ / "data_schema.json", to_json(schema))
+          .ok());
+  EXPECT_THAT(labels_of(**val()), ElementsAre(2));
+  const auto parsed = parse_dataset_schema(to_json(schema), "data_schema.json");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(*parsed, schema);
+}
+
+TEST_F(ClassMappingTest, MatchesColumnsOfTrainingByName) {
+  const auto write_table = [&](const std::string& dataset, const std::string& text) {
+    ASSERT_TRUE(
+        write_file_atomically(default_file_system(), folder_ / (dataset + ".csv"), text).ok());
+  };
+  write_table("train", "x,y,kind\n1,2,a\n3,4,b\n");
+  write_table("val", "y,kind,x\n6,b,5\n");
+  index_train();
+  const auto open_val = [this]() -> Result<std::unique_ptr<data::Dataset>> {
+    STOKER_ASSIGN_OR_RETURN(
+        auto data, data::pipeline::open_dataset("val", config().data, folder_ / "eval", {}));
+    return with_training_columns(load_class_mapping(config(), folder_ / "index"), "val",
+                                 config().data.at("val"), std::move(data));
+  };
+  const auto data = open_val();
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  std::vector<float> input(2);
+  int64_t label = 0;
+  const std::vector<std::span<std::byte>> out{std::as_writable_bytes(std::span(input)),
+                                              std::as_writable_bytes(std::span(&label, 1))};
+  ASSERT_TRUE((*data)->read(0, {}, out).ok());
+  EXPECT_THAT(input, ElementsAre(5, 6));
+  write_table("val", "y,kind,z\n6,b,5\n");
+  EXPECT_EQ(open_val().status().code(), StatusCode::kMismatch);
 }
 
 }  // namespace

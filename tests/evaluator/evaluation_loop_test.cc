@@ -40,7 +40,7 @@ TEST_F(EvaluationLoopTest, EvaluatesEachCheckpointOnceAcrossRestart) {
   loop_result(*open());
   EXPECT_EQ(evaluated_, (Steps{10, 20, 30}));
   EXPECT_EQ(outcomes(), (Lines{"10 evaluated", "20 evaluated", "30 evaluated"}));
-  EXPECT_EQ(run::read_best(layout_.best_file())->step, 30u);
+  EXPECT_EQ(run::read_best(layout_)->step, 30u);
 }
 
 TEST_F(EvaluationLoopTest, EvaluatesAnotherCheckpointWithSameStep) {
@@ -103,7 +103,7 @@ TEST_F(EvaluationLoopTest, EvaluatesRequestedCheckpointAgain) {
   loop_result(*loop);
   loop_result(*open());
   EXPECT_EQ(evaluated_.size(), 4u) << "once per request";
-  EXPECT_EQ(run::read_best(layout_.best_file())->step, 30u);
+  EXPECT_EQ(run::read_best(layout_)->step, 30u);
 }
 
 TEST_F(EvaluationLoopTest, EvaluatesRequestedCheckpointsFirstAndRegardlessOfPolicyAndPace) {
@@ -211,6 +211,77 @@ TEST_F(EvaluationLoopTest, RequestedEvaluationDoesNotEndRun) {
   request(40);
   loop_result(*loop);
   EXPECT_EQ(evaluated_, (Steps{30, 40, 40}));
+  EXPECT_FALSE(fs::exists(layout_.early_stop_file()));
+}
+
+// ---- Branches
+
+// A run that goes back to step 10 after step 40, of which the later ones are archived.
+class EvaluationBranchTest : public EvaluationLoopTest {
+ protected:
+  void save(uint64_t step) {
+    commit(step);
+    const auto last = run::read_lineage(layout_.lineage_file())->newest();
+    run::SavedCheckpoint saved{.id = id(step), .parent_step = {}};
+    if (last) saved.parent_step = last->step;
+    ASSERT_TRUE(run::add_saved(files_, layout_.lineage_file(), {saved}).ok());
+  }
+  void resume_at_10() {
+    for (const uint64_t step : {30, 40}) fs::remove_all(path_of(step));
+    ASSERT_TRUE(run::add_resumed(files_, layout_.lineage_file(), id(10)).ok());
+  }
+  run::CheckpointId id(uint64_t step) const {
+    return {step, sha256_hex(*read_file(path_of(step) + "/manifest.json", 1 << 20))};
+  }
+};
+
+TEST_F(EvaluationBranchTest, EvaluatesNewestOfPresentBranch) {
+  config_.eval.checkpoints = config::CheckpointSelection::kLatest;
+  for (const uint64_t step : {10, 40}) save(step);
+  const auto loop = open();
+  loop_result(*loop);
+  resume_at_10();
+  save(20);
+  loop_result(*loop);
+  EXPECT_EQ(evaluated_, (Steps{40, 20}));
+}
+
+TEST_F(EvaluationBranchTest, EvaluatesEachIntervalOfPresentBranch) {
+  config_.eval.checkpoints = config::CheckpointSelection::kInterval;
+  config_.eval.every_steps = 20;
+  for (const uint64_t step : {10, 30, 40}) save(step);
+  const auto loop = open();
+  loop_result(*loop);
+  resume_at_10();
+  save(35);
+  loop_result(*loop);
+  EXPECT_EQ(evaluated_, (Steps{30, 40, 35}));
+}
+
+TEST_F(EvaluationBranchTest, StopsEarlyByResultsOfPresentBranchOnly) {
+  config_.eval.early_stopping.patience = 1;
+  for (const uint64_t step : {10, 30, 40}) save(step);  // step 30 is the best, see loss_of()
+  const auto loop = open();
+  loop_result(*loop);
+  const auto request = run::read_early_stop_request(layout_.early_stop_file());
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->manifest_sha256, id(40).manifest_sha256);
+  resume_at_10();
+  loop_result(*loop);
+  EXPECT_FALSE(fs::exists(layout_.early_stop_file())) << "the run has left its branch";
+  for (const uint64_t step : {20, 50, 60}) save(step);  // better each time
+  loop_result(*loop);
+  EXPECT_FALSE(fs::exists(layout_.early_stop_file()));
+  EXPECT_EQ(run::read_best(layout_)->step, 60u);
+}
+
+TEST_F(EvaluationBranchTest, RemovesEarlyStopOfFormerBranchOnOpen) {
+  config_.eval.early_stopping.patience = 1;
+  for (const uint64_t step : {10, 30, 40}) save(step);
+  loop_result(*open());
+  ASSERT_TRUE(fs::exists(layout_.early_stop_file()));
+  resume_at_10();
+  loop_result(*open());
   EXPECT_FALSE(fs::exists(layout_.early_stop_file()));
 }
 
@@ -465,6 +536,22 @@ TEST_F(EvaluationLoopTest, RequestsEarlyStopWhenPatienceIsExhausted) {
   EXPECT_EQ(request->step, 50u);
 }
 
+TEST_F(EvaluationLoopTest, WarnsOfNonfiniteMonitorAndComparesNothingWithIt) {
+  config_.eval.early_stopping.patience = 2;
+  config_.checkpoint.monitor = {"val/loss", "val/accuracy"};
+  for (const uint64_t step : {1000, 1010, 1020, 1030}) commit(step);
+  testing::internal::CaptureStderr();
+  loop_result(*open());
+  flush_log();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("monitored metric not finite step=1030 metric=val/loss"), std::string::npos)
+      << log;
+  EXPECT_EQ(log.find("metric=val/accuracy"), std::string::npos) << log;
+  EXPECT_EQ(run::read_early_stop_request(layout_.early_stop_file()).status().code(),
+            StatusCode::kNotFound);
+  EXPECT_EQ(run::read_best(layout_).status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(EvaluationLoopTest, CompletesResultOfDeletedCheckpointOnNextStart) {
   const std::string path = commit(10);
   {
@@ -479,15 +566,20 @@ TEST_F(EvaluationLoopTest, CompletesResultOfDeletedCheckpointOnNextStart) {
   EXPECT_EQ(evaluated_, Steps{});
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
   EXPECT_EQ(metrics::read_records(layout_.eval_metrics_file())->records.size(), 2u);
-  EXPECT_EQ(run::read_best(layout_.best_file())->step, 10u);
+  EXPECT_EQ(run::read_best(layout_)->step, 10u);
 }
 
-TEST_F(EvaluationLoopTest, ListsAvailableMetricsOnUnknownMonitor) {
-  config_.eval.monitor = "bleu";
+TEST_F(EvaluationLoopTest, ListsAvailableMetricsIfMonitorWasNotEvaluated) {
+  config_.eval.monitor = "other/accuracy";  // in the table, but other has no labels
   commit(10);
   const auto done = open()->evaluate_due({}, {});
   EXPECT_EQ(done.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(done.status().message().find("val/accuracy"), std::string::npos);
+}
+
+TEST_F(EvaluationLoopTest, RejectsMonitorThatTableLacks) {
+  config_.eval.monitor = "bleu";
+  EXPECT_EQ(open(files_), nullptr);
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileOfAnotherUserUnlessTrusted) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   owner_ = 4242;
   for (const std::string text :
-       {"model: {name: plugin, path: /m.so}\n", "model: {name: torchscript, path: /m.pt}\n"}) {
+       {"model: {name: plugin, path: /m.so}\n", "model: {name: torchscript, path: /m.pt}\n",
+        "model: {name: compiled, path: /m/manifest.json}\n"}) {
     const auto loaded = load(text);
     EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
     EXPECT_THAT(
@@ -66,7 +67,7 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileThatOthersCanWriteUnlessTrusted) {
   }
 }
 
-TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileOfAnotherUserUnlessTrusted) {
+TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileThatOthersCanWriteUnlessTrusted) {
   const std::string off = std::string(kBuiltIn) + "feed: {sandbox: false}\n";
   const std::string in_process = std::string(kBuiltIn) + "feed: {num_processes: 0}\n";
   EXPECT_TRUE(load(off).ok() && load(in_process).ok()) << "own file";
@@ -78,11 +79,16 @@ TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileOfAnotherUserUnlessTrusted
   EXPECT_THAT(load(in_process).status().message(), HasSubstr("with feed.num_processes, data"));
   EXPECT_TRUE(load(off, true).ok() && load(in_process, true).ok());
   EXPECT_TRUE(load_run_config(path_, {"feed.num_processes=1"}, false).ok());
-  if (::geteuid() != 0) return;  // only root can give a file to another user
+}
+
+TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileOfAnotherUserUnlessTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  const std::string off = std::string(kBuiltIn) + "feed: {sandbox: false}\n";
+  const std::string in_process = std::string(kBuiltIn) + "feed: {num_processes: 0}\n";
   owner_ = 4242;
-  mode_ = 0640;
   EXPECT_EQ(load(off).status().code(), StatusCode::kPermission);
   EXPECT_EQ(load(in_process).status().code(), StatusCode::kPermission);
+  EXPECT_TRUE(load(off, true).ok() && load(in_process, true).ok());
 }
 
 TEST_F(LoadRunConfigTest, RejectsSandboxDisabledByCallerForFileOfOthersUnlessTrusted) {
@@ -99,8 +105,10 @@ TEST_F(LoadRunConfigTest, RejectsSandboxDisabledByCallerForFileOfOthersUnlessTru
 TEST_F(LoadRunConfigTest, AcceptsFileOfAnotherUserWithoutCode) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   owner_ = 4242;
-  const auto loaded = load(kBuiltIn);
-  EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+  for (const std::string text : {kBuiltIn, "model: {name: exported, path: /m}\n"}) {
+    const auto loaded = load(text);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+  }
 }
 
 TEST_F(LoadRunConfigTest, AcceptsCodeInOwnFile) {

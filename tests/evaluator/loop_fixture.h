@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -24,8 +25,12 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
     config_.eval.checkpoints = config::CheckpointSelection::kAll;
   }
 
-  // The loss decreases with the step, except for step 30, which has the lowest loss of all.
-  static double loss_of(uint64_t step) { return step == 30 ? 0.5 : 100.0 / double(step); }
+  // The loss decreases with the step, except for step 30, which has the lowest loss of all. From
+  // step 1000 on it is NaN.
+  static double loss_of(uint64_t step) {
+    if (step >= 1000) return std::numeric_limits<double>::quiet_NaN();
+    return step == 30 ? 0.5 : 100.0 / double(step);
+  }
 
   static run::EvalResult result_of(const checkpoint::VerifiedCheckpoint& checkpoint) {
     run::EvalResult result;
@@ -54,7 +59,7 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
 
   std::unique_ptr<EvaluationLoop> open(FileSystem& files) {
     auto loop =
-        std::make_unique<EvaluationLoop>(files, clock_, config_, layout_,
+        std::make_unique<EvaluationLoop>(files, clock_, config_, table_, layout_,
                                          [this](const checkpoint::VerifiedCheckpoint& checkpoint,
                                                 std::stop_token) { return evaluate(checkpoint); });
     const Status opened = loop->open();
@@ -82,6 +87,8 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
   }
 
   config::Config config_;
+  const eval_metrics::MetricTable table_{
+      {{.name = "loss"}, {.name = "accuracy", .direction = eval_metrics::Direction::kMaximize}}};
   ManualClock clock_;
   const run::RunLayout layout_{scratch_ / "run"};
   std::vector<uint64_t> evaluated_;  // the step of every evaluation

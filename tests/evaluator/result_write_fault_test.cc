@@ -79,7 +79,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
       for (const char* const dataset : {"val", "other"}) due_rows.insert(sha256 + dataset);
     EXPECT_EQ(rows, due_rows) << when;
     EXPECT_EQ(lines, (std::multiset<std::string>{manifests.begin(), manifests.end()})) << when;
-    const auto best = run::read_best(layout_.best_file());
+    const auto best = run::read_best(layout_);
     ASSERT_TRUE(best.ok()) << when;
     EXPECT_EQ(best->step, 30u) << when;
     EXPECT_TRUE(!killed_ || best->history.size() == 2) << when;
@@ -155,15 +155,15 @@ TEST_F(ResultRecordingFaultTest, RetriesAfterDiskErrorAtAnyOperation) {
 TEST_F(ResultRecordingFaultTest, RebuildsMissingOrCorruptBestFileWithHistory) {
   reset();
   run_loop(0, {});
-  const auto best = run::read_best(layout_.best_file());
+  const auto best = run::read_best(layout_);
   for (const char* const damage : {"", "{", "{\"dataset\":1}", "null"}) {
     std::ofstream(layout_.best_file()) << damage;
     ASSERT_NE(open(*faulty_files_), nullptr);
-    EXPECT_EQ(*run::read_best(layout_.best_file()), *best) << damage;
+    EXPECT_EQ(*run::read_best(layout_), *best) << damage;
   }
   fs::remove(layout_.best_file());
   ASSERT_NE(open(*faulty_files_), nullptr);
-  EXPECT_EQ(*run::read_best(layout_.best_file()), *best);
+  EXPECT_EQ(*run::read_best(layout_), *best);
 }
 
 // Everything that was written but not synced is lost, completely or in part.

@@ -29,6 +29,7 @@ namespace stoker::feeder {
 using namespace supervisor;  // its fixture starts the workers
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -231,9 +232,9 @@ TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {
   ASSERT_TRUE(start().ok());
   // The supervisor checks the limit several times a second, even if batches are consumed quickly.
   uint64_t ticket = 0;
-  const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
+  test::Patience patience(60s);
   while (!coordinator_.should_stop()) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    ASSERT_FALSE(patience.is_over());
     ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
   }
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
@@ -255,7 +256,42 @@ TEST_F(WorkerMainTest, FailsRunOnUnreadableConfig) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+  EXPECT_EQ(exit_code_for(coordinator_.reason()), ExitCode::kConfiguration);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr(options_.config_path));
+}
+
+// Each sample of the ticket and all of its replacement samples.
+TEST_F(WorkerMainTest, FailsRunWithLastErrorOfSamples) {
+  constexpr size_t kRecord = 3073;
+  const std::string bytes(40 * kRecord, '\x0a');  // labels 10, which are no classes
+  std::ofstream(path("data.bin"), std::ios::binary) << std::string(40 * kRecord, '\0');
+  open_data({.source = config::CifarDataset{.path = path("data.bin")}});
+  const auto before = std::filesystem::last_write_time(path("data.bin"));
+  std::fstream(path("data.bin"), std::ios::binary | std::ios::in | std::ios::out) << bytes;
+  std::filesystem::last_write_time(path("data.bin"), before);
+  write_config("{format: cifar10, path: " + path("data.bin") + "}");
+  options_.feed.max_sample_error_rate = 1;
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  EXPECT_EQ(exit_code_for(coordinator_.reason()), ExitCode::kDataError);
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr("nor any of its 16 replacement samples"), HasSubstr("data.bin")));
+}
+
+TEST_F(WorkerMainTest, FailsRunWithErrorOfSystemWhenDataVanishes) {
+  ASSERT_TRUE(std::filesystem::create_directory(path("data")));
+  std::ofstream(path("data/data_batch_1.bin"), std::ios::binary) << std::string(40 * 3073, '\0');
+  open_data({.source = config::CifarDataset{.path = path("data")}});
+  write_config("{format: cifar10, path: " + path("data") + "}");
+  options_.feed.max_sample_error_rate = 1;
+  open_ring({.slots = 4});
+  std::filesystem::rename(path("data"), path("gone"));
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  EXPECT_EQ(exit_code_for(coordinator_.reason()), ExitCode::kIoError);
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr(path("data")), HasSubstr("No such file or directory")));
 }
 
 TEST_F(WorkerMainTest, FailsRunOnChangedIndex) {
@@ -267,8 +303,8 @@ TEST_F(WorkerMainTest, FailsRunOnChangedIndex) {
   write_config("{format: synthetic, num_samples: 400, input_shape: [3, 10], num_classes: 4}");
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code"));
+  EXPECT_EQ(exit_code_for(coordinator_.reason()), ExitCode::kConfiguration);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("the dataset was indexed again"));
 }
 
 TEST_F(WorkerMainTest, IgnoresSignalsForDaemon) {

@@ -7,16 +7,27 @@
 namespace stoker::fuzz {
 
 std::span<const Format> formats() {
-  static const std::array kFormats{chat_format(),        cifar_format(),
-                                   csv_format(),         huggingface_config_format(),
-                                   idx_format(),         jsonl_format(),
-                                   list_format(),        manifest_format(),
-                                   npy_format(),         pickle_format(),
-                                   image_format(),       producer_format(),
-                                   safetensors_format(), safetensors_index_format(),
-                                   stream_format(),      tar_format(),
-                                   text_format(),        tfrecord_format(),
-                                   tokenizer_format(),   tokens_format(),
+  static const std::array kFormats{chat_format(),
+                                   cifar_format(),
+                                   csv_format(),
+                                   graph_format(),
+                                   huggingface_config_format(),
+                                   idx_format(),
+                                   jsonl_format(),
+                                   list_format(),
+                                   manifest_format(),
+                                   npy_format(),
+                                   pickle_format(),
+                                   image_format(),
+                                   producer_format(),
+                                   safetensors_format(),
+                                   safetensors_index_format(),
+                                   stream_format(),
+                                   tar_format(),
+                                   text_format(),
+                                   tfrecord_format(),
+                                   tokenizer_format(),
+                                   tokens_format(),
                                    torch_format()};
   return kFormats;
 }

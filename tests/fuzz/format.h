@@ -30,6 +30,7 @@ const Format* find_format(std::string_view name);  // nullptr: no such format
 const Format& chat_format();
 const Format& cifar_format();
 const Format& csv_format();
+const Format& graph_format();
 const Format& huggingface_config_format();
 const Format& idx_format();
 const Format& jsonl_format();

@@ -23,7 +23,7 @@ const Format& text_format() {
   static constexpr Format kFormat{.name = "text", .run = run, .seeds = [] {
                                     return std::vector<std::string>{
                                         '\4' + join_input({"abcde", ""}),
-                                        '\1' + join_input({"", "\xff\xfe\n"}),
+                                        '\1' + join_input({"", "\xff\xf0\n"}),
                                         '\7' + join_input({"to be or not to be", "that is it"})};
                                   }};
   return kFormat;

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 
 #include "tests/support/full_test.h"
+#include "tests/support/test_seed.h"
 
 namespace stoker::hostile {
 
@@ -16,14 +14,6 @@ inline std::chrono::steady_clock::time_point end_of_test(std::chrono::millisecon
   return std::chrono::steady_clock::now() + (test::is_full_test() ? full : usual);
 }
 
-// A new seed in full tests, printed; otherwise the same one, so that a failure can be repeated.
-// STOKER_HOSTILE_SEED repeats a run.
-inline std::mt19937_64 make_random() {
-  const char* const text = std::getenv("STOKER_HOSTILE_SEED");
-  uint64_t seed = test::is_full_test() ? std::random_device{}() : 1;
-  if (text != nullptr) seed = std::strtoull(text, nullptr, 10);
-  std::printf("STOKER_HOSTILE_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return std::mt19937_64(seed);
-}
+inline std::mt19937_64 make_random() { return std::mt19937_64(test::test_seed()); }
 
 }  // namespace stoker::hostile

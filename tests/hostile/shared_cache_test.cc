@@ -34,6 +34,7 @@
 #include "tests/shared/data/config_parts.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/image/image_files.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::data::cache {
@@ -143,6 +144,7 @@ class SharedCacheTest : public ::testing::Test {
       config::DatasetConfig config;
       config.source = config::ImageFolderDataset{};
       path_in(config) = "/mnt/data";
+      glob_in(config) = "**/*";
       transforms_in(config) = {config::Resize{{20, 30}}};
       cache_in(config) = config::CacheConfig{.type = type, .dir = "/mnt/cache"};
       const auto dataset = pipeline::open_dataset("train", config, run_of(user), {});
@@ -235,7 +237,8 @@ TEST_F(SharedCacheTest, DoesNotWaitForLockOfUntrustedUser) {
     ::pause();
     return std::string();
   });
-  while (::access((run_of(kMallory) + "/held").c_str(), F_OK) != 0) ::sched_yield();
+  ASSERT_TRUE(
+      test::eventually([&] { return ::access((run_of(kMallory) + "/held").c_str(), F_OK) == 0; }));
   EXPECT_THAT(train(kAlice, config::CacheType::kPacked), StartsWith("read "));
 }
 
@@ -370,10 +373,10 @@ TEST_F(ContainersTest, RunIsLockedUntilItsContainerIsKilled) {
   EXPECT_THAT(rejected, HasSubstr("pid=1 "));
   holder.kill();  // its container ends with it
   std::string second;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  do second = in_container_once(open_run);
-  while (second != "ok" && std::chrono::steady_clock::now() < deadline);
-  EXPECT_EQ(second, "ok");
+  EXPECT_TRUE(test::eventually([&] {
+    second = in_container_once(open_run);
+    return second == "ok";
+  })) << second;
   ::close(ready[0]);
   ::close(ready[1]);
 }

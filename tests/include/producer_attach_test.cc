@@ -13,6 +13,7 @@
 
 #include "shared/ring/ring_layout.h"
 #include "tests/include/producer_fixture.h"
+#include "tests/support/test_seed.h"
 
 namespace stoker::producer {
 namespace {
@@ -183,7 +184,7 @@ TEST_F(ProducerAttachTest, NeverCrashesOnRandomReplies) {
       R"({"id":1,"skipped":[{"a":"\u0031\\"},-1.5e3,true,null],"result":{"producer":0,"generation":1}})";
   daemon_.set_attach(good, ring_->fd());
   ASSERT_TRUE(attach(daemon_.directory()).ok());
-  std::mt19937 random(5);
+  std::mt19937 random(static_cast<uint32_t>(test::test_seed() + 5));
   const std::string alphabet = "{}[]\",:\\u0123456789abcdeftrn-+. \x01\x80";
   for (int round = 0; round < 2000; ++round) {
     std::string line = good.substr(0, random() % 4 == 0 ? random() % good.size() : good.size());

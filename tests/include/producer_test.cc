@@ -9,6 +9,7 @@
 
 #include "shared/ring/ring_layout.h"
 #include "tests/include/producer_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::producer {
 namespace {
@@ -370,10 +371,11 @@ TEST_F(ProducerTest, WakesOnReleaseAbandonRequeueAndClose) {
     std::optional<Result<Batch>> found;
     {
       const std::jthread waiter([&] { found = producer.claim(kTestTimeout); });
-      ring::RingHeader header;
-      do {
+      EXPECT_TRUE(test::eventually([&] {
+        ring::RingHeader header;
         std::memcpy(&header, ring::bytes_of(*ring_).data(), sizeof header);
-      } while (header.slot_freed.waiters == 0);
+        return header.slot_freed.waiters > 0;
+      }));
       event();
     }
     return *std::move(found);

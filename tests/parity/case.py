@@ -21,6 +21,8 @@ class Case:
     schedule: callable  # optimizer -> scheduler
     clip_norm: float
     num_stored: int = 256  # stored elements per tensor in the golden file
+    steps: int = STEPS
+    data_seed: int = SEED + 1  # of the batches; see reference.py
 
 
 def round_erfinv_correctly():
@@ -56,7 +58,7 @@ def halved(optimizer):
 
 
 def normalize_image(u8):
-    return (u8.float() / 255 - 0.5) / 0.5
+    return (u8.to(torch.get_default_dtype()) / 255 - 0.5) / 0.5
 
 
 def make_image_batches(samples, shape, classes):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """check_torchvision.py GOLDEN PARITY_EXPORT: compares stoker's models with torchvision's, so that
-published weights can be loaded. Nothing is compared if it cannot be imported.
+published weights can be loaded.
 
 PARITY_EXPORT --names prints for each model a line "model NAME" and its tensors as "name [shape]",
 built with torchvision's settings. Names and shapes must match torchvision's state_dict. Initial
@@ -12,15 +12,11 @@ import subprocess
 import sys
 
 import torch
+import torchvision
 from safetensors.torch import load_file
 
 from case import SEED, round_erfinv_correctly
 from make_golden import digest
-
-try:
-    import torchvision
-except ImportError:
-    torchvision = None
 
 # Settings that differ from torchvision's in the golden file.
 SAME_INITIAL_WEIGHTS = {
@@ -87,9 +83,6 @@ def check_initial_weights(golden):
 
 
 def main():
-    if torchvision is None:
-        print("not compared with torchvision, which cannot be imported")
-        return 0
     golden, models = load_file(pathlib.Path(sys.argv[1]) / "initial_weights.safetensors"), read_names(sys.argv[2])
     for model, tensors in models.items():
         check_names(model, tensors)

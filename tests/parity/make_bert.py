@@ -15,6 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 from transformers.utils import logging
 
 SEP = 3
+PAD = 4  # a token that occurs, of every fifth case
 IGNORED = -100
 
 
@@ -38,8 +39,10 @@ def bert_config(rng):
 
 class Batch:
     def __init__(self, config, rng, samples, time, is_per_token, is_padded):
-        # Not 0: transformers does not train the embedding of the padding.
+        # Not 0, the usual padding, whose embedding transformers does not train.
         self.tokens = torch.randint(1, config.vocab_size, (samples, time))
+        if config.pad_token_id != 0:
+            self.tokens[0, 1] = config.pad_token_id
         self.lengths = torch.tensor([time, *(rng.randint(1, time) if is_padded else time for _ in range(samples - 1))])
         valid = torch.arange(time) < self.lengths[:, None]
         self.tokens *= valid
@@ -76,9 +79,10 @@ def record_training(folder, model, parameters, rng, is_per_token, is_padded, ste
     record_steps(folder, parameters, step, expected, steps)
 
 
-def make_model(rng, seed, dtype):
+def make_model(rng, seed, dtype, pad_token=0):
     """Of classification, and with an even seed of each token."""
     config = bert_config(rng)
+    config.pad_token_id = pad_token
     torch.manual_seed(seed)
     make = BertForTokenClassification if seed % 2 == 0 else BertForSequenceClassification
     model = make._from_config(config, attn_implementation="sdpa", dtype=dtype)
@@ -88,7 +92,7 @@ def make_model(rng, seed, dtype):
 
 def write_case(folder, seed, dtype):
     rng = random.Random(f"bert {seed}")
-    model = make_model(rng, seed, dtype).train()
+    model = make_model(rng, seed, dtype, PAD if seed % 5 == 0 else 0).train()
     model.save_pretrained(folder)
     record_training(folder, model, dict(model.named_parameters()), rng, seed % 2 == 0, is_padded=seed % 3 != 0)
 
@@ -99,7 +103,7 @@ def main():
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    for seed in range(first, first + count) if count > 0 else (1, 2, 3):
+    for seed in range(first, first + count) if count > 0 else (1, 2, 3, 5):
         write_case(folder / f"bert_{seed}", seed, torch.float32)
         if count > 0:
             write_case(folder / f"bert_{seed}_double", seed, torch.float64)

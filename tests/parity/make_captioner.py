@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Writes the file of parity_captioner_test.cc: make_captioner.py FILE.
 
-For each case, in double precision, with resnet8 also in single: logits in evaluation, the gradients of the first step,
-the losses of ten steps of AdamW and the parameters and buffers afterwards, and the captions of a greedy search, with
-resnet8 after further steps, which suffice to learn some. Weights and images are those of formula.py.
+For each case, computed in double precision: logits in evaluation, the gradients of the first step, the losses of ten steps of
+AdamW and the parameters and buffers afterwards, and the captions of a greedy search, with resnet8 after further steps, which
+suffice to learn some. With resnet8 also the tolerances of single precision (reference.py), without captions; if the encoder is
+trained, for fewer steps and with the first images for which rounding decides no ReLU. Weights and images are those of
+formula.py.
 """
 import copy
+import itertools
 import sys
 from fnmatch import fnmatchcase
 
@@ -15,13 +18,15 @@ from safetensors.torch import save_file
 
 from captioner_model import Captioner, our_tensors
 from formula import noise, set_tensors
+from reference import REPEATS, Decisions, Run, perturbed, tolerances_of, undecided
 
 # As in parity_captioner_test.cc.
-STEPS, LEARNING_RATE = 10, 1e-2
+STEPS, TRAINED_STEPS, FURTHER_STEPS, LEARNING_RATE = 10, 2, 30, 1e-2
 BETAS, EPS, WEIGHT_DECAY = (0.9, 0.95), 1e-3, 0.1
 SAMPLES, CAPTIONS, LENGTH, VOCAB = 3, 2, 6, 13
 WIDTH, LAYERS, HEADS = 16, 2, 4
 START, END, PADDING = 0, 1, -100
+DECIDED = 1e-3  # a token whose logit exceeds all others by this is the same on every processor
 FROZEN, TRAINED = ("encoder.*",), ()
 # Of a vit_b_32, biases and embeddings: gradients pass through all of it, without gigabytes of weights in the file.
 BIASES = ("encoder.*_weight", "encoder.*.weight")
@@ -77,6 +82,8 @@ def greedy(model, images):
         while len(tokens) <= LENGTH:
             logits = model.decoder(encoded[None], torch.tensor([tokens]))[0, -1]
             logits[START] = -torch.inf
+            best, second = logits.topk(2).values
+            assert best - second > DECIDED, f"a token is chosen by {best - second}"
             token = logits.argmax().item()
             if token == END:
                 break
@@ -85,9 +92,10 @@ def greedy(model, images):
     return found
 
 
-def run(model, side, is_frozen, further_steps):
+def run(model, side, is_frozen, first_image, steps):
+    """Trains for steps[0], and without recording for steps[1]."""
     dtype, labels = model.decoder.head.weight.dtype, captions()
-    batches = [images(i, side).to(dtype) for i in range(2)]
+    batches = [images(first_image + i, side).float().to(dtype) for i in range(2)]
     with torch.no_grad():
         tensors = {"logits": model.eval()(batches[0], labels)}
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -96,19 +104,42 @@ def run(model, side, is_frozen, further_steps):
     model.train()
     model.encoder.train(not is_frozen)
     losses = []
-    for step in range(STEPS + further_steps):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(batches[step % 2], labels).flatten(0, 1), labels.flatten())
-        loss.backward()
-        if step == 0:
-            gradients = our_tensors((name, parameter.grad) for name, parameter in trained)
-            tensors |= {f"gradient/{name}": gradient.clone() for name, gradient in gradients.items()}
-        losses.append(loss.detach())
-        optimizer.step()
-        if step == STEPS - 1:
-            final = our_tensors([*trained, *model.named_buffers()])
-            tensors |= {f"final/{name}": tensor.detach().clone() for name, tensor in final.items()}
-    return tensors | {"losses": torch.stack(losses[:STEPS]), "captions": greedy(model.eval(), batches[0])}
+    with Decisions() as decisions:
+        for step in range(sum(steps)):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(batches[step % 2], labels).flatten(0, 1), labels.flatten())
+            loss.backward()
+            if step == 0:
+                gradients = our_tensors((name, parameter.grad) for name, parameter in trained)
+                tensors |= {f"gradient/{name}": gradient.clone() for name, gradient in gradients.items()}
+            losses.append(loss.detach())
+            optimizer.step()
+            if step == steps[0] - 1:
+                final = our_tensors([*trained, *model.named_buffers()])
+                tensors |= {f"final/{name}": tensor.detach().clone() for name, tensor in final.items()}
+    tensors["losses"] = torch.stack(losses[: steps[0]])
+    return Run({name: tensor.double() for name, tensor in tensors.items()}, model, decisions.inputs)
+
+
+def run_in_double(model, side, is_frozen, further_steps):
+    exact = run(model, side, is_frozen, 0, (STEPS, further_steps))
+    return exact.tensors | {"captions": greedy(model.eval(), images(0, side).float().double())}
+
+
+def run_in_single(model, side, is_frozen):
+    """What single precision must be close to, and how close."""
+    model, steps = model.float(), (STEPS if is_frozen else TRAINED_STEPS, 0)
+    for first_image in itertools.count(step=2):
+        exact = run(copy.deepcopy(model).double(), side, is_frozen, first_image, steps)
+        repeats = [run(perturbed(model, seed), side, is_frozen, first_image, steps) for seed in range(REPEATS)]
+        if is_frozen or not undecided(exact, repeats):  # no gradient passes the ReLUs of a frozen encoder
+            break
+    tolerances = tolerances_of(None, exact, repeats)
+    return (
+        exact.tensors
+        | {f"{name}#tolerance": torch.tensor(tolerance).double() for name, tolerance in tolerances.items()}
+        | {"first_image": torch.tensor(first_image)}
+    )
 
 
 def main():
@@ -116,13 +147,13 @@ def main():
     tensors = {"labels": captions()}
     for name, (encoder, decoder, side, frozen) in CASES.items():
         model = make(encoder, decoder, side, frozen)
-        # Of a vit_b_32, ten steps amplify the rounding of single precision beyond the tolerance.
-        variants = {"_double": model}
-        if encoder == "resnet8":
-            variants[""] = copy.deepcopy(model).float()
-        for suffix, each in variants.items():
-            computed = run(each, side, frozen == FROZEN, 30 if encoder == "resnet8" else 0)
-            tensors |= {f"{name}{suffix}/{what}": tensor for what, tensor in computed.items()}
+        is_small, is_frozen = encoder == "resnet8", frozen == FROZEN
+        computed = {}
+        if is_small:
+            computed[name] = run_in_single(copy.deepcopy(model), side, is_frozen)
+        computed[f"{name}_double"] = run_in_double(model, side, is_frozen, FURTHER_STEPS if is_small else 0)
+        for variant, values in computed.items():
+            tensors |= {f"{variant}/{what}": tensor for what, tensor in values.items()}
     save_file(tensors, sys.argv[1])
 
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
 
+#include "tests/parity/generated.h"
 #include "tests/parity/saved_model_parity.h"
 #include "tests/support/temporary_directory.h"
 
@@ -88,7 +89,7 @@ TEST_P(EmbeddingParityTest, MatchesStatesAndEmbeddingsOfTransformers) {
 }
 
 std::vector<std::string> embedding_folders() {
-  const char* const folder = std::getenv("STOKER_PARITY_EMBEDDINGS");
+  const char* const folder = generated("STOKER_PARITY_EMBEDDINGS");
   return folder == nullptr ? std::vector<std::string>() : std::vector<std::string>{folder};
 }
 INSTANTIATE_TEST_SUITE_P(Folders, EmbeddingParityTest, testing::ValuesIn(embedding_folders()),

@@ -18,6 +18,7 @@
 #include "tests/parity/case_parts.h"
 #include "tests/parity/double_cases.h"
 #include "tests/parity/formula.h"
+#include "tests/parity/generated.h"
 #include "tests/parity/parity_run.h"
 
 namespace stoker::parity {
@@ -35,7 +36,7 @@ constexpr double kTolerance = 1e-10, kTrainingTolerance = 1e-7;
 // For values that are 0 except for rounding, such as the gradient of a bias that a norm cancels.
 constexpr double kAbsoluteTolerance = 1e-12;
 
-const char* generated_file() { return std::getenv("STOKER_PARITY_DOUBLE"); }
+const char* generated_file() { return generated("STOKER_PARITY_DOUBLE"); }
 
 std::vector<DoubleCase> cases_to_compare() {
   std::vector<DoubleCase> cases = double_cases();

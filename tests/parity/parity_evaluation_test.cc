@@ -10,6 +10,7 @@
 #include "evaluator/checkpoint_evaluator.h"
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
+#include "tests/parity/generated.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
@@ -20,7 +21,7 @@ namespace json = boost::json;
 class EvaluationParityTest : public ::testing::TestWithParam<std::string> {
  protected:
   EvaluationParityTest() {
-    const char* const generated = std::getenv("STOKER_PARITY_EVALUATION");
+    const char* const generated = parity::generated("STOKER_PARITY_EVALUATION");
     folder_ = generated != nullptr ? generated : STOKER_PARITY_GOLDEN "/evaluation";
     const auto text = read_file(folder_ + "/expected.json", 1 << 20);
     EXPECT_TRUE(text.ok()) << text.status().to_string();

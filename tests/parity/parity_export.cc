@@ -30,7 +30,7 @@ Status export_case(const parity::ParityCase& parity_case, const std::string& dir
   const std::string path = join_path(directory, parity_case.name);
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), path));
   checkpoint::CheckpointContent content;
-  content.manifest.step = parity::kSteps;
+  content.manifest.step = run.losses.size();
   content.model = views_of(model::named_tensors(*run.model));
   content.optim = views_of(run.optimizer->state());
   const auto written = checkpoint::CheckpointStore(path, default_file_system()).commit(content);

@@ -1,5 +1,8 @@
 #include "tests/parity/parity_run.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -51,7 +54,7 @@ void train_step(ParityRun& run, const ParityCase& parity_case, uint64_t step) {
     for (const auto& item : run.model->named_parameters())
       run.first_gradients.emplace_back(item.key(), item.value().grad().clone());
   const double lr =
-      train::learning_rate(parity_case.schedule, parity_case.optimizer.lr(), step, kSteps);
+      train::learning_rate(parity_case.schedule, parity_case.optimizer.lr(), step, kScheduledSteps);
   run.norms.push_back(run.optimizer->step(lr).item<double>());
   run.losses.push_back(loss.item<double>());
   run.rates.push_back(lr);
@@ -78,7 +81,9 @@ Result<at::Tensor> read_tensor(const checkpoint::SafetensorsFile& file, const st
 
 Result<ParityRun> run_case(const ParityCase& parity_case,
                            const checkpoint::SafetensorsFile& golden) {
-  at::set_num_threads(1);
+  // run_as_processor.sh sets several.
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  at::set_num_threads(threads == nullptr ? 1 : std::max(1, std::atoi(threads)));
   ParityRun run;
   STOKER_ASSIGN_OR_RETURN(run.model, make_seeded(parity_case));
   STOKER_ASSIGN_OR_RETURN(run.task, task::make_task(parity_case.task, normalize_of(parity_case),
@@ -91,7 +96,9 @@ Result<ParityRun> run_case(const ParityCase& parity_case,
                                                                   parity_case.train, parameters));
   STOKER_ASSIGN_OR_RETURN(run.first_logits, first_logits(parity_case, run.batches[0]));
   run.model->train();
-  for (uint64_t step = 0; step < kSteps; ++step) train_step(run, parity_case, step);
+  STOKER_ASSIGN_OR_RETURN(const at::Tensor losses, read_tensor(golden, "losses"));
+  for (int64_t step = 0; step < losses.numel(); ++step)
+    train_step(run, parity_case, static_cast<uint64_t>(step));
   return run;
 }
 

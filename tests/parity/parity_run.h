@@ -30,7 +30,7 @@ struct ParityRun {
   std::vector<double> losses, norms, rates;  // per step
 };
 
-// Runs ten steps on one thread.
+// Runs the steps of the golden file on one thread, or on as many as OMP_NUM_THREADS says.
 Result<ParityRun> run_case(const ParityCase& parity_case,
                            const checkpoint::SafetensorsFile& golden);
 

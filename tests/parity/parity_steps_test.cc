@@ -13,6 +13,7 @@
 #include "daemon/train/ema.h"
 #include "daemon/train/loss_scale.h"
 #include "daemon/train/optimizer.h"
+#include "tests/parity/generated.h"
 #include "tests/parity/parity_run.h"
 
 namespace stoker::parity {
@@ -35,7 +36,7 @@ struct Weights : model::Model {
 class StepParityTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* const generated = std::getenv("STOKER_PARITY_STEPS");
+    const char* const generated = parity::generated("STOKER_PARITY_STEPS");
     auto file = checkpoint::SafetensorsFile::open(
         generated != nullptr ? generated : STOKER_PARITY_GOLDEN "/steps/steps.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();

@@ -13,6 +13,7 @@
 
 #include "daemon/train/optimizer.h"
 #include "tests/parity/case_parts.h"
+#include "tests/parity/generated.h"
 #include "tests/parity/parity_run.h"
 
 namespace stoker::parity {
@@ -47,7 +48,7 @@ class TensorflowParityTest : public ::testing::TestWithParam<TensorflowCase> {
  protected:
   void SetUp() override {
     at::set_num_threads(1);
-    const char* const generated = std::getenv("STOKER_PARITY_TENSORFLOW");
+    const char* const generated = parity::generated("STOKER_PARITY_TENSORFLOW");
     const std::string folder =
         generated != nullptr ? generated : STOKER_PARITY_GOLDEN "/tensorflow";
     auto file = checkpoint::SafetensorsFile::open(folder + '/' + GetParam().name + ".safetensors");

@@ -17,8 +17,7 @@ choose_python() {
 # require_modules MODULES: exits with code 77 if $python cannot import them.
 require_modules() {
   if ! reason=$("$python" -c "import $1" 2>&1); then
-    echo "skipped: $python cannot import $1 (set $variable):"
-    echo "$reason" | tail -n 1
+    echo "skipped: $python cannot import $1 (set $variable): $(echo "$reason" | tail -n 1)"
     exit 77
   fi
 }
@@ -37,9 +36,6 @@ choose_pytorch() {
 
 # run_steps [-- STEP]…: see steps.py in $here. Exits with its code if that is not 0.
 run_steps() {
-  code=0
   # shellcheck disable=SC2154  # `here` is set by the caller
-  "$python" "$here/steps.py" "$@" || code=$?
-  if [ $code = 77 ]; then echo "(set $variable)"; fi
-  if [ $code != 0 ]; then exit $code; fi
+  "$python" "$here/steps.py" "$variable" "$@" || exit $?
 }

@@ -1,14 +1,13 @@
 #!/bin/sh
-# run_parity.sh PARITY_EXPORT PARITY_TEST: compares stoker with PyTorch. Exit code 77: PyTorch is not
+# run_parity.sh PARITY_EXPORT PARITY_TEST: compares stoker with PyTorch. Exit code 77: PyTorch or torchvision is not
 # available. Set STOKER_PYTHON to the Python to use; default python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$here/python_or_skip.sh"
 choose_pytorch
-# Without torchvision, check_torchvision.py and check_inputs.py compare nothing, which they print.
 run_steps \
-  -- import torch safetensors.torch \
+  -- import torch torchvision safetensors.torch \
   -- check_torchvision.py "$here/golden" "$1" \
   -- "$1" "$folder/checkpoints" \
   -- check_parity.py "$here/golden" "$folder/checkpoints" \

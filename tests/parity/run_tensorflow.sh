@@ -7,6 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/parity/python_or_skip.sh
 . "$here/python_or_skip.sh"
 choose_python "${STOKER_TENSORFLOW_PYTHON:-${STOKER_PYTHON:-python3}}" STOKER_TENSORFLOW_PYTHON
-require_modules 'tensorflow, safetensors.numpy'
-"$python" "$here/make_tensorflow.py" "$folder"
-STOKER_PARITY_TENSORFLOW="$folder" "$1" --gtest_filter='*TensorflowParityTest.*'
+run_steps \
+  -- import tensorflow safetensors.numpy \
+  -- make_tensorflow.py "$folder" \
+  -- STOKER_PARITY_TENSORFLOW="$folder" "$1" --gtest_filter='*TensorflowParityTest.*'

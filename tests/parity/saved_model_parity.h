@@ -32,6 +32,7 @@
 #include "shared/model/lora.h"
 #include "shared/model/model.h"
 #include "shared/model/torch_dtype.h"
+#include "tests/parity/generated.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
 
 namespace stoker::parity {
@@ -49,8 +50,8 @@ struct ParityCases {
   const char* variable;
   const char* golden;
 
-  bool is_generated() const { return std::getenv(variable) != nullptr; }
-  std::string folder() const { return is_generated() ? std::getenv(variable) : golden; }
+  bool is_generated() const { return generated(variable) != nullptr; }
+  std::string folder() const { return is_generated() ? generated(variable) : golden; }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder()))

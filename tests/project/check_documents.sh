@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016  # the backticks are Markdown
 # check_documents.sh ROOT: checks that everything the documents link to or mention exists, that row
-# numbers of tables are unique, and that none of them contains a machine-specific path.
+# numbers of tables are unique, that none of them contains a machine-specific path, and that
+# docs/README.md links to every page.
 set -euo pipefail
 cd "${1:?give the root of the repository}"
 bad=0
@@ -80,6 +81,16 @@ check_rows() {
   done < <(grep -oE '^\| [0-9]+(, [0-9]+)*\. ' "$document" | grep -oE '[0-9]+' | sort -n | uniq -d)
 }
 
+# The index links to every page.
+check_index() {
+  local page name
+  [[ -e docs/README.md ]] || return 0
+  for page in docs/*.md; do
+    name=${page##*/}
+    [[ $name == README.md ]] || grep -qF "]($name" docs/README.md || complain "docs/README.md: has no link to $name"
+  done
+}
+
 # Machine-specific paths are not allowed. System paths that exist on every Debian are.
 check_machine_paths() {
   local document=$1 found
@@ -96,5 +107,6 @@ for document in "${documents[@]}"; do
   check_rows "$document"
   check_machine_paths "$document"
 done
+check_index
 ((bad == 0)) || exit 1
 printf '%d documents name only what exists\n' "${#documents[@]}"

@@ -35,3 +35,8 @@ expect_error 'a dead test' 'Shown by `tests/ring_test.cc`: `IsRound`, `IsSquare`
 expect_error 'a dead test of a suite' 'Shown by `RingTest.IsRound`, `RingTest.IsSquare`.' 'the test RingTest.IsSquare'
 expect_error 'a test of another suite' 'Shown by `SquareTest.IsRound`.' 'the test SquareTest.IsRound'
 expect_error 'a path of a machine' 'Look into /home/me/stoker.' "a specific machine"
+printf '# Pages\n\nSee [the ring](ring.md).\n' >"$tree/docs/README.md"
+write_readme ''
+"$check" "$tree"
+printf '# Rows\n' >"$tree/docs/rows.md"
+expect_error 'a page that the index lacks' '' 'docs/README.md: has no link to rows.md'

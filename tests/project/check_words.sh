@@ -1,58 +1,25 @@
 #!/usr/bin/env bash
-# check_words.sh ROOT: checks that no file contains the words below, in identifiers, comments,
-# messages or documents. They are archaic, informal or British, or a standard term exists. Prints
-# one line per word found.
+# check_words.sh ROOT: checks that no file contains the words below, in identifiers, comments, messages or
+# documents: earlier names of the things of this project, and British spellings of names of the APIs that it
+# follows. Prints one line per word found.
 set -euo pipefail
 cd "${1:?give the root of the repository}"
 
 # Extended regular expressions, lower case. A space also matches "_" and "-".
 words='
-anew -> again
-whoever|somebody|everybody -> the caller, a user, another process
-nobody -> no process, no user
-strangers? -> another process, any user
-pictures? -> image
-colour(s|ed)? -> color
-grey -> gray
-neighbour(s|ing)? -> neighbor
-behaviours? -> behavior
-favour(s|ed|ite)? -> favor
-(normal|initial|optim|serial|synchron|general|minim|maxim|material|final|recogn|random)is(e|ed|es|ing|ation) -> -ize
-troubles? -> error, failure
-mistakes? -> error, misclassified sample
 bad ?samples? -> sample error
 stand ins? -> replacement sample
 outside producers? -> external producer
 reader process(es)? -> worker process
 data sets? -> dataset
-(go|goes|going|went|gone) on -> continue, resume
-for ever|for good -> forever, permanently
-at once -> immediately, together
-cut off -> truncated
-damaged -> corrupt
-torn -> partial
-(left|leaves?|leaving) out -> omit, drop
-refuses?|refusing -> reject
-dies|died -> exit, crash
-besides? -> next to, in addition to
-so many -> the number of
-of (its|their) own -> own, separate
-lies -> is, is located
-look(s|ed|ing)? at -> check, read, inspect
-promises -> declares
 ledgers? -> log
-remed(y|ies) -> suggested fix
-(gives?|gave) way|hand(s|ed)? on|obeys?|winds? up|stands? still|in vain -> yield, requeue, handle, shut down, stall
-asked for -> requested
-for want of -> because there is no
+confined -> sandboxed
 stokerctl (explain|tap|classes) -> show-batch, inspect, class-report
-(data|sets?|datasets?|files) (that )?grows? -> refreshed dataset, is appended to
+colour(s|ed)? -> color
+grey -> gray
+neighbour(s|ing)? -> neighbor
 (un)?labelled -> labeled
-promised -> declared, expected
-confined -> sandboxed, restricted
-whole numbers? (is|are|per|from|needed) -> integer
-there twice -> duplicate
-that (is|are) needed -> required
+(normal|initial|optim|serial|quant|random)is(e|ed|es|ing|ation) -> -ize
 '
 
 pattern=''

@@ -16,11 +16,11 @@ expect_rejected() {
   [[ $output == "$expected" ]] || fail "'$text': expected '$expected', got '$output'"
 }
 
-printf 'renewed, scolded; std::promise; images of datasets; relies on it\n' >"$tree/a.cc"
+printf 'unconfined, greyhound; std::promise; images of datasets\n' >"$tree/a.cc"
 "$check" "$tree" || fail 'standard words were rejected'
-expect_rejected '// An''ew.' 'a.cc:2: An''ew -> again'
-expect_rejected 'int num_pict''ures = 0;' 'a.cc:2: pict''ures -> image'
+expect_rejected '// Led''ger.' 'a.cc:2: Led''ger -> log'
+expect_rejected 'int num_col''ours = 0;' 'a.cc:2: col''ours -> color'
 expect_rejected 'kBad''Sample' 'a.cc:2: Bad''Sample -> sample error'
 expect_rejected '"a data ''set"' 'a.cc:2: data ''set -> dataset'
-expect_rejected 'goes_''on()' 'a.cc:2: goes_''on -> continue, resume'
+expect_rejected 'outside_''producers()' 'a.cc:2: outside_''producers -> external producer'
 expect_rejected 'normal''ised' 'a.cc:2: normal''ised -> -ize'

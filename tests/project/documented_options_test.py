@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """documented_options_test.py ROOT BIN PROGRAM…: checks that the programs have each option, and stokerctl each command, that the
-documents name in commands. CHANGELOG.md can name earlier ones."""
+documents name in commands, and that docs/operations.md has the exit codes of their --help. CHANGELOG.md can name earlier ones."""
 import re
 import subprocess
 import sys
@@ -85,6 +85,29 @@ class Checker:
                 yield f"{program} has no option {option}"
 
 
+def exit_codes_of_help(text):
+    """Those of "Exit codes: 0 success, 64 usage error, …"."""
+    return {int(code) for code in re.findall(r"(?:^|,)\s*(\d+) ", re.search(r"Exit codes: (.*?)\.\s", text + "\n", re.DOTALL)[1])}
+
+
+def exit_codes_of_page(text, program):
+    """Those of the row "| `program` | 0, 64; others |"."""
+    row = re.search(rf"^\| `{program}` \| ([\d, ]+)", text, re.MULTILINE)
+    return {int(code) for code in row[1].split(", ")} if row else set()
+
+
+def check_exit_codes(root, folder, programs):
+    assert exit_codes_of_help("Exit codes: 0 done,\n64 usage, or 70, 143 forced.\n") == {0, 64, 143}
+    page = (root / "docs/operations.md").read_text()
+    for program in programs:
+        theirs, ours = exit_codes_of_help(help_of(str(folder / program))), exit_codes_of_page(page, program)
+        for code in sorted(theirs ^ ours):
+            yield f"exit code {code} of {program} is only in {'its --help' if code in theirs else 'docs/operations.md'}"
+        for code in sorted(ours - {0}):
+            if f"- **{code}**" not in page:
+                yield f"docs/operations.md does not explain exit code {code} of {program}"
+
+
 def check_checker(checker):
     """A checker that finds nothing would accept everything."""
     for command, expected in (("stokerctl foo", "no command foo"), ("stokerctl --json foo", "no command foo"),
@@ -103,6 +126,7 @@ def main():
     for document in [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]:
         if document.name != "CHANGELOG.md":
             bad += [f"{document.relative_to(root)}: {complaint}" for complaint in checker.check(document.read_text())]
+    bad += check_exit_codes(root, folder, programs)
     print(f"{checker.num_commands} commands and {checker.num_options} options in the documents")
     print("\n".join(bad), end="", file=sys.stderr)
     return bool(bad) or checker.num_commands < 50 or checker.num_options < 50

@@ -96,7 +96,7 @@ for name in libcuda.so.1 libother.so.1; do
 #include <stdio.h>
 __attribute__((destructor)) static void end(void) { puts("exit handler"); }
 C
-  output=$(LD_LIBRARY_PATH=$torch/lib LD_PRELOAD=$scratch/$name "$tree/libexec/stoker/gpu-check/cuda_test" --gtest_filter=none)
+  output=$(LD_LIBRARY_PATH=$torch/lib LD_PRELOAD=$scratch/$name "$tree/libexec/stoker/gpu-check/cuda_test" --gtest_list_tests)
   [[ $output == *'exit handler'* ]] && has_ended=libcuda.so.1 || has_ended=libother.so.1
   [[ $has_ended == "$name" ]] || fail "cuda_test next to $name: $output"
 done

@@ -23,7 +23,8 @@ grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker
 
 for file in man/man1/stokerctl.1 man/man1/stoker-web.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/{stokerd,stoker-libtorch}.8 \
   bash-completion/completions/{stokerctl,stoker-eval,stokerd} zsh/site-functions/_{stokerctl,stoker-eval,stokerd} \
-  fish/vendor_completions.d/{stokerctl,stoker-eval,stokerd}.fish stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml} stoker/producer/ring_producer.{cc,py}; do
+  fish/vendor_completions.d/{stokerctl,stoker-eval,stokerd}.fish stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml} stoker/producer/ring_producer.{cc,py} \
+  stoker/monitoring/{prometheus-rules.yml,grafana-dashboard.json}; do
   [[ -s $prefix/share/$file ]] || fail "share/$file is missing or empty"
 done
 

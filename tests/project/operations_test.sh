@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # operations_test.sh ROOT BIN: runs the commands of docs/operations.md that back up, restore and move a run, as they are printed there,
-# on a run that trains. sudo, systemctl, chown and ssh are replaced by functions that do the same without root, without systemd and
+# on a run that trains, and compares the list of threads there with that of the run. sudo, systemctl, chown and ssh are replaced by functions that do the same without root, without systemd and
 # without another machine.
 set -euo pipefail
 root=${1:?give the root of the repository}
@@ -72,6 +72,11 @@ for block in 1 2 3 4; do [[ -n $(commands "$block") ]] || fail "there is no bloc
 [[ -z $(commands 5) ]] || fail "more marked commands than this test runs in $page"
 systemctl start
 wait_for_newer "$work/var/lib/stoker/mnist" ''
+# The threads of the page's example are those of a run.
+printed=$(awk '/^## Inspecting threads/ { inside = 1 } inside && /^─/ { lists = 1; next } lists && NF == 0 { exit } lists' "$page" | sed 's/   *.*//' | sort)
+real=$("$bin/stokerctl" --json --run-dir "$work/var/lib/stoker/mnist" threads |
+  python3 -c 'import json, sys; print("\n".join(sorted(each["name"] for each in json.load(sys.stdin)["threads"])))')
+[[ $printed == "$(sort <<<"$real")" ]] || fail "threads in $page: $printed; of a run: $real"
 eval "$(commands 1)"
 saved=$(newest "$backup")
 [[ -n $saved ]] || fail "there is no checkpoint in the backup"

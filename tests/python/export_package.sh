@@ -1,5 +1,5 @@
 #!/bin/sh
-# export_package.sh SOURCE_DIR FOLDER BIN: runs the commands of README.md, "A Python module", with export_models.mlp in an
+# export_package.sh SOURCE_DIR FOLDER BIN: runs the commands of README.md, "Your own model", with export_models.mlp in an
 # empty virtual environment into which pip installs stoker-export, and moves the package to FOLDER/mlp. BIN: stokerd. With
 # STOKER_FAULT_TESTS=full also exports the other modules of export_models. Nothing is done again for the same sources.
 # Exits with code 77 without PyTorch or pip.
@@ -11,7 +11,7 @@ out=$2
 export PATH="$3:$PATH" TORCHINDUCTOR_CACHE_DIR="$folder/cache"
 names=mlp
 if [ "${STOKER_FAULT_TESTS:-}" = full ]; then names='mlp mlp_bf16 gpt tagger'; fi
-section=$(sed -n '/^## A Python module/,/^## Operation/p' "$1/README.md")
+section=$(sed -n '/^## Your own model/,/^## Measured/p' "$1/README.md")
 stamp=$({
   cat "$1"/python/pyproject.toml "$1"/python/stoker_export/*.py "$1/tests/python/export_models.py"
   printf '%s\n' "$section"
@@ -70,15 +70,17 @@ for name in $stale; do
       run stoker-export
       cat >run.yaml <<'YAML'
 data: {train: {format: synthetic, num_samples: 1000, input_shape: [32], num_classes: 4}}
-model: {name: compiled, path: my_model/manifest.json}
+model: {name: exported, path: my_model}
 task: {name: classification}
 train: {max_steps: 20, micro_batch_size: 16, device: cpu}
 YAML
       if [ -x "$3/stokerd" ]; then run stokerd; fi  # else not built
+      rm -r my_model
+      stoker-export --compile export_models:mlp --output my_model
       ;;
-    mlp_bf16) stoker-export export_models:mlp --output my_model --precision bf16 ;;
-    gpt) stoker-export export_models:gpt --output my_model --max-batch 32 ;;
-    *) stoker-export "export_models:$name" --output my_model ;;
+    mlp_bf16) stoker-export --compile export_models:mlp --output my_model --precision bf16 ;;
+    gpt) stoker-export --compile export_models:gpt --output my_model --max-batch 32 ;;
+    *) stoker-export --compile "export_models:$name" --output my_model ;;
   esac
   rm -rf "${out:?}/$name"
   mv my_model "$out/$name"

@@ -1,4 +1,4 @@
-"""The errors of stoker_export: each one line that says what to change, and no folder. Nothing is compiled, except
+"""The errors of stoker_export --compile: each one line that says what to change, and no folder. Nothing is compiled, except
 for the interrupted export, which is killed while compiling."""
 import contextlib
 import io
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import stoker_export
 from export_models import mlp
-from stoker_export import ExportError, __main__ as command, compiler, export
+from stoker_export import ExportError, __main__ as command, compile_module as export, compiler
 
 
 class Branch(nn.Module):
@@ -232,7 +232,7 @@ class ErrorsTest(unittest.TestCase):
     def interrupted(self, number):
         """The exit code of an export that gets this signal while it compiles."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "stoker_export", "export_models:mlp", "--output", self.path],
+            [sys.executable, "-m", "stoker_export", "--compile", "export_models:mlp", "--output", self.path],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         started = any(line.startswith("compiling train") for line in process.stdout)
         process.send_signal(number)

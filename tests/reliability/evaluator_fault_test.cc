@@ -70,7 +70,7 @@ TEST_F(EvaluatorFaultTest, RecordsCorruptCheckpointAndEvaluatesOthers) {
                 .code,
             0);
   const std::vector<std::string> saved = checkpoints(run_dir());
-  ASSERT_GE(saved.size(), 1u);
+  ASSERT_GE(saved.size(), 2u);  // the last one, and at least one of those before
   const std::string model = run_dir() + "/checkpoints/" + saved.front() + "/model.safetensors";
   std::string bytes = text_of(model);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);

@@ -16,6 +16,7 @@
 #include "daemon/writer/retention_manager.h"
 #include "shared/base/coordinator.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/run_metrics.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/run/run_layout.h"
 #include "tests/reliability/minimal_state.h"
@@ -78,7 +79,8 @@ class MinimalRun {
     writer::WriterOptions saving;
     config::Config config;
     config.checkpoint.keep_last = 2;
-    retention_manager_.emplace(config, store_, layout_, system_clock());
+    retention_manager_.emplace(config, config::task_metrics(config), store_, layout_,
+                               system_clock());
     saving.delete_expired = [this](bool is_disk_full) {
       retention_manager_->delete_expired(is_disk_full);
     };

@@ -1,7 +1,7 @@
 // Kills and stops workers at random times for STOKER_STRESS_SECONDS (default 5). Every batch that
 // the consumer receives is checked: each sample must be used exactly once per epoch, in the planned
 // order. Covers synthetic samples and samples from files, with read-ahead or with the sample cache.
-// STOKER_STRESS_SEED repeats the random choices of a run.
+// STOKER_TEST_SEED changes the random choices.
 //
 // Example: STOKER_STRESS_SECONDS=600 build/release/tests/feed_stress
 #include <signal.h>
@@ -17,6 +17,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/daemon/supervisor/feed_fixture.h"
+#include "tests/support/machine_slowness.h"
+#include "tests/support/test_seed.h"
 
 namespace stoker::supervisor {
 namespace {
@@ -34,7 +36,7 @@ class FeedStressTest : public FeedTest {
     options_.feed_program = FEED_PROGRAM;
     options_.feed.num_workers = 6;
     options_.feed.num_processes = 3;
-    options_.feed.worker_timeout_seconds = 0.5;
+    options_.feed.worker_timeout_seconds = test::scaled_seconds(0.5);
   }
   void use_computed_samples() {
     auto config = synthetic_config();
@@ -118,12 +120,9 @@ class FeedStressTest : public FeedTest {
   }
 
   void run_with_random_faults() {
-    const auto seed = static_cast<uint32_t>(
-        number_from_environment("STOKER_STRESS_SEED", std::random_device{}()));
     const auto time =
         std::chrono::duration<double>(number_from_environment("STOKER_STRESS_SECONDS", 5));
-    std::printf("STOKER_STRESS_SEED=%u\n", seed);
-    std::mt19937 random(seed);
+    std::mt19937 random(static_cast<uint32_t>(test::test_seed()));
     ASSERT_TRUE(start().ok());
     const auto end = std::chrono::steady_clock::now() + time;
     auto next_fault = std::chrono::steady_clock::now();

@@ -102,8 +102,12 @@ SH
       sleep 0.1
     done
     read -r init <"/proc/$outer/task/$outer/children" || true
-    sleep 0.5
-    zombies=$(pgrep --parent "$init" --runstates Z --count || true)
+    # One that has just ended can be there; without tini, those of each checkpoint remain.
+    for ((i = 0; i < 600; i++)); do
+      zombies=$(pgrep --parent "$init" --runstates Z --count || true)
+      ((zombies > 0)) || break
+      sleep 0.1
+    done
     kill -TERM "$init"
     code=0
     wait "$outer" || code=$?

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/run/eval_result.h"
 #include "shared/run/run_state.h"
 #include "tests/system/run_fixture.h"
 
@@ -58,6 +59,42 @@ TEST_F(EarlyStopRunTest, FinishesRunWithCheckpointAndDoesNotRestartIt) {
                 .code,
             0);
   EXPECT_EQ(newest_step(run_dir()), step + 5) << "another rule does not continue it";
+}
+
+// The results of step 20 are of a branch that the run leaves: they neither end it nor are the best.
+TEST_F(EarlyStopRunTest, ContinuesOnBranchOfEarlierCheckpoint) {
+  const std::string data = "{format: synthetic, num_samples: 64, input_shape: [4], num_classes: 2}";
+  const std::string config =
+      write_config("data: {train: " + data + ", val: " + data +
+                   "}\nmodel: {name: mlp, hidden_sizes: [4]}\ntask: {name: classification}\n"
+                   "train: {max_steps: 20, micro_batch_size: 8, device: cpu, num_threads: 1}\n"
+                   "checkpoint: {save_every_steps: 10, keep_last: 9}\n"
+                   "eval: {checkpoints: latest, early_stopping: {stopping_threshold: 1000}}\n");
+  const auto evaluate = [this] {
+    Process once = evaluator(run_dir(), {});
+    EXPECT_EQ(code_of(once), 0);
+  };
+  const run::RunLayout layout(run_dir());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  evaluate();
+  ASSERT_TRUE(std::filesystem::exists(layout.early_stop_file()));
+  const std::vector<std::string> longer = {"--set", "train.max_steps=30"};
+  EXPECT_EQ(train(config, run_dir(), longer).code, 0);
+  EXPECT_EQ(newest_step(run_dir()), 20u) << "the run was stopped early";
+
+  EXPECT_EQ(train(config, run_dir(),
+                  {"--set", "train.max_steps=18", "--resume",
+                   layout.checkpoints_dir() + "/step-000000010"})
+                .code,
+            0);
+  EXPECT_EQ(newest_step(run_dir()), 18u) << "a result of a former branch ended the run";
+  EXPECT_EQ(run::read_best(layout).status().code(), StatusCode::kNotFound);
+  evaluate();
+  EXPECT_EQ(run::read_best(layout)->step, 18u);
+  Process exported =
+      ctl(run_dir(), {"export", "best", "--format", "safetensors", "--output", path("best.st")},
+          "export");
+  EXPECT_EQ(code_of(exported), 0) << log_of("export");
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ def main():
     parser.add_argument("bin")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--shard", choices=["none", "optimizer"], default="none")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("STOKER_TEST_SEED", "1")))
     args = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
         print("SKIP: no PyTorch")

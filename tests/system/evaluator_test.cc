@@ -1,13 +1,19 @@
 // stoker-eval as a process: command line, waiting, and restricted environments.
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include <gtest/gtest.h>
 
 #include "feeder/sandbox.h"
+#include "shared/eval_metrics/metric_table.h"
+#include "shared/metrics/json_lines.h"
 #include "shared/run/eval_result.h"
 #include "tests/shared/image/image_files.h"
 #include "tests/system/run_fixture.h"
@@ -53,6 +59,68 @@ class EvaluatorTest : public RunTest {
     return count;
   }
 };
+
+// ---- The best checkpoint
+
+// A classifier by whose metrics larger values are better.
+TEST_F(EvaluatorTest, BestCheckpointHasLargestValueOfMetricThatIsMaximized) {
+  std::ofstream csv(path("data.csv"));
+  csv << "a,b,y\n";
+  std::mt19937 generator(3);
+  for (int i = 0; i < 400; ++i) {
+    const double a = static_cast<double>(generator() % 2000) / 1000 - 1;
+    const double b = static_cast<double>(generator() % 2000) / 1000 - 1;
+    const double noise = static_cast<double>(generator() % 1200) / 1000 - 0.6;
+    csv << a << ',' << b << ',' << (a - b + noise > 0) << '\n';
+  }
+  csv.close();
+  const std::string data = "{format: csv, path: " + path("data.csv") + ", fields: {label: y}}";
+  const std::string config = write_config(
+      "data: {train: " + data + ", val: " + data +
+      "}\nmodel: {name: mlp, hidden_sizes: [8]}\ntask: {name: binary_classification}\n"
+      "optimizer: {name: sgd, lr: 0.05}\nscheduler: {name: constant, warmup_steps: 0}\n"
+      "train: {max_steps: 60, micro_batch_size: 16, device: cpu, num_threads: 1}\n"
+      "checkpoint: {save_every_steps: 10, keep_last: 2, save_top_k: 1}\n"
+      "eval: {checkpoints: all, monitor: auroc}\n");
+  Process follower = evaluator(run_dir(), {"--follow"});
+  ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_unevaluated=100"}).code, 0);
+  ASSERT_EQ(code_of(follower), 0);
+  const auto records = metrics::read_records(run_dir() + "/metrics/eval.jsonl");
+  ASSERT_TRUE(records.ok()) << records.status().to_string();
+  double largest = 0, smallest = 1;
+  for (const metrics::MetricsRecord& record : records->records) {
+    largest = std::max(largest, record.find_number("auroc").value_or(0));
+    smallest = std::min(smallest, record.find_number("auroc").value_or(1));
+  }
+  ASSERT_LT(smallest, largest) << "every checkpoint is the best one";
+  const auto best = run::read_best(run::RunLayout(run_dir()));
+  ASSERT_TRUE(best.ok()) << best.status().to_string();
+  EXPECT_EQ(best->metric, "auroc");
+  EXPECT_EQ(best->value, largest);
+  const auto f1 = best->metrics.find("val/f1");
+  ASSERT_NE(f1, best->metrics.end());
+  for (const metrics::MetricsRecord& record : records->records)
+    EXPECT_LE(record.find_number("f1").value_or(0), f1->second.value);
+  const auto table = eval_metrics::read_metric_table(run_dir() + "/metrics/table.json");
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  EXPECT_EQ(table->find("auroc")->direction, eval_metrics::Direction::kMaximize);
+  EXPECT_EQ(table->find("perplexity"), nullptr) << "of another task";
+  std::filesystem::remove(run_dir() + "/metrics/table.json");
+  Process again = evaluator(run_dir(), {"--once"});
+  EXPECT_NE(code_of(again), 0);
+  EXPECT_NE(log_of("stoker-eval").find("table.json: does not exist"), std::string::npos);
+}
+
+TEST_F(EvaluatorTest, UnknownMonitorIsReportedByCheckOfConfiguration) {
+  Process check({program("stokerd"), "--config", write_config(small_config()), "--set",
+                 "eval.monitor=val/acuracy", "--check-config"},
+                path("check.out"));
+  EXPECT_EQ(code_of(check), 78);
+  EXPECT_NE(text_of(path("check.out"))
+                .find("'acuracy' is not a metric of this task; did you mean "
+                      "'accuracy'?"),
+            std::string::npos);
+}
 
 // ---- Checkpoints given on the command line
 
@@ -118,7 +186,7 @@ TEST_F(EvaluatorTest, FollowsRunDirectoryCreatedLater) {
   const std::string config = write_config(small_config("eval: {poll_interval_seconds: 600}\n"));
   ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(exit_code(std::move(follower)), 0);
-  EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
+  EXPECT_TRUE(run::read_best(run::RunLayout(run_dir())).ok());
 }
 
 TEST_F(EvaluatorTest, ExitsAfterRequestedStepDuringTraining) {
@@ -260,6 +328,69 @@ eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
                                             "eval.max_samples=640"})),
             0);
   EXPECT_EQ(results(), 1u) << "what fits is evaluated under the same bound";
+}
+
+// ---- Priority
+
+// Restricts the test and the programs that it starts to one CPU, so that they compete for it.
+class OneCpu {
+ public:
+  OneCpu() {
+    EXPECT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0 && cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  ~OneCpu() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneCpu(const OneCpu&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+// 0: the process has no such thread.
+pid_t thread_of(pid_t process, const std::string& name) {
+  std::error_code ignored;
+  for (const auto& task :
+       fs::directory_iterator("/proc/" + std::to_string(process) + "/task", ignored)) {
+    std::string comm;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    if (comm == name) return std::stoi(task.path().filename());
+  }
+  return 0;
+}
+
+// The trainer has no other load than its steps, and never ends.
+TEST_F(EvaluatorTest, YieldsCpuToBusyTrainer) {
+  if (!fs::exists("/proc/self/schedstat"))
+    GTEST_SKIP() << "this kernel does not report how long a thread waits for a CPU";
+  const OneCpu one_cpu;
+  const std::string config = write_config(small_config("eval: {batch_size: 4}\n"));
+  Process training =
+      trainer(config, run_dir(),
+              {"--set", "train.max_steps=1000000000", "--set", "checkpoint.save_every_steps=40",
+               "--set", "data.val.num_samples=4000"});
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run_dir()) > 0; }));
+  Process follower = evaluator(run_dir(), {"--follow"});
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    return log_of("stoker-eval").find("evaluation started") != std::string::npos;
+  })) << log_of("stoker-eval");
+  const pid_t thread = thread_of(follower.pid(), "evaluate");
+  ASSERT_GT(thread, 0);
+  EXPECT_EQ(::sched_getscheduler(thread), SCHED_BATCH);
+  EXPECT_GE(::getpriority(PRIO_PROCESS, static_cast<id_t>(thread)), 10);
+  const auto workers = children_of(follower.pid(), "stoker-feed");
+  EXPECT_FALSE(workers.empty());
+  for (const pid_t worker : workers)
+    EXPECT_GE(::getpriority(PRIO_PROCESS, static_cast<id_t>(worker)), 10);
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    return log_of("stoker-eval").find("evaluation finished") != std::string::npos;
+  })) << log_of("stoker-eval");
+  EXPECT_NE(log_of("stoker-eval").find("evaluation throttled"), std::string::npos)
+      << "it competed with the trainer for the CPU and did not pause: " << log_of("stoker-eval");
+  EXPECT_FALSE(training.wait(std::chrono::milliseconds(0))) << log_of("stokerd");
 }
 
 // ---- Artifacts

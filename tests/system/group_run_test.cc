@@ -209,9 +209,10 @@ TEST_F(GroupRunTest, RemovesUnfinishedShardsOfKilledChief) {
 TEST_F(GroupRunTest, NamesChiefStoppedInCommitThatEndsWhenItContinues) {
   configure_endless();
   const std::string run = run_dir();
-  auto ranks = start_group(2, run,
-                           joined(kSharded, {"--set", "checkpoint.save_every_steps=1", "--set",
-                                             "distributed.timeout_seconds=5"}));
+  auto ranks = start_group(
+      2, run,
+      joined(kSharded, {"--set", "checkpoint.save_every_steps=1", "--set",
+                        "distributed.timeout_seconds=" + std::to_string(scaled_seconds(5))}));
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
   stop_in_commit(*ranks[0], run);
   EXPECT_EQ(code_of(*ranks[1]), 73);
@@ -339,7 +340,8 @@ TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {
 TEST_F(GroupRunTest, NamesStoppedRankAndEndsOneThatHangs) {
   configure(100'000);
   const std::string run = run_dir();
-  const std::vector<std::string> more{"--set", "distributed.timeout_seconds=5"};
+  const std::vector<std::string> more{
+      "--set", "distributed.timeout_seconds=" + std::to_string(scaled_seconds(5))};
   auto ranks = start_group(2, run, more);
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 8; }));
   // Without its data, rank 1 waits outside of a collective.

@@ -7,7 +7,6 @@
 set -euo pipefail
 bin=$(readlink -f "${1:?give the folder of the programs}")
 launcher=${2:?give openmpi or slurm}
-readonly max_seconds=320
 skip() {
   printf 'SKIP: %s\n' "$*"
   exit 77
@@ -29,15 +28,8 @@ fail() {
   tail -n 20 "$work"/*.log "$work"/run/logs/*.log >&2 || true
   exit 1
 }
-# within WHAT COMMAND…: polls until the command succeeds.
-within() {
-  local what=$1
-  shift
-  until "$@"; do
-    ((SECONDS < max_seconds)) || fail "$what: not in time"
-    sleep 0.1
-  done
-}
+# shellcheck source=tests/support/within.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../support/within.sh"
 
 cat >"$work/config.yaml" <<YAML
 data:

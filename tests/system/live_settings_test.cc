@@ -69,6 +69,8 @@ TEST_F(LiveSettingsRunTest, ContinuesWithOtherWorkersAndLastStepInSameProcess) {
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 0);
   EXPECT_EQ(newest_step(run_dir()), last);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("max_steps reached: " + std::to_string(last) +
+                                           ", set by stokerctl set; the configuration has 20000"));
   EXPECT_EQ(count_in_log("daemon started"), 1u);
   EXPECT_EQ(count_in_log("training started"), 2u);
   EXPECT_THAT(text_of(run_dir() + "/config.yaml"), HasSubstr("max_steps: " + std::to_string(last)));
@@ -81,6 +83,26 @@ TEST_F(LiveSettingsRunTest, ContinuesWithOtherWorkersAndLastStepInSameProcess) {
                 .code,
             0);
   EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("whole"), last));
+}
+
+TEST_F(LiveSettingsRunTest, WarnsOfContradictionsAndRejectsRatesThatWouldRise) {
+  Process trainer =
+      this->trainer(write_config(small_config()), run_dir(),
+                    {"--set", "train.max_steps=1000000", "--set", "scheduler.warmup_steps=900000"});
+  ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
+  const uint64_t last = pause() + 20;
+  EXPECT_THAT(run_stokerctl({"set", "train.max_steps", std::to_string(last)}),
+              HasSubstr("warning: scheduler.warmup_steps: 900000 is not below"));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("settings contradictory key=scheduler.warmup_steps"));
+  const auto rejected = ctl(run_dir(), {"set", "optimizer.lr", "1e-5"}, "rejected").wait(60s);
+  ASSERT_TRUE(rejected.has_value());
+  EXPECT_NE(rejected->code, 0);
+  EXPECT_THAT(log_of("rejected"), HasSubstr("scheduler.min_lr: must be at most optimizer.lr"));
+  run_stokerctl({"set", "scheduler.min_lr", "null"});
+  EXPECT_THAT(run_stokerctl({"set", "optimizer.lr", "1e-5"}), HasSubstr("optimizer.lr 1"));
+  run_stokerctl({"resume"});
+  EXPECT_EQ(code_of(trainer), 0);
+  EXPECT_EQ(newest_step(run_dir()), last);
 }
 
 TEST_F(LiveSettingsRunTest, ResumesWithValuesUntilConfigurationChanges) {

@@ -58,7 +58,7 @@ bool Process::kill() {
 std::optional<Exit> Process::wait(std::chrono::milliseconds timeout) {
   if (exit_) return exit_;
   pollfd ended{pidfd_, POLLIN, 0};
-  if (::poll(&ended, 1, static_cast<int>(timeout.count())) <= 0) return std::nullopt;
+  if (::poll(&ended, 1, static_cast<int>(scaled(timeout).count())) <= 0) return std::nullopt;
   int status = 0;
   if (::waitpid(pid_, &status, 0) != pid_) return std::nullopt;
   exit_ = WIFSIGNALED(status) ? Exit{0, WTERMSIG(status)} : Exit{WEXITSTATUS(status), 0};

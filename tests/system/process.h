@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/eventually.h"
+
 namespace stoker::test {
 
 struct Exit {
@@ -28,7 +30,7 @@ class Process {
   // Sends SIGKILL and waits for the end. False if the process has exited before, which wait() returns
   // then: it was not killed.
   bool kill();
-  // Empty if the process is still running after `timeout`.
+  // Empty if the process is still running after `timeout`, on a slow machine longer.
   std::optional<Exit> wait(std::chrono::milliseconds timeout);
   const std::string& log() const { return log_; }
 
@@ -39,7 +41,7 @@ class Process {
   std::string log_;
 };
 
-// Returns false if `timeout` passes before `condition` holds.
+// Returns false if `timeout`, on a slow machine longer, passes before `condition` holds.
 template <typename Condition>
 bool wait_until(std::chrono::milliseconds timeout, Condition&& condition);
 
@@ -47,9 +49,9 @@ void sleep_between_polls();
 
 template <typename Condition>
 bool wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
+  Patience patience(timeout);
   while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
+    if (patience.is_over()) return false;
     sleep_between_polls();
   }
   return true;

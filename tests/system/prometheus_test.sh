@@ -6,7 +6,6 @@ set -euo pipefail
 bin=${1:?give the folder of the programs}
 prometheus=${2:?give the folder of the unpacked package}
 rules=$(readlink -f "${3:?give the file of the rules}")
-readonly max_seconds=60
 if [[ ! -x $prometheus/usr/bin/promtool ]]; then
   printf 'SKIP: no Prometheus in %s; scripts/deps.sh --service unpacks it\n' "$prometheus"
   exit 77
@@ -29,15 +28,8 @@ fail() {
   tail -n 20 "$work"/*.log >&2
   exit 1
 }
-# within WHAT COMMAND…: polls until the command succeeds.
-within() {
-  local what=$1
-  shift
-  until "$@"; do
-    ((SECONDS < max_seconds)) || fail "$what: not in time"
-    sleep 0.1
-  done
-}
+# shellcheck source=tests/support/within.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../support/within.sh"
 
 cat >"$work/config.yaml" <<'YAML'
 data:

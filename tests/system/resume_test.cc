@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include <boost/json.hpp>
@@ -78,6 +79,60 @@ TEST_F(ResumeTest, AcceptsBatchSizeChangeWithFlag) {
                             "train.micro_batch_size: 16 -> 32");
   // 80 batches of 16 samples are 40 batches of 32; then one per step.
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
+}
+
+// One epoch of 96 samples: 4 steps of 2 x 8, then 2 of 1 x 16.
+TEST_F(ResumeTest, ShowsWhatEachStepWasTrainedOnAfterBatchSizeChange) {
+  const std::string config = write_config(R"(
+data: {train: {format: synthetic, num_samples: 96, input_shape: [4], num_classes: 2}}
+model: {name: mlp, hidden_sizes: [4]}
+task: {name: classification}
+eval: {datasets: []}
+checkpoint: {save_every_steps: 2, keep_last: 9}
+metrics: {log_every_steps: 1, tensorboard: false}
+train: {max_steps: 4, micro_batch_size: 8, gradient_accumulation_steps: 2, device: cpu, num_threads: 1}
+)");
+  const auto samples_of = [&](uint64_t step) {
+    std::vector<uint64_t> samples;
+    fs::remove(path("show-batch.out"));  // Process appends to the file
+    const auto exit =
+        ctl(run_dir(), {"--json", "show-batch", std::to_string(step)}, "show-batch").wait(30s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of("show-batch");
+    const json::value shown = json::parse(log_of("show-batch"));
+    for (const json::value& sample : shown.at("samples").as_array())
+      samples.push_back(sample.at("sample").to_number<uint64_t>());
+    return samples;
+  };
+  const auto steps = [&](uint64_t last) {
+    std::vector<std::vector<uint64_t>> all;
+    for (uint64_t step = 1; step <= last; ++step) all.push_back(samples_of(step));
+    return all;
+  };
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const auto before = steps(4);
+  const std::vector<std::string> change{"--set", "train.micro_batch_size=16",
+                                        "--set", "train.gradient_accumulation_steps=1",
+                                        "--set", "train.max_steps=6"};
+  ASSERT_EQ(train(config, run_dir(), joined(change, {"--allow-batch-change"})).code, 0)
+      << log_of("stokerd");
+  ASSERT_EQ(train(config, run_dir(), joined(change, {"--set", "train.max_steps=7"})).code, 0);
+  const auto after = steps(6);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin()));
+  std::set<uint64_t> epoch;
+  for (const auto& step : after) epoch.insert(step.begin(), step.end());
+  EXPECT_EQ(epoch.size(), 96u) << "each sample once";
+  std::vector<uint64_t> seen;
+  std::istringstream records(text_of(run_dir() + "/metrics/train.jsonl"));
+  for (std::string line; std::getline(records, line);)
+    seen.push_back(json::parse(line).at("samples_seen").to_number<uint64_t>());
+  EXPECT_EQ(seen, (std::vector<uint64_t>{16, 32, 48, 64, 80, 96, 112}));
+  // Before the change, it is undone.
+  ASSERT_EQ(train(config, run_dir(),
+                  {"--allow-batch-change", "--resume", run_dir() + "/checkpoints/step-000000002"})
+                .code,
+            0)
+      << log_of("stokerd");
+  EXPECT_EQ(steps(4), before);
 }
 
 TEST_F(ResumeTest, AcceptsGradientAccumulationChangeWithFlag) {

@@ -58,7 +58,7 @@ TEST_F(RunLifecycleTest, TrainsAndEvaluatesEveryCheckpointWithExitCodeZero) {
       run::parse_eval_result(text_of(run::eval_result_path(run_dir() + "/eval", 60)), "last");
   EXPECT_LT(last->datasets[0].metrics[0].second, first->datasets[0].metrics[0].second)
       << "it did not learn";
-  const auto best = run::read_best(run_dir() + "/eval/best.json");
+  const auto best = run::read_best(run::RunLayout(run_dir()));
   ASSERT_TRUE(best.ok());
   EXPECT_EQ(best->step, 60u);
 }

@@ -38,7 +38,7 @@ TEST_F(StandaloneEvaluatorTest, EvaluatesRunOfKilledTrainer) {
   EXPECT_EQ(evaluate({"--once"}), 0);
   for (const auto& entry : checkpoints(run_dir()))
     EXPECT_TRUE(fs::exists(run_dir() + "/eval/" + entry + ".json")) << entry;
-  EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
+  EXPECT_TRUE(run::read_best(run::RunLayout(run_dir())).ok());
 }
 
 TEST_F(StandaloneEvaluatorTest, PrintsGivenCheckpointResultWithoutWriting) {

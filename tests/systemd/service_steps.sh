@@ -6,13 +6,13 @@
 set -euo pipefail
 results=${1:?give the folder of the results}
 readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service denied=stokerd@denied.service
-readonly crashing=stokerd@crashing.service
+readonly crashing=stokerd@crashing.service diverging=stokerd@diverging.service
 readonly compiled=stokerd@compiled.service compiled_eval=stoker-eval@compiled.service
 run=/var/lib/stoker/demo
 readonly log=$run/logs/stokerd.log
 
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
-save_logs_at_exit "$results" "$unit" "$eval_unit" "$denied" "$crashing" "$compiled" "$compiled_eval"
+save_logs_at_exit "$results" "$unit" "$eval_unit" "$denied" "$crashing" "$diverging" "$compiled" "$compiled_eval"
 logs() { grep -q "$@" "$log" 2>/dev/null; }
 shows_progress() { [[ $(property "$1" StatusText) =~ step\ [1-9] ]]; }
 has_restarts() { [[ $(property "$unit" NRestarts) == "$1" ]] && has_state "$unit" active; }
@@ -175,6 +175,9 @@ done
 within 30 "the end after crashes in a row" has_state "$crashing" failed
 [[ $(property "$crashing" ExecMainStatus) == 93 ]] || fail "crashes in a row: exit code $(property "$crashing" ExecMainStatus)"
 ((kills == 4)) || fail "$kills crashes in a row, not 4"
+# systemd would start it a fifth time, up to its own limit of starts.
+is_not_restarted() { [[ $(property "$1" Result) == exit-code && $(property "$1" NRestarts) == "$2" ]]; }
+is_not_restarted "$crashing" 4 || fail "93: $(property "$crashing" Result), $(property "$crashing" NRestarts) restarts"
 [[ -z $(newest_step) ]] || fail "the run of crashes has a checkpoint"
 # By hand it starts again, and trains.
 systemctl reset-failed "$crashing"
@@ -184,6 +187,16 @@ systemctl stop "$crashing" || fail "stop after crashes"
 within 10 "a checkpoint after the crashes" has_step_after 0
 say "crashes in a row: exit code 93 after 4, started by hand again"
 run=/var/lib/stoker/demo
+
+# A loss that is not finite would be so again.
+write_config /etc/stoker/diverging.yaml
+sed -i 's/num_classes: 4/num_targets: 2/; s/name: classification/name: regression/; s/max_steps/max_grad_norm: null, max_steps/' /etc/stoker/diverging.yaml
+printf 'optimizer: {name: sgd, lr: 1000}\n' >>/etc/stoker/diverging.yaml
+systemctl start "$diverging" 2>/dev/null || true
+within 30 "the end of a run that diverges" has_state "$diverging" failed
+[[ $(property "$diverging" ExecMainStatus) == 65 ]] || fail "diverging: exit code $(property "$diverging" ExecMainStatus)"
+is_not_restarted "$diverging" 0 || fail "65: $(property "$diverging" Result), $(property "$diverging" NRestarts) restarts"
+say "diverging: exit code 65, not restarted"
 
 # If the unit's filter does not permit seccomp, stokerd fails with one clear error and is not
 # restarted.

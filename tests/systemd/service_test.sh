@@ -8,6 +8,8 @@ build=${1:?give the build folder}
 libtorch=$(readlink -f "${2:?give the folder of LibTorch}")
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 source "$here/container.sh"
+# shellcheck source=tests/support/machine_slowness.sh
+source "$here/../support/machine_slowness.sh"
 skip() {
   printf 'SKIP: %s\n' "$*"
   exit 77
@@ -46,9 +48,9 @@ mkdir -p "$local/lib/systemd/system-preset"
 echo 'disable *' >"$local/lib/systemd/system-preset/00-stoker-test.preset"
 write_test_units "$units" 180 "/usr/local/libexec/stoker-test/service_steps.sh /results"
 # Shorter timeouts, and a credential; everything else is as installed.
-cat >"$units/stokerd@demo.service.d/test.conf" <<'UNIT'
+cat >"$units/stokerd@demo.service.d/test.conf" <<UNIT
 [Service]
-WatchdogSec=5
+WatchdogSec=$((5 * $(machine_slowness 5)))
 RestartSec=100ms
 LoadCredential=webhook-url:/etc/stoker/webhook-url
 UNIT

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shared/base/coordinator.h"
+#include "shared/base/exception_status.h"
 #include "shared/base/thread_registry.h"
 
 namespace stoker::data::cache {
@@ -141,8 +142,7 @@ Status DocumentEncoder::start_threads() {
       ++num_running_;
     }
   } catch (const std::system_error& error) {
-    if (threads_.empty())
-      return Status::from_errno(error.code().value(), "start a thread that encodes text");
+    if (threads_.empty()) return to_status(error).with_context("encode text");
   }
   return {};
 }

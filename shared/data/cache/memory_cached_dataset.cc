@@ -19,6 +19,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/files/file_change_detector.h"
+#include "shared/data/files/file_reader.h"
 
 namespace stoker::data::cache {
 namespace {
@@ -166,7 +167,7 @@ class MemoryCachedDataset final : public DatasetDecorator, public SampleFiles {
       return {};
     }
     STOKER_RETURN_IF_ERROR(dataset_->read(sample, random_key, outputs));
-    memory_->put(sample, outputs);
+    if (files::FileReader::check_reads().ok()) memory_->put(sample, outputs);
     return {};
   }
 

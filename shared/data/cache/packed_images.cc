@@ -22,6 +22,7 @@
 
 #include "shared/base/cgroup.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/exception_status.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
@@ -197,8 +198,7 @@ Status GroupReader::start_threads(size_t count) {
       });
     }
   } catch (const std::system_error& error) {
-    if (threads_.empty())
-      return Status::from_errno(error.code().value(), "start a thread that reads files of a cache");
+    if (threads_.empty()) return to_status(error).with_context("read files of a cache");
   }
   return {};
 }

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 
 #include "shared/base/file.h"
@@ -18,6 +21,19 @@ constexpr int kOpenTries = 20;
 constexpr auto kBetweenOpens = std::chrono::milliseconds(50);
 constexpr int kReadTries = 3;
 constexpr auto kBetweenReads = std::chrono::milliseconds(20);
+
+// Whether a file can have another inode each time it is opened, because the file system stores none.
+bool changes_inodes(int fd) {
+  constexpr std::array<uint32_t, 5> kWithoutInodes{0x65735546,   // FUSE
+                                                   0x4d44,       // FAT
+                                                   0x2011bab0,   // exFAT
+                                                   0xff534d42,   // CIFS
+                                                   0xfe534d42};  // SMB 2
+  struct statfs info {};
+  return ::fstatfs(fd, &info) == 0 &&
+         std::ranges::count(kWithoutInodes, static_cast<uint32_t>(info.f_type)) > 0;
+}
+
 }  // namespace
 
 Status FileReader::read(size_t file, uint64_t offset, std::span<std::byte> bytes) const {
@@ -36,6 +52,7 @@ Status FileReader::read_open(size_t file, uint64_t offset, std::span<std::byte> 
   UniqueFd own;
   STOKER_ASSIGN_OR_RETURN(const Lease lease, lease_for(file, own));
   Status status = read_from(lease.fd, file, offset, bytes);
+  if (status.ok() && !is_checked_later(lease, file)) status = check_open(lease.fd, file);
   if (lease.slot) end_lease(lease, file, !status.ok());
   return status;
 }
@@ -48,6 +65,24 @@ Result<FileReader::Lease> FileReader::lease_for(size_t file, UniqueFd& own) cons
   if (const Lease found = find(file); found.fd >= 0) return found;
   STOKER_ASSIGN_OR_RETURN(own, open(file));
   return keep(file, own);
+}
+
+bool FileReader::is_checked_later(const Lease& lease, size_t file) const {
+  auto* const together = ReadsTogether::of_thread_;
+  return together != nullptr && lease.slot != nullptr &&
+         (together->find_open_file(this, file) != nullptr ||
+          together->find_open_file(nullptr, 0) != nullptr);
+}
+
+Status FileReader::check_reads() {
+  return ReadsTogether::of_thread_ != nullptr ? ReadsTogether::of_thread_->check() : Status();
+}
+
+Status FileReader::ReadsTogether::check() const {
+  for (const OpenFile& open_file : open_files_)
+    if (open_file.reader != nullptr)
+      STOKER_RETURN_IF_ERROR(open_file.reader->check_open(open_file.lease.fd, open_file.file));
+  return {};
 }
 
 void FileReader::end_lease(const Lease& lease, size_t file, bool failed) const {
@@ -91,7 +126,8 @@ Status FileReader::read_whole(size_t file, uint64_t limit, std::vector<std::byte
     if (auto status = held->try_take({this, file, 0, size}, bytes)) return *status;
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
   bytes.resize(size);
-  return read_from(fd.get(), file, 0, bytes);
+  STOKER_RETURN_IF_ERROR(read_from(fd.get(), file, 0, bytes));
+  return check_open(fd.get(), file);
 }
 
 void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const {
@@ -99,7 +135,8 @@ void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& by
   if (size > limit) return;  // read_whole() reports the error
   bytes.fetch({this, file, 0, size}, [&](std::span<std::byte> into) -> Status {
     STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
-    return read_from(fd.get(), file, 0, into);
+    STOKER_RETURN_IF_ERROR(read_from(fd.get(), file, 0, into));
+    return check_open(fd.get(), file);
   });
 }
 
@@ -118,10 +155,17 @@ Result<UniqueFd> FileReader::open(size_t file) const {
     fd = UniqueFd(::open(path.c_str(), kFlags));
   }
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  STOKER_RETURN_IF_ERROR(files_.check(file, info));
+  STOKER_RETURN_IF_ERROR(check_open(fd.get(), file));
   return fd;
+}
+
+Status FileReader::check_open(int fd, size_t file) const {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + files_.path(file));
+  STOKER_RETURN_IF_ERROR(files_.check(file, info));
+  if (info.st_ino != files_.stamp(file).inode && !changes_inodes(fd))
+    return files_.changed(file, "replaced by another file");
+  return {};
 }
 
 Status FileReader::read_from(int fd, size_t file, uint64_t offset,

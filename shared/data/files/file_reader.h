@@ -7,7 +7,10 @@
 //            reads. Bytes that the thread has prefetched are not read again.
 // Ownership: the table must outlive the reader.
 // Errors:    kNotFound, kPermission, kIoError; kCorrupt if the file differs from the indexed one in
-//            size or time, or ends early. Each names the file and, if known, the offset.
+//            size, time or inode, or ends early. Each names the file and, if known, the offset.
+//
+// A file that changes while it is read must not give samples that no version of it has. Size and time
+// are therefore compared after the bytes were read; a writer changes the time before the bytes.
 #pragma once
 
 #include <array>
@@ -39,8 +42,11 @@ class FileReader {
   void prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const;
 
   // During its lifetime, the calling thread reuses the descriptors of its reads (up to kMaxCount)
-  // without taking the lock. Not nested; the readers must outlive it.
+  // without taking the lock, and does not compare these files after each read: the bytes must not be
+  // used before check(). Not nested; the readers must outlive it.
   class ReadsTogether;
+  // Of that of the calling thread; ok if there is none.
+  static Status check_reads();
 
  private:
   static constexpr size_t kSlots = 64;
@@ -59,6 +65,8 @@ class FileReader {
   // or without it.
   Status read_open(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Result<UniqueFd> open(size_t file) const;
+  // kCorrupt if the open file is not the indexed one, or not any more.
+  Status check_open(int fd, size_t file) const;
   Status read_from(int fd, size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Lease find(size_t file) const;
   Lease keep(size_t file, UniqueFd& fd) const;  // moves from `fd` if a slot is available
@@ -67,6 +75,8 @@ class FileReader {
   // The lease that the thread already holds, or a new one. `own` receives a descriptor to be closed
   // after the read.
   Result<Lease> lease_for(size_t file, UniqueFd& own) const;
+  // Whether ReadsTogether::check() will compare the file, because end_lease() leaves it to the thread.
+  bool is_checked_later(const Lease& lease, size_t file) const;
   void end_lease(const Lease& lease, size_t file, bool failed) const;
 
   // Constant after construction.
@@ -84,6 +94,10 @@ class FileReader::ReadsTogether {
   ~ReadsTogether();
   ReadsTogether(const ReadsTogether&) = delete;
   ReadsTogether& operator=(const ReadsTogether&) = delete;
+
+  // After the reads: whether their files are still the indexed ones. Otherwise each of them must be
+  // read again, after this object has gone, to find those that failed.
+  Status check() const;
 
  private:
   friend class FileReader;

@@ -1,6 +1,7 @@
 // Format `csv`: files of comma-separated values, one row per sample. The index stores the location
 // of each row and its label.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "shared/data/dataset_files.h"
@@ -47,6 +48,29 @@ class CsvRecords final : public TextRecords {
   const char delimiter_;
 };
 
+// Those of pandas.read_csv, except the empty cell.
+constexpr auto kMarkers = std::to_array<std::string_view>(
+    {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
+     "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"});
+
+std::vector<std::string> markers_of(const DatasetRequest& request) {
+  const auto& given = request.as<config::CsvDataset>().na_values;
+  return given.empty() ? std::vector<std::string>(kMarkers.begin(), kMarkers.end()) : given;
+}
+
+// Each marker has one of these; rows of numbers usually have none.
+std::string first_bytes(const std::vector<std::string>& markers) {
+  constexpr std::string_view kRare = "#Nn";
+  std::string bytes;
+  for (const std::string& marker : markers) {
+    const size_t rare = marker.find_first_of(kRare);
+    if (!marker.empty()) bytes += marker[rare == std::string::npos ? 0 : rare];
+  }
+  std::ranges::sort(bytes);
+  bytes.erase(std::ranges::unique(bytes).begin(), bytes.end());
+  return bytes;
+}
+
 // Builds the index in one pass over the files.
 class CsvScan {
  public:
@@ -56,6 +80,9 @@ class CsvScan {
         files_(files),
         progress_(progress),
         delimiter_(delimiter_of(request)),
+        has_given_markers_(!request.as<config::CsvDataset>().na_values.empty()),
+        markers_(markers_of(request)),
+        marker_bytes_(first_bytes(markers_)),
         table_{.columns = request.as<config::CsvDataset>().column_names} {}
 
   Result<files::IndexMetadata> run() {
@@ -116,16 +143,20 @@ class CsvScan {
   Status take_row(const TextLine& row) {
     const auto label = spec_->label_value();
     const auto one = row_.split_one(row.text, delimiter_, label ? indices_[*label] : 0);
-    if (!one) return index_->at(row.offset, line_location_text(row.line), one.status());
+    if (!one) return index_->add_bad(row.offset, line_location_text(row.line), one.status());
     if (one->fields != table_.columns.size()) {
       const Status wrong(StatusCode::kCorrupt,
                          "has " + std::to_string(one->fields) + " fields, but there are " +
                              std::to_string(table_.columns.size()) + " columns");
-      return index_->at(row.offset, line_location_text(row.line), wrong);
+      return index_->add_bad(row.offset, line_location_text(row.line), wrong);
     }
     if (label) values_[*label] = size_in_bytes(*one->field);
-    const bool any_empty = may_have_empty(row.text);
-    if (any_empty) STOKER_RETURN_IF_ERROR(record_empty(row));
+    const bool any_empty = may_have_empty(row.text) || may_have_marker(row.text);
+    if (any_empty) {
+      const Status split = row_.split(row.text, delimiter_);
+      if (!split.ok()) return index_->add_bad(row.offset, line_location_text(row.line), split);
+      record_empty();
+    }
     const auto numbers = LineLocation::of(row).to_numbers();
     const Status added = index_->add(row.offset, line_location_text(row.line), values_, numbers);
     if (any_empty)
@@ -144,18 +175,26 @@ class CsvScan {
            text.find('"') != std::string_view::npos;
   }
 
-  // An empty field is a missing value.
-  Status record_empty(const TextLine& row) {
-    STOKER_RETURN_IF_ERROR(
-        index_->at(row.offset, line_location_text(row.line), row_.split(row.text, delimiter_)));
-    for (size_t i = 0; i < indices_.size(); ++i) {
-      const std::string_view field = row_[indices_[i]];
-      if (record::trimmed(field).empty()) values_[i] = record::FieldValue();
-    }
+  // Whether a field can be one of na_values: all have one of these characters.
+  bool may_have_marker(std::string_view text) const {
+    return text.find_first_of(marker_bytes_) != std::string_view::npos;
+  }
+
+  // An empty field is a missing value, and so is one of na_values.
+  void record_empty() {
     const auto label = spec_->label_value();
+    for (size_t i = 0; i < indices_.size(); ++i) {
+      const std::string_view field = record::trimmed(row_[indices_[i]]);
+      const bool is_number = i != label;
+      if (field.empty() || ((is_number || has_given_markers_) && is_marker(field)))
+        values_[i] = record::FieldValue();
+    }
     if (label && !record::is_missing(values_[*label]))
       values_[*label] = size_in_bytes(row_[indices_[*label]]);
-    return {};
+  }
+
+  bool is_marker(std::string_view field) const {
+    return std::ranges::find(markers_, field) != markers_.end();
   }
 
   static constexpr float kSomeNumber = 0;
@@ -164,6 +203,9 @@ class CsvScan {
   const files::FileTable& files_;
   const files::ScanProgress& progress_;
   const char delimiter_;
+  const bool has_given_markers_;
+  const std::vector<std::string> markers_;
+  const std::string marker_bytes_;
   CsvTable table_;
   config::DatasetConfig config_;
   std::optional<record::SampleSpec> spec_;
@@ -189,6 +231,8 @@ Result<std::string> csv_fingerprint_text(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(std::string text, record::record_fingerprint_text("csv", with_input));
   text += " delimiter=" + std::to_string(int{delimiter_of(request)}) +
           (uses_full_image ? " every column" : "");
+  for (const std::string& marker : csv.na_values)
+    text += " na=" + std::to_string(marker.size()) + ':' + marker;
   for (const std::string& column : csv.column_names)
     text += ' ' + std::to_string(column.size()) + ':' + column;
   return text;

@@ -16,6 +16,7 @@
 #include "shared/base/status.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/file_kind.h"
 #include "shared/data/files/decompressed_file.h"
 #include "shared/data/files/file_change_detector.h"
 #include "shared/data/files/file_reader.h"
@@ -23,6 +24,7 @@
 #include "shared/data/files/prefetched_bytes.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/format/format.h"
+#include "shared/data/record/class_labels.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
 
@@ -103,6 +105,8 @@ uint32_t big_endian(const std::byte* bytes) {
 
 Result<std::vector<uint32_t>> parse_header(std::span<const std::byte> bytes,
                                            const std::string& path, const IdxLayout& layout) {
+  if (const Status kind = reject_other_kind(bytes, "an idx file"); !kind.ok())
+    return kind.with_context(path);
   if (bytes.size() < layout.header_bytes()) {
     return Status(StatusCode::kCorrupt, path + ": " + std::to_string(bytes.size()) +
                                             " bytes are too few for an idx file");
@@ -190,11 +194,15 @@ struct IdxShape {
 
 class IdxReader final : public record::RecordReader {
  public:
-  IdxReader(files::FileTable files, const IdxShape& shape)
-      : files_(std::move(files)), reader_(files_), shape_(shape) {}
+  IdxReader(files::FileTable files, const IdxShape& shape, std::vector<std::string> class_names)
+      : files_(std::move(files)),
+        reader_(files_),
+        shape_(shape),
+        class_names_(std::move(class_names)) {}
 
   uint64_t size() const override { return shape_.count; }
   uint64_t classes() const override { return shape_.classes; }
+  std::vector<std::string> class_names() const override { return class_names_; }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     std::vector<std::byte> stored(labels.size());
     STOKER_RETURN_IF_ERROR(reader_.read(kLabels, label_offset(first), stored));
@@ -246,6 +254,7 @@ class IdxReader final : public record::RecordReader {
   const files::FileTable files_;
   const files::FileReader reader_;
   const IdxShape shape_;
+  const std::vector<std::string> class_names_;
 
   // Set before the first read; synchronized internally.
   std::unique_ptr<InMemoryRange> maybe_labels_;
@@ -302,7 +311,7 @@ Result<std::string> idx_fingerprint_text(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
   if (request.as<config::IdxDataset>().labels_path.empty())
     return request.config_error("labels_path", "is required; set it to the file of the labels");
-  return "format=idx " + split.to_text();
+  return "format=idx " + split.to_text() + record::class_names_text(request.config.class_names());
 }
 
 Result<files::FileTable> scan_idx(const DatasetRequest& request, const files::ScanProgress&) {
@@ -363,14 +372,20 @@ Result<std::unique_ptr<Dataset>> open_idx(const DatasetRequest& request, files::
   }
   files::FileTable data =
       data_files(index.files, index.metadata.made, metadata[4] == 1, metadata[5] == 1);
-  const IdxShape shape{
+  IdxShape shape{
       .count = metadata[0], .height = metadata[1], .width = metadata[2], .classes = metadata[3]};
   STOKER_RETURN_IF_ERROR(check_shape(data, shape));
+  std::vector<std::string> names = request.config.class_names();
+  if (!names.empty() && names.size() < shape.classes)
+    return request.config_error("class_names", "has " + std::to_string(names.size()) +
+                                                   " names, but a label is " +
+                                                   std::to_string(shape.classes - 1));
+  shape.classes = std::max<uint64_t>(shape.classes, names.size());
   record::FieldSpec input{
       .dtype = DType::kU8,
       .shape = {1, static_cast<int64_t>(shape.height), static_cast<int64_t>(shape.width)}};
   STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, shape.count));
-  auto records = std::make_unique<IdxReader>(std::move(data), shape);
+  auto records = std::make_unique<IdxReader>(std::move(data), shape, std::move(names));
   if (request.maybe_cache_budget != nullptr)
     records->cache_labels(range, *request.maybe_cache_budget);
   return record::make_record_dataset(record::SampleSpec::labeled(std::move(input)),

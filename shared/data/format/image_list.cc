@@ -25,6 +25,7 @@
 #include "shared/data/format/image_reader.h"
 #include "shared/data/format/json_values.h"
 #include "shared/data/format/text_records.h"
+#include "shared/data/record/bad_records.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/field_value.h"
 #include "shared/data/record/record_dataset.h"
@@ -38,7 +39,8 @@ namespace {
 // captions.
 //
 // Threads: a function.
-// Errors:  kCorrupt, kInvalidArgument; each includes file and line.
+// Errors:  kCorrupt, kInvalidArgument; each includes file and line. Rows that cannot be used are left
+//          out (BadRecords).
 struct ListRow {
   std::string_view path;
   record::FieldValue label;
@@ -65,10 +67,15 @@ class ListReader {
         take_(on_row) {}
 
   char delimiter() const { return delimiter_; }
+  bool has_header() const { return indices_.has_value(); }
+
+  Status at(const TextLine& row, const Status& status) const {
+    return status.ok() ? status : status.with_context(path_ + ": " + line_location_text(row.line));
+  }
 
   Status take_csv(const TextLine& row) {
     if (!indices_) return take_header(row);
-    STOKER_RETURN_IF_ERROR(at(row, row_.split(row.text, delimiter_)));
+    STOKER_RETURN_IF_ERROR(row_.split(row.text, delimiter_));
     std::array<record::FieldValue, 2> values;
     for (size_t i = 0; i < values.size(); ++i) {
       if ((*indices_)[i] >= row_.size()) continue;
@@ -80,15 +87,11 @@ class ListReader {
 
   Status take_json(const TextLine& row) {
     std::array<record::FieldValue, 2> values;
-    STOKER_RETURN_IF_ERROR(at(row, json_.read(row.text, values)));
+    STOKER_RETURN_IF_ERROR(json_.read(row.text, values));
     return deliver(row, values);
   }
 
  private:
-  Status at(const TextLine& row, const Status& status) const {
-    return status.ok() ? status : status.with_context(path_ + ": " + line_location_text(row.line));
-  }
-
   Status take_header(const TextLine& row) {
     auto columns = csv_header(row.text, delimiter_);
     if (!columns) return at(row, columns.status());
@@ -116,14 +119,14 @@ class ListReader {
     for (size_t i = 0; i < values.size(); ++i) {
       if (record::is_missing(values[i]) ||
           ((i == 0 || has_captions_) && !record::is_bytes(values[i])))
-        return at(row, Status(StatusCode::kCorrupt, "has no '" + names_[i] + "'"));
+        return Status(StatusCode::kCorrupt, "has no '" + names_[i] + "'");
     }
     const std::string_view path = record::to_string_view(std::get<record::FieldBytes>(values[0]));
     // Control characters would break a one-line message, and the system truncates a path at a NUL.
     const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
     if (path.empty() || std::ranges::any_of(path, is_control))
-      return at(row, Status(StatusCode::kCorrupt, "'" + names_[0] + "' is no path"));
-    return at(row, take_({.path = path, .label = values[1], .line = row.line}));
+      return Status(StatusCode::kCorrupt, "'" + names_[0] + "' is no path");
+    return take_({.path = path, .label = values[1], .line = row.line});
   }
 
   const DatasetRequest& request_;
@@ -148,20 +151,31 @@ bool is_image_list_name(std::string_view name) {
   return is_json(name) || is_tabbed(name) || name.ends_with(".csv");
 }
 
-// Calls `on_row` for each row of the first file. A missing path or label is kCorrupt.
+// Calls `on_row` for each row of the first file, and `on_bad` with the error of a row that is invalid or
+// that `on_row` rejects.
 Status read_list_rows(const DatasetRequest& request, const files::FileReader& reader,
                       const files::FileTable& files,
-                      const std::function<Status(const ListRow&)>& on_row) {
+                      const std::function<Status(const ListRow&)>& on_row,
+                      const std::function<void(const TextLine&, const Status&)>& on_bad) {
   ListReader list(request, files.path(0), on_row);
+  const auto leave_out_bad = [&](const TextLine& row, const Status& status) -> Status {
+    const bool is_bad = status.code() == StatusCode::kCorrupt ||
+                        status.code() == StatusCode::kNotFound ||
+                        status.code() == StatusCode::kInvalidArgument;
+    if (!is_bad) return list.at(row, status);
+    on_bad(row, status);
+    return {};
+  };
   if (is_json(files.path(0))) {
     return scan_lines(reader, files, 0, end_of_line,
-                      [&list](const TextLine& row) { return list.take_json(row); });
+                      [&](const TextLine& row) { return leave_out_bad(row, list.take_json(row)); });
   }
   const LineEnd line_end = [&list](std::string_view bytes) {
     return end_of_csv_row(bytes, list.delimiter());
   };
-  return scan_lines(reader, files, 0, line_end,
-                    [&list](const TextLine& row) { return list.take_csv(row); });
+  return scan_lines(reader, files, 0, line_end, [&](const TextLine& row) {
+    return list.has_header() ? leave_out_bad(row, list.take_csv(row)) : list.take_csv(row);
+  });
 }
 
 namespace fs = std::filesystem;
@@ -212,6 +226,10 @@ std::string name_below(const std::string& root, const fs::path& path) {
   return fs::absolute(path, ignored).lexically_normal().lexically_relative(whole).string();
 }
 
+std::string image_name(const std::string& root, const ListRow& row) {
+  return row.path.starts_with('/') ? name_below(root, fs::path(row.path)) : std::string(row.path);
+}
+
 Status add_file(const std::string& path, std::string_view name, files::FileTable& files) {
   files::FileTable found;
   STOKER_RETURN_IF_ERROR(files::scan_file(path, found));
@@ -233,7 +251,8 @@ Result<std::string> image_list_fingerprint_text(const DatasetRequest& request) {
     STOKER_ASSIGN_OR_RETURN(const auto spec, record::SampleSpec::captioned(request, input));
     return text + ' ' + spec.caption_text();
   }
-  return text + " num_classes=" + std::to_string(list.num_classes.value_or(0));
+  return text + " num_classes=" + std::to_string(list.num_classes.value_or(0)) +
+         record::class_names_text(list.class_names);
 }
 
 // The list is the first file; the images follow in the order of the list.
@@ -246,17 +265,52 @@ Result<files::FileTable> scan_image_list(const DatasetRequest& request,
   files::FileTable files(root);
   files.add(name_below(root, config.path), list.stamp(0));
   const files::FileReader reader(list);
-  const Status read = read_list_rows(request, reader, list, [&](const ListRow& row) {
-    const bool is_absolute = row.path.starts_with('/');
-    const std::string name =
-        is_absolute ? name_below(root, fs::path(row.path)) : std::string(row.path);
-    if (files.size() % kProgressRows == 0) progress(files.size());
-    return add_file(is_absolute ? std::string(row.path) : join_path(root, row.path), name, files);
-  });
+  record::ClassLabels labels(config.class_names);
+  record::BadRecords bad(request, config.max_bad_record_rate);
+  const Status read = read_list_rows(
+      request, reader, list,
+      [&](const ListRow& row) -> Status {
+        if (!request.config.has_captions()) STOKER_RETURN_IF_ERROR(labels.add(row.label).status());
+        if (files.size() % kProgressRows == 0) progress(files.size());
+        const bool is_absolute = row.path.starts_with('/');
+        return add_file(is_absolute ? std::string(row.path) : join_path(root, row.path),
+                        image_name(root, row), files);
+      },
+      [&](const TextLine& row, const Status& why) {
+        const std::string line = line_location_text(row.line);
+        bad.add({.path = list.path(0),
+                 .record = line,
+                 .offset = row.offset,
+                 .text = request.key("path") + ": " + list.path(0) + ": " + line},
+                why);
+      });
   if (!read.ok()) return read.with_context(request.key("path"));
+  if (bad.count() > 0 && !request.index_dir.empty())
+    STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), std::string(request.index_dir)));
+  STOKER_RETURN_IF_ERROR(bad.check(files.size() - 1 + bad.count()));
   if (files.size() > 1) return files;
   return Status(StatusCode::kNotFound,
                 request.key("path") + ": " + config.path + " names no image");
+}
+
+// Calls `on_row` for each row that scan_image_list() has left in `files`, whose next image is the one
+// with the number that `next` returns.
+Status read_scanned_rows(const DatasetRequest& request, const files::FileTable& files,
+                         const std::function<size_t()>& next,
+                         const std::function<Status(const ListRow&)>& on_row) {
+  const files::FileReader reader(files);
+  const std::string root = root_of(request.as<config::ImageListDataset>());
+  const Status read = read_list_rows(
+      request, reader, files,
+      [&](const ListRow& row) {
+        const bool is_left = next() < files.size() && files.name(next()) == image_name(root, row);
+        return is_left ? on_row(row) : Status();
+      },
+      [](const TextLine&, const Status&) {});
+  if (!read.ok()) return read.with_context(request.key("path"));
+  if (next() == files.size()) return {};
+  return Status(StatusCode::kCorrupt,
+                request.key("path") + ": " + request.config.path() + " has changed just now");
 }
 
 // Numbers as for labels, all of them 0; names: those of the words, then the captions.
@@ -265,20 +319,19 @@ Result<files::IndexMetadata> build_caption_metadata(const DatasetRequest& reques
                                                     const files::ScanProgress& progress) {
   STOKER_ASSIGN_OR_RETURN(const auto image, transform::ImageDecoderInput::of(request));
   STOKER_ASSIGN_OR_RETURN(const auto spec, record::SampleSpec::captioned(request, image));
-  const files::FileReader reader(files);
   files::IndexMetadata metadata;
   metadata.numbers = {spec.vocabulary->size()};
   metadata.names = spec.vocabulary->words();
-  const Status read = read_list_rows(request, reader, files, [&](const ListRow& row) -> Status {
-    metadata.numbers.push_back(0);
-    metadata.names.emplace_back(record::to_string_view(std::get<record::FieldBytes>(row.label)));
-    if (metadata.numbers.size() % kProgressRows == 0) progress(metadata.numbers.size(), "captions");
-    return {};
-  });
-  if (!read.ok()) return read.with_context(request.key("path"));
-  if (metadata.numbers.size() != files.size())
-    return Status(StatusCode::kCorrupt,
-                  request.key("path") + ": " + request.config.path() + " has changed just now");
+  STOKER_RETURN_IF_ERROR(read_scanned_rows(
+      request, files, [&] { return metadata.numbers.size(); },
+      [&](const ListRow& row) -> Status {
+        metadata.numbers.push_back(0);
+        metadata.names.emplace_back(
+            record::to_string_view(std::get<record::FieldBytes>(row.label)));
+        if (metadata.numbers.size() % kProgressRows == 0)
+          progress(metadata.numbers.size(), "captions");
+        return {};
+      }));
   return cache::pack_images(request, files, std::move(metadata), progress);
 }
 
@@ -286,22 +339,23 @@ Result<files::IndexMetadata> build_image_list_metadata(const DatasetRequest& req
                                                        const files::FileTable& files,
                                                        const files::ScanProgress& progress) {
   if (request.config.has_captions()) return build_caption_metadata(request, files, progress);
-  const files::FileReader reader(files);
-  record::ClassLabels labels;
+  record::ClassLabels labels(request.as<config::ImageListDataset>().class_names);
   files::IndexMetadata metadata;
   metadata.numbers.push_back(0);
-  const Status read = read_list_rows(request, reader, files, [&](const ListRow& row) -> Status {
-    STOKER_ASSIGN_OR_RETURN(const uint64_t label, labels.add(row.label));
-    metadata.numbers.push_back(label);
-    if (metadata.numbers.size() % kProgressRows == 0) progress(metadata.numbers.size(), "labels");
-    return {};
-  });
-  if (!read.ok()) return read.with_context(request.key("path"));
-  if (metadata.numbers.size() != files.size())
-    return Status(StatusCode::kCorrupt,
-                  request.key("path") + ": " + request.config.path() + " has changed just now");
-  auto classes = labels.finish(static_cast<uint64_t>(request.config.num_classes().value_or(0)));
-  if (!classes) return request.config_error("num_classes", classes.status().message());
+  STOKER_RETURN_IF_ERROR(read_scanned_rows(
+      request, files, [&] { return metadata.numbers.size(); },
+      [&](const ListRow& row) -> Status {
+        STOKER_ASSIGN_OR_RETURN(const uint64_t label, labels.add(row.label));
+        if (labels.needs_location(label))
+          labels.set_location(request.key("path") + ": " + request.config.path() + ": " +
+                              line_location_text(row.line));
+        metadata.numbers.push_back(label);
+        if (metadata.numbers.size() % kProgressRows == 0)
+          progress(metadata.numbers.size(), "labels");
+        return {};
+      }));
+  auto classes = labels.finish(request);
+  if (!classes) return classes.status();
   metadata.numbers[0] = classes->count;
   for (size_t i = kHead; i < metadata.numbers.size(); ++i)
     metadata.numbers[i] = classes->of_label[metadata.numbers[i]];

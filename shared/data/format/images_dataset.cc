@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cctype>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/utf8.h"
 #include "shared/data/cache/packed_images.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/files/file_reader.h"
@@ -46,7 +48,6 @@ class ClassSplit {
   // All classes, including those without samples in this split.
   std::vector<std::string> names() const;
   uint64_t classes() const { return classes_.size(); }
-  uint64_t classes_without_samples() const;
 
  private:
   struct Class {
@@ -83,17 +84,8 @@ ClassSplit::Location ClassSplit::location(uint64_t sample) const {
 
 std::vector<std::string> ClassSplit::names() const {
   std::vector<std::string> names;
-  for (const Class& one : classes_) names.push_back(one.name);
+  for (const Class& one : classes_) names.push_back(escape_invalid_utf8(one.name));
   return names;
-}
-
-uint64_t ClassSplit::classes_without_samples() const {
-  uint64_t count = 0, before = 0;
-  for (const Class& one : classes_) {
-    if (one.samples_end == before) ++count;
-    before = one.samples_end;
-  }
-  return count;
 }
 
 constexpr size_t kProbes = 16;  // number of files to check when the dataset is indexed
@@ -121,6 +113,32 @@ Result<std::string> image_folder_fingerprint_text(const DatasetRequest& request)
   return "format=image_folder " + split.to_text() + ' ' + input.to_text();
 }
 
+constexpr auto kSplitNames =
+    std::to_array<std::string_view>({"train", "training", "val", "valid", "validation", "test",
+                                     "testing", "dev", "eval", "evaluation", "holdout"});
+
+bool is_split_name(std::string_view folder) {
+  std::string lower(folder);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::find(kSplitNames, lower) != kSplitNames.end();
+}
+
+// The folder above train/ and val/ has two classes, "train" and "val".
+void warn_about_splits(const DatasetRequest& request, const files::FileTable& files) {
+  std::vector<std::string> splits;
+  for (size_t file = 0; file < files.size(); ++file) {
+    const std::string_view folder = class_of(files.name(file));
+    if (is_split_name(folder) && (splits.empty() || splits.back() != folder))
+      splits.emplace_back(folder);
+  }
+  if (splits.size() < 2) return;
+  log_warn("class folders look like splits",
+           {{"dataset", request.name},
+            {"path", files.root()},
+            {"folders", join(splits, ", ")},
+            {"hint", "the folders below path are the classes; set path to one of these"}});
+}
+
 Result<files::FileTable> scan_images(const DatasetRequest& request,
                                      const files::ScanProgress& progress) {
   const std::string& glob = request.as<config::ImageFolderDataset>().glob;
@@ -142,6 +160,7 @@ Result<files::FileTable> scan_images(const DatasetRequest& request,
       files.add(name, found.files.stamp(file));
     }
   }
+  warn_about_splits(request, files);
   if (outside > 0)
     log_warn("files outside class folders ignored", {{"path", files.root()}, {"count", outside}});
   if (files.size() == 0) {
@@ -184,11 +203,6 @@ Result<std::unique_ptr<Dataset>> open_images(const DatasetRequest& request, file
   if (samples.size() == 0) {
     return request.config_error("split", "takes none of the " + std::to_string(index.files.size()) +
                                              " images: each class is cut by itself");
-  }
-  if (const uint64_t empty = samples.classes_without_samples(); empty > 0) {
-    log_warn(
-        "classes without samples",
-        {{"dataset", request.name}, {"empty_classes", empty}, {"num_classes", samples.classes()}});
   }
   std::string fingerprint = index.fingerprint();
   const SampleRange all{.begin = 0, .end = samples.size()};  // ClassSplit has applied the split

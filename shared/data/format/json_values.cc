@@ -1,11 +1,13 @@
 #include "shared/data/format/json_values.h"
 
+#include <algorithm>
 #include <cassert>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/error.hpp>
 
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
@@ -292,6 +294,38 @@ json::parse_options strict() {
 
 }  // namespace
 
+namespace {
+
+// Whether the text ends in the first half of a surrogate pair, and perhaps a backslash.
+bool ends_in_surrogate(std::string_view text) {
+  constexpr size_t kEscape = 6;  // \ud83d
+  if (text.ends_with('\\')) text.remove_suffix(1);
+  if (text.size() < kEscape) return false;
+  const std::string_view last = text.substr(text.size() - kEscape);
+  return last.starts_with("\\u") && (last[2] == 'd' || last[2] == 'D') &&
+         std::string_view("89abAB").find(last[3]) != std::string_view::npos;
+}
+
+// Why the line is not JSON; the parser stopped at `taken`.
+std::string cause_of(const json::error_code& error, std::string_view line, size_t taken) {
+  constexpr size_t kBefore = 9;  // it stops within -Infinity
+  const std::string_view near = line.substr(taken - std::min(taken, kBefore), 2 * kBefore);
+  for (const std::string_view number : {"NaN", "Infinity"})
+    if (near.find(number) != std::string_view::npos)
+      return "invalid JSON (" + std::string(number) + " is no number of JSON; write null)";
+  for (std::string_view rest = line; !rest.empty();) {
+    const size_t bytes = utf8_character_bytes(rest);
+    if (bytes == 0) return "invalid JSON (not UTF-8)";
+    rest.remove_prefix(bytes);
+  }
+  if (error == json::error::illegal_leading_surrogate ||
+      error == json::error::illegal_trailing_surrogate || ends_in_surrogate(line.substr(0, taken)))
+    return "invalid JSON (half of a surrogate pair, as \\ud83d without \\ude00)";
+  return "invalid JSON (" + error.message() + ")";
+}
+
+}  // namespace
+
 class JsonValues::Parser {
  public:
   Parser(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts,
@@ -306,7 +340,7 @@ class JsonValues::Parser {
     const std::string at = " at byte " + std::to_string(taken + 1) + " of the line";
     if (!parser_.handler().wrong().empty())
       return Status(StatusCode::kCorrupt, parser_.handler().wrong() + at);
-    if (error) return Status(StatusCode::kCorrupt, "invalid JSON (" + error.message() + ")" + at);
+    if (error) return Status(StatusCode::kCorrupt, cause_of(error, line, taken) + at);
     if (line.find_first_not_of(" \t\r\n", taken) != std::string_view::npos)
       return Status(StatusCode::kCorrupt, "has text after its object" + at);
     parser_.handler().collect(values);

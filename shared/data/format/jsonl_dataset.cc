@@ -119,12 +119,13 @@ Result<files::FileTable> scan_jsonl(const DatasetRequest& request,
 Status index_line(const TextLine& row, const record::SampleSpec& spec, JsonValues& parser,
                   std::vector<record::FieldValue>& values, record::RecordIndexBuilder& index) {
   const std::string what = line_location_text(row.line);
-  STOKER_RETURN_IF_ERROR(index.at(row.offset, what, parser.read(row.text, values)));
+  if (const Status read = parser.read(row.text, values); !read.ok())
+    return index.add_bad(row.offset, what, read);
   const auto location = LineLocation::of(row).to_numbers();
   std::array<uint64_t, LineLocation::kWidth + 1> numbers{location[0], location[1], 0};
   if (spec.is_text() && !record::is_missing(values[0])) {
     const auto* const text = std::get_if<record::FieldBytes>(&values[0]);
-    if (text == nullptr) return index.at(row.offset, what, no_text(spec.names[0], values[0]));
+    if (text == nullptr) return index.add_bad(row.offset, what, no_text(spec.names[0], values[0]));
     numbers.back() = text->size();
   }
   return index.add(row.offset, what, values, std::span(numbers).first(width_of(spec)));

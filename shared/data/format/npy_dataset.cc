@@ -1,7 +1,9 @@
 // Format `numpy`: NumPy arrays, one row per sample, from one or more .npy files or .npz archives.
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +16,10 @@
 #include "shared/data/format/npy_index.h"
 #include "shared/data/format/npy_rows.h"
 #include "shared/data/format/npy_value.h"
+#include "shared/data/record/class_labels.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
+#include "shared/data/transform/random_transforms.h"
 
 namespace stoker::data::format {
 namespace {
@@ -30,13 +34,15 @@ constexpr NpyType kFloat32{.kind = 'f', .bytes = 4};
 // Threads: as RecordReader.
 class NpyReader final : public record::RecordReader {
  public:
-  explicit NpyReader(NpyIndex index)
+  NpyReader(NpyIndex index, std::vector<std::string> class_names)
       : files_(std::move(index.data)),
         reader_(files_),
         input_(files_, reader_, std::move(index.input)),
         target_(files_, reader_, std::move(index.target_array)),
         classes_(index.classes),
+        class_names_(std::move(class_names)),
         lengths_(std::move(index.lengths)),
+        bad_rows_(std::move(index.bad_rows)),
         form_(npy_tensor_form(input_.layout().type, input_.layout().row)),
         is_input_as_stored_(form_.is_image && !is_sequence() ? !form_.is_interleaved
                                                              : input_.layout().type == kFloat32),
@@ -52,16 +58,34 @@ class NpyReader final : public record::RecordReader {
     return spec;
   }
 
-  uint64_t size() const override { return input_.layout().rows(); }
-  uint64_t classes() const override { return classes_; }
-  uint64_t length(uint64_t record) const override { return lengths_[record]; }
-  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
-    return has_one_label() ? read_npy_labels(target_, first, labels)
-                           : RecordReader::read_labels(first, labels);
+  // kInvalidArgument: a transform would move an input away from its target.
+  Status check_target(const DatasetRequest& request) const {
+    const bool is_image = form_.is_image && !is_sequence() && classes_ == 0;
+    return is_image ? transform::check_target(request, target_.layout().row, form_.shape)
+                    : Status();
   }
 
-  SampleSource source(uint64_t record) const override { return input_.source(record); }
-  Status read(uint64_t record, record::RecordValues& values) const override {
+  uint64_t size() const override { return input_.layout().rows() - bad_rows_.size(); }
+  uint64_t classes() const override { return classes_; }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  uint64_t length(uint64_t record) const override { return lengths_[row_of(record)]; }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    if (!has_one_label()) return RecordReader::read_labels(first, labels);
+    while (!labels.empty()) {
+      const uint64_t row = row_of(first);
+      const auto bad = std::ranges::lower_bound(bad_rows_, row);
+      const uint64_t good = bad == bad_rows_.end() ? labels.size() : *bad - row;
+      const auto part = labels.first(std::min<uint64_t>(labels.size(), good));
+      STOKER_RETURN_IF_ERROR(read_npy_labels(target_, row, part));
+      labels = labels.subspan(part.size());
+      first += part.size();
+    }
+    return {};
+  }
+
+  SampleSource source(uint64_t record) const override { return input_.source(row_of(record)); }
+  Status read(uint64_t number, record::RecordValues& values) const override {
+    const uint64_t record = row_of(number);
     const uint64_t inputs = input_numbers(record);
     assert(!is_input_as_stored_ ||
            inputs * input_.layout().type.bytes <= values.input_tensor.size());
@@ -86,20 +110,32 @@ class NpyReader final : public record::RecordReader {
                      is_target_as_stored_ ? values.target_tensor : buffer<1>(targets)));
     return {};
   }
-  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
+  void prefetch(uint64_t number, files::PrefetchedBytes& bytes) const override {
+    const uint64_t record = row_of(number);
     input_.prefetch(record, input_numbers(record), bytes);
     target_.prefetch(record, target_numbers(record), bytes);
   }
-  // Only the values of a list of labels can be invalid.
-  Status in_record(uint64_t record, const record::RecordValues& values,
+  // Labels of a list can be invalid, and numbers not finite.
+  Status in_record(uint64_t number, const record::RecordValues& values,
                    const Status& status) const override {
+    const uint64_t record = row_of(number);
     if (classes_ > 0 && !has_one_label())
       STOKER_RETURN_IF_ERROR(check_npy_labels(target_, record, classes_,
                                               std::get<record::FieldArray>(values.fields[1])));
-    return RecordReader::in_record(record, values, status);
+    const auto* const target = std::get_if<record::FieldArray>(&values.fields[1]);
+    const bool is_of_target = target != nullptr && !record::is_finite(*target);
+    return status.with_context((is_of_target ? target_ : input_).describe(record));
   }
 
  private:
+  // The row of a record. Before the i-th bad row there are bad_rows_[i] - i good ones.
+  uint64_t row_of(uint64_t record) const {
+    if (bad_rows_.empty()) return record;
+    const auto all = std::views::iota(size_t{0}, bad_rows_.size());
+    const auto first_behind =
+        std::ranges::partition_point(all, [&](size_t i) { return bad_rows_[i] - i <= record; });
+    return record + static_cast<uint64_t>(first_behind - all.begin());
+  }
   bool is_sequence() const { return !lengths_.empty(); }
   bool has_one_label() const { return classes_ > 0 && target_.layout().row_elements() == 1; }
   bool has_label_per_step() const {
@@ -118,7 +154,7 @@ class NpyReader final : public record::RecordReader {
   }
 
   record::FieldSpec input_field() const {
-    record::FieldSpec field{.must_be_finite = false};
+    record::FieldSpec field;
     if (!is_sequence()) {
       field.dtype = form_.is_image ? DType::kU8 : DType::kF32;
       field.shape = form_.shape;
@@ -131,8 +167,7 @@ class NpyReader final : public record::RecordReader {
   }
   record::FieldSpec target_field() const {
     const auto numbers = static_cast<int64_t>(target_.layout().row_elements());
-    if (classes_ == 0)
-      return {.role = record::FieldRole::kTarget, .shape = {numbers}, .must_be_finite = false};
+    if (classes_ == 0) return {.role = record::FieldRole::kTarget, .shape = {numbers}};
     record::FieldSpec labels{.role = record::FieldRole::kLabel, .dtype = DType::kI64, .shape = {}};
     if (has_one_label()) return labels;
     labels.role = record::FieldRole::kLabels;
@@ -159,9 +194,11 @@ class NpyReader final : public record::RecordReader {
   const files::FileReader reader_;
   const NpyRows input_;
   const NpyRows target_;
-  const uint64_t classes_;               // 0: the target is numeric
-  const std::vector<uint64_t> lengths_;  // per row; empty: rows are not sequences
-  const NpyTensorForm form_;             // of a row that is not a sequence
+  const uint64_t classes_;  // 0: the target is numeric
+  const std::vector<std::string> class_names_;
+  const std::vector<uint64_t> lengths_;   // per row; empty: rows are not sequences
+  const std::vector<uint64_t> bad_rows_;  // left out, in order
+  const NpyTensorForm form_;              // of a row that is not a sequence
   // Whether the tensor has the same bytes as the row, which is then read directly into the tensor.
   const bool is_input_as_stored_;
   const bool is_target_as_stored_;
@@ -193,7 +230,8 @@ Result<std::string> numpy_fingerprint_text(const DatasetRequest& request) {
   if (!fields.length.empty()) text += " length=" + named(fields.length);
   if (!numpy.labels_path.empty()) text += " labels_path";
   if (!numpy.lengths_path.empty()) text += " lengths_path";
-  return text + " num_classes=" + std::to_string(numpy.num_classes.value_or(0));
+  return text + " num_classes=" + std::to_string(numpy.num_classes.value_or(0)) +
+         record::class_names_text(numpy.class_names);
 }
 
 // The files of a key other than `path`.
@@ -259,17 +297,20 @@ Result<files::IndexMetadata> build_numpy_metadata(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(const NpyIndex index,
                           NpyIndex::make(request, files, parts, progress, metadata.made));
   metadata.numbers = index.to_numbers();
+  metadata.names = index.to_names();
   return metadata;
 }
 
 Result<std::unique_ptr<Dataset>> open_npy(const DatasetRequest& request, files::Index index) {
   auto arrays = NpyIndex::of(index);
   if (!arrays) return arrays.status().with_context("data." + request.name);
-  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, arrays->input.rows()));
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range,
+                          split_range(request, arrays->input.rows() - arrays->bad_rows.size()));
   if (request.config.has_variable_length() == arrays->lengths.empty())
     return Status(StatusCode::kCorrupt,
                   "data." + request.name + ": its index is not one of sequences");
-  auto records = std::make_unique<NpyReader>(*std::move(arrays));
+  auto records = std::make_unique<NpyReader>(*std::move(arrays), request.config.class_names());
+  STOKER_RETURN_IF_ERROR(records->check_target(request));
   record::SampleSpec spec = records->spec();
   return record::make_record_dataset(std::move(spec), index.fingerprint(), std::move(records),
                                      range);

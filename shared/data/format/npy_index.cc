@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "shared/archive/zip.h"
 #include "shared/base/log.h"
+#include "shared/data/file_kind.h"
 #include "shared/data/files/decompressed_file.h"
 #include "shared/data/format/npy_rows.h"
+#include "shared/data/record/bad_records.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/sample_spec.h"
 
@@ -42,7 +46,8 @@ class NpyScan {
         files_(files),
         reader_(files),
         progress_(progress),
-        made_(made) {}
+        made_(made),
+        bad_(request, config_.max_bad_record_rate) {}
 
   Result<NpyIndex> run(NpyIndex::Files parts) {
     for (size_t file = 0; file < files_.size(); ++file)
@@ -172,7 +177,10 @@ class NpyScan {
     const auto prefix = std::span(start).first(std::min<uint64_t>(start.size(), location.bytes));
     STOKER_RETURN_IF_ERROR(reader.read(location.file, location.offset, prefix));
     const auto bytes = npy_header_bytes(prefix);
-    if (!bytes) return bytes.status().with_context(path);
+    if (!bytes) {
+      const Status kind = reject_other_kind(prefix, "an .npy file");
+      return (kind.ok() ? bytes.status() : kind).with_context(path);
+    }
     std::vector<std::byte> head(std::min(*bytes, location.bytes));
     STOKER_RETURN_IF_ERROR(reader.read(location.file, location.offset, head));
     const auto header = parse_npy_header(head, location.bytes);
@@ -207,12 +215,12 @@ class NpyScan {
                         " rows of input, but " + std::to_string(lengths_.rows()) + " of lengths");
     return for_each_number(
         lengths_, "lengths", [&](const NpyRows& rows, uint64_t row, int64_t length) -> Status {
-          if (length < 1 || static_cast<uint64_t>(length) > max_length)
-            return wrong_number(rows, row, "length",
-                                std::to_string(length) + ", not between 1 and the " +
-                                    std::to_string(max_length) + " time steps of a row");
-          index_.lengths.push_back(static_cast<uint64_t>(length));
-          return {};
+          const bool is_valid = length >= 1 && static_cast<uint64_t>(length) <= max_length;
+          index_.lengths.push_back(is_valid ? static_cast<uint64_t>(length) : 1);
+          if (is_valid) return {};
+          return note_bad(rows, row, "length",
+                          std::to_string(length) + ", not between 1 and the " +
+                              std::to_string(max_length) + " time steps of a row");
         });
   }
 
@@ -231,33 +239,53 @@ class NpyScan {
       return request_.config_error(
           "fields.labels",
           "must be integers, and requires sequence.max_length; got " + to_string(target_array));
-    if (!is_label || !fields.target.empty()) return {};
+    if (!is_label || !fields.target.empty())
+      return config_.class_names.empty()
+                 ? check_bad()
+                 : request_.config_error("class_names",
+                                         "requires labels, got " + to_string(target_array));
     STOKER_RETURN_IF_ERROR(for_each_number(
         target_array, "labels", [&](const NpyRows& rows, uint64_t row, int64_t label) -> Status {
           if (are_many && label == record::kPaddedLabel) return {};
           if (label < 0 || label >= static_cast<int64_t>(record::kMaxClasses))
-            return no_class(rows, row);
+            return note_bad(rows, row, "label",
+                            "not a class (0 to " + std::to_string(record::kMaxClasses - 1) +
+                                "); save targets of a regression as floats");
           index_.classes = std::max(index_.classes, static_cast<uint64_t>(label) + 1);
           return {};
         }));
+    STOKER_RETURN_IF_ERROR(check_bad());
     if (index_.classes == 0)
       return request_.config_error(config_.labels_path.empty() ? "fields.labels" : "labels_path",
                                    "must contain a class, got only -100");
     return check_given();
   }
-  Status wrong_number(const NpyRows& rows, uint64_t row, const std::string& name,
-                      const std::string& how) const {
+  // Leaves the row out. An error if most of the rows so far are bad.
+  Status note_bad(const NpyRows& rows, uint64_t row, const std::string& name,
+                  const std::string& how) {
+    constexpr uint64_t kMaxOfOtherArray = 10'000;
+    if (!bad_rows_.insert(row).second) return {};
     const SampleSource where = rows.source(row);
-    return Status(StatusCode::kCorrupt, "data." + request_.name + ": " + where.file + ": the " +
-                                            name + " at offset " + std::to_string(where.offset) +
-                                            " is " + how);
+    bad_.add({.path = where.file,
+              .record = "row " + std::to_string(row),
+              .offset = where.offset,
+              .text = "data." + request_.name + ": " + where.file},
+             Status(StatusCode::kCorrupt,
+                    "the " + name + " at offset " + std::to_string(where.offset) + " is " + how));
+    const bool are_most = bad_.count() >= kMaxOfOtherArray && 2 * bad_.count() > row;
+    return are_most && bad_.are_too_many(row + 1) ? bad_.check(row + 1) : Status();
   }
-  Status no_class(const NpyRows& rows, uint64_t row) const {
-    return wrong_number(rows, row, "label",
-                        "not a class (0 to " + std::to_string(record::kMaxClasses - 1) +
-                            "); save targets of a regression as floats");
+  Status check_bad() {
+    index_.bad_rows.assign(bad_rows_.begin(), bad_rows_.end());
+    return bad_.check(index_.input.rows());
   }
   Status check_given() {
+    const std::vector<std::string>& names = config_.class_names;
+    if (!names.empty() && names.size() < index_.classes)
+      return request_.config_error("class_names", "has " + std::to_string(names.size()) +
+                                                      " names, but a label is " +
+                                                      std::to_string(index_.classes - 1));
+    index_.classes = std::max<uint64_t>(index_.classes, names.size());
     if (!config_.num_classes) return {};
     const auto given = static_cast<uint64_t>(*config_.num_classes);
     if (given < index_.classes)
@@ -275,6 +303,8 @@ class NpyScan {
   const files::ScanProgress& progress_;
   files::FileTable& made_;
   NpyLayout lengths_;
+  record::BadRecords bad_;
+  std::set<uint64_t> bad_rows_;
   NpyIndex index_;
 };
 
@@ -292,6 +322,12 @@ std::vector<uint64_t> NpyIndex::to_numbers() const {
   target_array.append_to(numbers);
   numbers.insert(numbers.end(), lengths.begin(), lengths.end());
   return numbers;
+}
+
+std::vector<std::string> NpyIndex::to_names() const {
+  std::vector<std::string> names;
+  for (const uint64_t row : bad_rows) names.push_back(std::to_string(row));
+  return names;
 }
 
 Result<NpyIndex> NpyIndex::of(const files::Index& index) {
@@ -316,6 +352,16 @@ Result<NpyIndex> NpyIndex::of(const files::Index& index) {
   };
   if (!std::ranges::all_of(numbers, is_length)) return no_index;
   arrays.lengths.assign(numbers.begin(), numbers.end());
+  for (const std::string& name : index.metadata.names) {
+    uint64_t row = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), row);
+    const bool is_next = arrays.bad_rows.empty() || arrays.bad_rows.back() < row;
+    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() || !is_next ||
+        row >= arrays.input.rows())
+      return no_index;
+    arrays.bad_rows.push_back(row);
+  }
+  if (arrays.bad_rows.size() == arrays.input.rows()) return no_index;
   const NpyLayout& target = arrays.target_array;
   const bool can_have_classes =
       target.type.is_integer() && (target.row_elements() == 1 || !arrays.lengths.empty());

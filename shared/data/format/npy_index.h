@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -25,6 +26,8 @@ struct NpyIndex {
   uint64_t classes = 0;  // 0: the target is numeric
   // Number of valid time steps of each row of a sequence dataset; empty: rows are not sequences.
   std::vector<uint64_t> lengths = {};
+  // Rows that are left out because their label or length is invalid, in order.
+  std::vector<uint64_t> bad_rows = {};
 
   // Number of files of `path` and of `labels_path`, in the order of the file table. The remaining
   // files belong to `lengths_path`.
@@ -36,6 +39,7 @@ struct NpyIndex {
                                Files parts, const files::ScanProgress& progress,
                                files::FileTable& made);
   std::vector<uint64_t> to_numbers() const;
+  std::vector<std::string> to_names() const;  // the bad rows; usually there are none
   // kCorrupt if the metadata is not that of a `numpy` index.
   static Result<NpyIndex> of(const files::Index& index);
 };

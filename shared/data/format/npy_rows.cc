@@ -98,6 +98,12 @@ SampleSource NpyRows::source(uint64_t row) const {
   return {.file = files_.path(part_of(row).file), .offset = offset_of(row)};
 }
 
+std::string NpyRows::describe(uint64_t row) const {
+  const NpyLayout::Part& part = part_of(row);
+  return files_.path(part.file) + ": row " +
+         std::to_string((offset_of(row) - part.offset) / layout_.row_bytes());
+}
+
 Status NpyRows::read(uint64_t row, std::span<std::byte> bytes) const {
   return reader_.read(part_of(row).file, offset_of(row), bytes);
 }

@@ -54,6 +54,7 @@ class NpyRows {
 
   const NpyLayout& layout() const { return layout_; }
   SampleSource source(uint64_t row) const;
+  std::string describe(uint64_t row) const;  // "x.npy: row 40", as NumPy counts in this file
   // The bytes of one row, or of several rows within one part: see part_end().
   Status read(uint64_t row, std::span<std::byte> bytes) const;
   void prefetch(uint64_t row, files::PrefetchedBytes& bytes) const;  // one row

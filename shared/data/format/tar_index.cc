@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shared/base/utf8.h"
-#include "shared/data/dataset_files.h"
+#include "shared/data/file_kind.h"
 #include "shared/data/format/json_values.h"
 #include "shared/data/format/npy_value.h"
 
@@ -139,13 +139,14 @@ class TarIndexer {
 
   Status run() {
     STOKER_ASSIGN_OR_RETURN(const auto first, shard_.peek(0, kTarBlock));
-    STOKER_RETURN_IF_ERROR(index_.in_shard(reject_packed(first)));
+    STOKER_RETURN_IF_ERROR(index_.in_shard(reject_other_kind(first, "a tar archive")));
     TarReader walk(shard_);
     for (TarMember member;;) {
       const auto more = walk.next(member);
       if (!more) return index_.in_shard(is_reported(more.status(), member));
       if (!*more) break;
-      if (member.is_file) STOKER_RETURN_IF_ERROR(take(member));
+      if (member.is_file || (member.is_link && is_wanted(member)))
+        STOKER_RETURN_IF_ERROR(take(member));
     }
     STOKER_RETURN_IF_ERROR(end_sample());
     if (!walk.has_end_block()) ++ignored_.without_end;
@@ -156,6 +157,7 @@ class TarIndexer {
   // The member found for one field of the sample.
   struct Found {
     bool is_there = false;
+    bool is_link = false;
     size_t rank = 0;
     TarLocation location;
     std::string content;  // only if it is parsed
@@ -171,6 +173,14 @@ class TarIndexer {
   Status wrong(const std::string& what) const {
     return index_.at(first_header_, "sample " + quote_for_message(key_, kShownKey),
                      Status(StatusCode::kCorrupt, what));
+  }
+
+  // A link of which no field is read does no harm.
+  bool is_wanted(const TarMember& member) const {
+    const auto name = split_tar_name(member.name);
+    return name && std::ranges::any_of(tar_fields_, [&](const TarField& field) {
+             return field.extension_rank(lower_case(name->extension)).has_value();
+           });
   }
 
   Status take(const TarMember& member) {
@@ -210,10 +220,11 @@ class TarIndexer {
                    std::to_string(max_elements));
     }
     found_[i] = {.is_there = true,
+                 .is_link = member.is_link,
                  .rank = rank,
                  .location = {.content = member.content, .size = member.size},
                  .content = {}};
-    if (!is_parsed) return {};
+    if (!is_parsed || member.is_link) return {};
     STOKER_ASSIGN_OR_RETURN(const auto bytes, shard_.peek(member.content, member.size));
     found_[i].content = record::to_string_view(bytes);
     return {};
@@ -223,11 +234,13 @@ class TarIndexer {
     if (members_.empty()) return {};
     std::vector<uint64_t>& row = row_;
     row.clear();
-    for (size_t i = 0; i < tar_fields_.size(); ++i) {
-      STOKER_RETURN_IF_ERROR(value_of(i));
+    Status valid;
+    for (size_t i = 0; valid.ok() && i < tar_fields_.size(); ++i) {
+      valid = value_of(i);
       if (!tar_fields_[i].is_label) row.push_back(found_[i].location.to_number());
     }
-    const Status added = index_.add(first_header_, what(), values_, row);
+    Status added = valid.ok() ? index_.add(first_header_, what(), values_, row)
+                              : index_.add_bad(first_header_, what(), valid);
     members_.clear();
     std::ranges::fill(found_, Found());
     return added;
@@ -243,16 +256,17 @@ class TarIndexer {
     const Found& found = found_[i];
     values_[i] = record::FieldValue();
     if (!found.is_there) return {};
+    if (found.is_link) return link_in_tar(tar_fields_[i].extensions[found.rank]);
     values_[i] = std::as_bytes(std::span(found.content));
     if (is_of_sequence(tar_fields_[i])) {
       const Status read = sequence_[i].read(tar_fields_[i], spec_.values_per_step(i),
                                             std::as_bytes(std::span(found.content)), values_[i]);
-      return read.ok() ? read : wrong(read.message());
+      return read;
     }
     if (tar_fields_[i].is_npy) return npy_value_of(i);
     if (!tar_fields_[i].is_json()) return {};
     const Status read = parsers_[i]->read(found.content, std::span(&values_[i], 1));
-    return read.ok() ? read : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
+    return read.with_context(tar_fields_[i].extensions[found.rank]);
   }
 
   // Labels are decoded. An input is a uint8 image or numbers; the first array of a shard decides
@@ -261,17 +275,16 @@ class TarIndexer {
     const Found& found = found_[i];
     if (tar_fields_[i].is_label) {
       const Status read = read_npy_label(std::as_bytes(std::span(found.content)), values_[i]);
-      return read.ok() ? read
-                       : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
+      return read.with_context(tar_fields_[i].extensions[found.rank]);
     }
-    if (i == 0 && !std::exchange(has_form_, true)) {
+    if (i == 0 && !has_form_) {
       STOKER_ASSIGN_OR_RETURN(
           const auto head,
           shard_.peek(found.location.content, std::min(found.location.size, kMaxNpyHeader)));
       const auto bytes = npy_is_bytes(head, found.location.size);
-      if (!bytes)
-        return wrong(tar_fields_[i].extensions[found.rank] + ": " + bytes.status().message());
+      if (!bytes) return bytes.status().with_context(tar_fields_[i].extensions[found.rank]);
       has_bytes_ = *bytes;
+      has_form_ = true;
     }
     if (!has_bytes_ || i > 0) values_[i] = record::FieldFloats(&kSomeNumber, 1);
     return {};

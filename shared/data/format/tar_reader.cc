@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::data::format {
 namespace {
 
@@ -79,10 +81,18 @@ std::string name_of(Block block) {
 }
 
 bool is_file_type(char type) { return type == '0' || type == '\0' || type == '7'; }
+bool is_link_type(char type) { return type == '1' || type == '2'; }
 // Links, devices and folders have no content, whatever size their header declares.
 bool has_content(char type) { return type < '1' || type > '6'; }
 
 }  // namespace
+
+Status link_in_tar(std::string_view extension) {
+  return Status(StatusCode::kCorrupt,
+                "member " + quote_for_message(extension) +
+                    " is a link, which has no content; create the archive with tar "
+                    "--hard-dereference --dereference");
+}
 
 Result<bool> TarReader::next(TarMember& member) {
   if (has_end_block_) {
@@ -128,6 +138,7 @@ Result<bool> TarReader::next(TarMember& member) {
     member.size = overrides.has_size ? overrides.size : header.size;
     if (!has_content(header.type)) member.size = 0;
     member.is_file = is_file_type(header.type) && !member.name.ends_with('/');
+    member.is_link = is_link_type(header.type);
     STOKER_RETURN_IF_ERROR(skip(member.size));
     return true;
   }

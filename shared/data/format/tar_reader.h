@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "shared/base/status.h"
 #include "shared/data/files/byte_source.h"
@@ -29,7 +30,11 @@ struct TarMember {
   uint64_t content = 0;  // offset
   uint64_t size = 0;     // of the content, in bytes
   bool is_file = false;  // not a folder, link or device
+  bool is_link = false;  // hard or symbolic; the content is that of another member or file
 };
+
+// The error of a record that needs the content of a link: "member 'cls' is a link …".
+Status link_in_tar(std::string_view extension);
 
 class TarReader {
  public:

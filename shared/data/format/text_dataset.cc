@@ -79,6 +79,7 @@ Result<files::FileTable> scan_text(const DatasetRequest& request,
 Result<files::IndexMetadata> build_text_metadata(const DatasetRequest& request,
                                                  const files::FileTable& files,
                                                  const files::ScanProgress& progress) {
+  STOKER_RETURN_IF_ERROR(check_texts(request, files, progress));
   STOKER_ASSIGN_OR_RETURN(auto tokenizer, read_tokenizer(request));
   if (!tokenizer) return no_metadata(request, files, progress);
   return cache::build_token_cache(request, files, std::move(tokenizer), progress);

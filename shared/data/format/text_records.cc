@@ -6,17 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "shared/data/dataset_files.h"
+#include "shared/data/file_kind.h"
 
 namespace stoker::data::format {
 namespace {
 
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
-constexpr size_t kMarkBytes = 6;  // of the longest mark of an encoding or a compression
-
-bool is_utf16(std::string_view start) {
-  return start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff");
-}
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
@@ -64,12 +59,12 @@ Status RowReader::begin_file() {
   STOKER_ASSIGN_OR_RETURN(auto first, text_.peek_available(0, 1));
   // Only what starts like an object cannot be a mark, whose bytes can arrive one by one.
   if (!first.empty() && first[0] != std::byte{'{'}) {
-    STOKER_ASSIGN_OR_RETURN(first, text_.peek_available(0, kMarkBytes));
+    STOKER_ASSIGN_OR_RETURN(first, text_.peek_available(0, kFileMagicBytes));
+    // Not of more, which may have arrived or not.
+    const Status text = reject_other_text(first.first(std::min(first.size(), kFileMagicBytes)));
+    if (!text.ok()) return wrong(name_, text.message());
   }
   rest_ = record::to_string_view(first);
-  if (is_utf16(rest_)) return wrong(name_, "is UTF-16; convert it to UTF-8");
-  const Status packed = reject_packed(first);
-  if (!packed.ok()) return wrong(name_, packed.message());
   if (!rest_.starts_with(kUtf8Mark)) return {};
   rest_.remove_prefix(kUtf8Mark.size());
   at_ += kUtf8Mark.size();
@@ -108,6 +103,9 @@ Status scan_lines(const files::FileReader& reader, const files::FileTable& files
                   const LineEnd& line_end, const std::function<Status(const TextLine&)>& on_line) {
   if (files.stamp(file).size == 0) return {};
   files::FileSource text(reader, file, files.stamp(file).size);
+  STOKER_ASSIGN_OR_RETURN(const auto head, text.peek(0, kFileKindBytes));
+  if (const Status is_text = reject_binary(head); !is_text.ok())
+    return is_text.with_context(files.path(file));
   RowReader rows(text, files.path(file), line_end);
   for (TextLine row;;) {
     STOKER_ASSIGN_OR_RETURN(const bool more, rows.next(row));

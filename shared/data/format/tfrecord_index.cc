@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shared/base/hash.h"
-#include "shared/data/dataset_files.h"
+#include "shared/data/file_kind.h"
 
 namespace stoker::data::format {
 namespace {
@@ -116,10 +116,12 @@ class ShardIndexer {
 
  private:
   Status wrong(uint64_t at, const Status& status) const { return index_.at(at, "", status); }
+  // A record whose frame is right, so that the next one can be read.
+  Status bad(uint64_t at, const Status& status) { return index_.add_bad(at, "", status); }
 
   Result<uint64_t> length_at(uint64_t at) {
     STOKER_ASSIGN_OR_RETURN(const auto head, shard_.peek(at, kFrameHead));
-    if (at == 0) STOKER_RETURN_IF_ERROR(wrong(at, reject_packed(head)));
+    if (at == 0) STOKER_RETURN_IF_ERROR(wrong(at, reject_other_kind(head, "a TFRecord file")));
     const auto cut = [&] { return wrong(at, Status(StatusCode::kCorrupt, "the file ends in it")); };
     if (head.size() < kFrameHead) return cut();
     const auto length = frame_length(head);
@@ -143,30 +145,31 @@ class ShardIndexer {
   }
 
   Status add(uint64_t at, files::ByteSource& data) {
-    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, spec_.names, locations_)));
+    if (const Status found = find_features(data, spec_.names, locations_); !found.ok())
+      return bad(at, found);
     values_.assign(locations_.size(), record::FieldValue());
     for (size_t name = 0; name < locations_.size(); ++name)
       values_[name] = input_form(locations_[name]);
     uint64_t row[2] = {at, 0};
     if (spec_.is_text() && !record::is_missing(values_[0])) {
       const auto text = text_bytes(data);
-      if (!text) return wrong(at, text.status().with_context("text '" + spec_.names[0] + "'"));
+      if (!text) return bad(at, text.status().with_context("text '" + spec_.names[0] + "'"));
       row[1] = *text;
     }
     if (const auto label = spec_.label_value()) {
       const Status read = read_label(data, *label);
-      if (!read.ok()) return wrong(at, read.with_context("label '" + spec_.names[*label] + "'"));
+      if (!read.ok()) return bad(at, read.with_context("label '" + spec_.names[*label] + "'"));
     }
     return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(spec_)));
   }
 
   Status add_sequence(uint64_t at, files::ByteSource& data) {
     STOKER_ASSIGN_OR_RETURN(const auto record, data.peek(0, data.size()));
-    STOKER_RETURN_IF_ERROR(wrong(at, example_.find(record, spec_)));
+    if (const Status found = example_.find(record, spec_); !found.ok()) return bad(at, found);
     values_.assign(spec_.names.size(), record::FieldValue());
     for (size_t name = 0; name < values_.size(); ++name) {
       const auto value = example_.value(spec_, name);
-      if (!value) return wrong(at, value.status());
+      if (!value) return bad(at, value.status());
       values_[name] = *value;
     }
     return index_.add(at, "", values_, {&at, 1});

@@ -2,12 +2,18 @@
 // tokenizers write them for training.
 #include "shared/data/format/tokens_dataset.h"
 
+#include <algorithm>
 #include <cassert>
+#include <cstring>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "shared/base/tensor_role.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/file_kind.h"
+#include "shared/data/files/file_reader.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/format/byte_stream.h"
 #include "shared/data/format/format.h"
@@ -89,6 +95,70 @@ Result<files::FileTable> scan_tokens(const DatasetRequest& request,
   return scan_source(request, "**/*.bin", progress);
 }
 
+// Whether the numbers at the indices that leave `rest` when divided by `every` are all zero.
+bool are_zero(std::span<const uint64_t> numbers, size_t every, size_t rest) {
+  for (size_t i = rest; i < numbers.size(); i += every)
+    if (numbers[i] != 0) return false;
+  return true;
+}
+
+// Whether numbers of twice the width were read as two: the upper halves are those of small ids, and the lower ones
+// are many.
+bool are_halves(std::span<const uint64_t> numbers) {
+  constexpr size_t kFewIds = 16;
+  constexpr uint64_t kMaxByte = 255, kMaxUpper = 3;  // vocabularies of up to 262,144
+  std::set<uint64_t> lower;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (i % 2 == 0)
+      lower.insert(numbers[i]);
+    else if (numbers[i] > kMaxUpper)
+      return false;
+  }
+  return lower.size() >= kFewIds && *lower.rbegin() > kMaxByte;
+}
+
+// What the ids of a file seem to be instead of ids of `width` bytes; empty if they are plausible.
+std::string other_width(std::span<const std::byte> head, uint64_t width) {
+  constexpr size_t kFewTokens = 64;  // which tell nothing
+  constexpr uint64_t kMaxId = uint64_t{1} << 24;
+  std::vector<uint64_t> numbers(head.size() / width);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    std::memcpy(&numbers[i], head.data() + i * width, width);
+  if (numbers.size() < kFewTokens) return {};
+  if (are_halves(numbers)) {
+    if (width == 4 || (are_zero(numbers, 4, 2) && are_zero(numbers, 4, 3))) return "int64";
+    return "uint32";
+  }
+  const auto large = std::ranges::count_if(numbers, [](uint64_t id) { return id >= kMaxId; });
+  return 2 * static_cast<size_t>(large) > numbers.size() ? "uint16" : "";
+}
+
+// Each file is raw ids of the configured width, as far as its first bytes tell.
+Result<files::IndexMetadata> build_tokens_metadata(const DatasetRequest& request,
+                                                   const files::FileTable& files,
+                                                   const files::ScanProgress& progress) {
+  constexpr size_t kHeadBytes = 16384;
+  const auto& tokens = request.as<config::TokensDataset>();
+  const files::FileReader reader(files);
+  std::vector<std::byte> head;
+  for (size_t file = 0; file < files.size(); ++file) {
+    progress(file, "files checked");
+    head.resize(std::min<uint64_t>(files.stamp(file).size, kHeadBytes));
+    STOKER_RETURN_IF_ERROR(reader.read(file, 0, head).with_context(request.key("path")));
+    const std::string where = request.key("path") + ": " + files.path(file);
+    STOKER_RETURN_IF_ERROR(reject_other_kind(head, "a file of token ids").with_context(where));
+    const std::string other = other_width(head, width_of(tokens));
+    if (other.empty()) continue;
+    return Status(
+        StatusCode::kCorrupt,
+        where + ": its numbers are not plausible as " + dtype_text(tokens) + ", but they are as " +
+            other + "; " +
+            (other == "int64" ? "write them as uint16 or uint32, with numpy's astype() and tofile()"
+                              : "set " + request.key("dtype")));
+  }
+  return no_metadata(request, files, progress);
+}
+
 Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, files::Index index) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::total_length(index.files));
@@ -125,7 +195,7 @@ const DatasetFormatOps& tokens_format() {
   static constexpr DatasetFormatOps kFormatOps{.name = "tokens",
                                                .fingerprint_text = tokens_fingerprint_text,
                                                .scan = scan_tokens,
-                                               .build_metadata = no_metadata,
+                                               .build_metadata = build_tokens_metadata,
                                                .open = open_tokens,
                                                .has_rows = true};
   return kFormatOps;

@@ -16,6 +16,7 @@ class MixtureDataset final : public Dataset, public SampleFiles {
     const DatasetInfo& first = components_.front().data->info();
     info_.spec = first.spec;
     info_.class_names = first.class_names;
+    info_.input_columns = first.input_columns;
     info_.max_length = first.max_length;
     info_.length_tensors = first.length_tensors;
     info_.maybe_files = this;
@@ -107,6 +108,11 @@ std::string format_spec(const std::vector<TensorSpec>& spec) {
   return words;
 }
 
+std::string summarize_classes(const Dataset& data) {
+  const std::vector<std::string>& names = data.class_names();
+  return names.empty() ? std::to_string(data.classes()) + " class indices" : summarize_names(names);
+}
+
 // Tensors, their padding and class names must be equal, because the trainer does not know which
 // component a sample is from.
 Status validate_same_schema(const std::string& name, const NamedDataset& first,
@@ -129,7 +135,8 @@ Status validate_same_schema(const std::string& name, const NamedDataset& first,
     return Status(StatusCode::kInvalidArgument,
                   pair +
                       " have different classes: a label would mean one thing in the one and "
-                      "another in the other");
+                      "another in the other; set the same class_names in both (" +
+                      summarize_classes(*first.data) + "; " + summarize_classes(*other.data) + ")");
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "shared/base/dataset_schema.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/status.h"
@@ -26,6 +27,7 @@
 #include "shared/data/pipeline/mixture_dataset.h"
 #include "shared/data/pipeline/packed_dataset.h"
 #include "shared/data/pipeline/stream_dataset.h"
+#include "shared/data/record/column_order.h"
 #include "shared/data/sample_range.h"
 #include "shared/data/sandbox.h"
 #include "shared/data/transform/image_geometry.h"
@@ -243,6 +245,7 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           open_with(kind, request, std::move(index), Makes::kFiles, progress));
   STOKER_ASSIGN_OR_RETURN(auto data, with_selection(request, std::move(whole), LogsPacking::kYes));
+  STOKER_RETURN_IF_ERROR(transform::warn_about_target(request, data->spec()));
   if (unvalidated) {
     STOKER_RETURN_IF_ERROR(validate_samples(request, *data, progress));
     // Until then, each start validates again, for instance after a stop during the validation.
@@ -317,6 +320,22 @@ Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
     STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
                             find_dataset(part, datasets));
     STOKER_ASSIGN_OR_RETURN(auto data, open_one(part, *dataset));
+    if (!opened.empty()) {
+      const config::FieldNames* const fields = dataset->fields();
+      const record::ColumnOrder wanted{.of = "data." + opened.front().name,
+                                       .columns = opened.front().data->info().input_columns};
+      const std::vector<std::string>& columns = data->info().input_columns;
+      const bool are_given = fields != nullptr && !fields->input.empty();
+      // Its records are not read through the dataset. Other numbers of columns are other tensors, and a single value
+      // is named differently in another format.
+      if (dataset->stream && columns.size() == wanted.columns.size() && columns != wanted.columns &&
+          !(are_given && columns.size() == 1))
+        return Status(StatusCode::kMismatch, "data." + part + ".fields.input: must name " +
+                                                 summarize_names(wanted.columns) +
+                                                 " in this order, as " + wanted.of);
+      STOKER_ASSIGN_OR_RETURN(
+          data, record::with_column_order(wanted, "data." + part, are_given, std::move(data)));
+    }
     opened.push_back({.name = part, .data = std::move(data)});
   }
   return make_mixture(name, std::move(opened));

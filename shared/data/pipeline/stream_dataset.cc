@@ -23,6 +23,11 @@ class StreamDataset final : public Dataset {
   const DatasetInfo info_;
 };
 
+std::vector<std::string> input_columns(const config::DatasetConfig& config) {
+  const config::FieldNames* const fields = config.fields();
+  return fields == nullptr || fields->input.size() < 2 ? std::vector<std::string>() : fields->input;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> make_stream_dataset(const DatasetRequest& request) {
@@ -33,6 +38,8 @@ Result<std::unique_ptr<Dataset>> make_stream_dataset(const DatasetRequest& reque
                   .fingerprint = source.fingerprint(*request.config.stream),
                   .spec = decoder->spec(0),
                   .classes = decoder->classes(),
+                  .class_names = request.config.class_names(),
+                  .input_columns = input_columns(request.config),
                   .max_length = decoder->max_length(),
                   .length_tensors = decoder->length_tensors()}));
 }

@@ -1,6 +1,7 @@
 #include "shared/data/record/field_value.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <charconv>
 #include <cmath>
@@ -8,8 +9,10 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "shared/base/number_format.h"
+#include "shared/base/target_clones.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/base/utf8.h"
 
@@ -130,8 +133,16 @@ auto with_integer(const NumberType& type, const With& with) {
   }
 }
 
-Status append_array(const FieldArray& array, std::span<float> out, size_t& filled,
-                    bool must_be_finite) {
+// Without an early end, so that the loop is vectorized.
+STOKER_TARGET_CLONES bool all_finite(std::span<const float> numbers) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  uint32_t bad = 0;
+  for (const float number : numbers)
+    bad |= (std::bit_cast<uint32_t>(number) & kExponent) == kExponent ? 1u : 0u;
+  return bad == 0;
+}
+
+Status append_array(const FieldArray& array, std::span<float> out, size_t& filled) {
   const auto room = out.subspan(filled);
   if (array.size() > room.size())
     return wrong("has " + counted(array.size(), "number") + ", more than the required " +
@@ -140,9 +151,8 @@ Status append_array(const FieldArray& array, std::span<float> out, size_t& fille
   const auto bytes = std::as_writable_bytes(numbers);
   const bool is_in_place = array.type == kFloat32 && array.bytes.data() == bytes.data();
   if (!is_in_place) array_to_floats(array, bytes);
-  const auto is_finite = [](float number) { return std::isfinite(number); };
-  const auto bad = must_be_finite ? std::ranges::find_if_not(numbers, is_finite) : numbers.end();
-  if (bad != numbers.end()) return nonfinite(*bad);
+  if (!all_finite(numbers))
+    return nonfinite(*std::ranges::find_if_not(numbers, [](float n) { return std::isfinite(n); }));
   filled += numbers.size();
   return {};
 }
@@ -220,13 +230,18 @@ std::optional<size_t> byte_count(const FieldValue& value) {
   return array->bytes.size();
 }
 
-Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled,
-                      bool must_be_finite) {
+bool is_finite(const FieldArray& array) {
+  if (array.type.is_integer()) return true;
+  std::vector<float> numbers(array.size());
+  array_to_floats(array, std::as_writable_bytes(std::span(numbers)));
+  return all_finite(numbers);
+}
+
+Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled) {
   if (const auto* floats = std::get_if<FieldFloats>(&value))
     return append_all(*floats, out, filled);
   if (const auto* ints = std::get_if<FieldInts>(&value)) return append_all(*ints, out, filled);
-  if (const auto* array = std::get_if<FieldArray>(&value))
-    return append_array(*array, out, filled, must_be_finite);
+  if (const auto* array = std::get_if<FieldArray>(&value)) return append_array(*array, out, filled);
   const auto* bytes = std::get_if<FieldBytes>(&value);
   if (bytes == nullptr) return wrong("is missing");
   float number = 0;
@@ -250,6 +265,43 @@ Result<uint64_t> non_negative_integer(const FieldValue& value) {
   const int64_t number = array != nullptr ? class_at(*array, 0) : ints->front();
   if (number < 0) return wrong("must be at least 0, got " + std::to_string(number));
   return static_cast<uint64_t>(number);
+}
+
+namespace {
+
+// The single number of `value`, as text or as a float; nullopt for other values.
+std::optional<double> single_number(const FieldValue& value) {
+  if (const auto* const bytes = std::get_if<FieldBytes>(&value)) {
+    std::string_view text = trimmed(to_string_view(*bytes));
+    if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+    double number = 0;
+    return parse_all(text, number) ? std::optional(number) : std::nullopt;
+  }
+  if (const auto* const floats = std::get_if<FieldFloats>(&value))
+    return floats->size() == 1 ? std::optional<double>(floats->front()) : std::nullopt;
+  const auto* const array = std::get_if<FieldArray>(&value);
+  if (array == nullptr || array->size() != 1 || array->type.is_integer()) return std::nullopt;
+  if (array->type.bytes == sizeof(double)) return element_at<double>(*array, 0);
+  return array->type.bytes == sizeof(float) ? element_at<float>(*array, 0)
+                                            : as_float(element_at<Half>(*array, 0));
+}
+
+}  // namespace
+
+Result<uint64_t> class_index(const FieldValue& value) {
+  auto index = non_negative_integer(value);
+  if (index.ok()) return index;
+  const std::optional<double> number = single_number(value);
+  constexpr double kMaxExact = 0x1p53;
+  if (number && *number >= 0 && *number <= kMaxExact && *number == std::floor(*number))
+    return static_cast<uint64_t>(*number);
+  if (number && !is_bytes(value))
+    return wrong("must be an integer of at least 0, got " + format_shortest(*number));
+  return index;
+}
+
+bool is_number(std::string_view text) {
+  return single_number(std::as_bytes(std::span(text))).has_value();
 }
 
 Result<int64_t> integer(const FieldValue& value) {

@@ -76,12 +76,20 @@ Status copy_bytes(const FieldValue& value, std::span<std::byte> out);
 
 // Writes the numbers to `out` from index `filled` on and advances `filled`. Bytes contain one
 // number as text ("3.5"). Integers and float64 are rounded to F32. NaN and infinity are errors
-// because no model can learn from them; with must_be_finite = false, arrays can contain them.
-Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled,
-                      bool must_be_finite = true);
+// because no model can learn from them.
+Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled);
+// Whether no element of the array becomes NaN or infinity as F32.
+bool is_finite(const FieldArray& array);
 
 // One non-negative integer, numeric or as text ("7\n").
 Result<uint64_t> non_negative_integer(const FieldValue& value);
+
+// A class index: one non-negative integer, numeric or as text, also written with a fraction of zero
+// ("7.0"), as pandas writes a column of integers that had a missing value.
+Result<uint64_t> class_index(const FieldValue& value);
+
+// Whether the text is a number ("-1", "0.5", "1e3"); surrounding spaces are ignored.
+bool is_number(std::string_view text);
 
 // One integer of 64 bits, numeric or as text ("-7\n").
 Result<int64_t> integer(const FieldValue& value);

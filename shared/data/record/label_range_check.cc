@@ -30,7 +30,7 @@ std::optional<Vocabulary> find_vocabulary(const config::Config& config, uint64_t
     if (embedding == nullptr) return std::nullopt;
     return Vocabulary{embedding->num_embeddings, "model.layers[0].embedding.num_embeddings"};
   }
-  if (model.is_user_code()) {
+  if (model.is_user_file()) {
     // The configuration does not contain the input vocabulary of a model from a file. In language
     // modeling, however, each token is also a target, so it is below the number of outputs.
     if (config.task.name() == config::TaskName::kLanguageModeling && model.num_classes)

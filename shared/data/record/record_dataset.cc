@@ -10,7 +10,9 @@
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_role.h"
+#include "shared/base/utf8.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/record/class_labels.h"
 #include "shared/data/record/sample_assembler.h"
 #include "shared/data/sample_range.h"
 
@@ -134,7 +136,8 @@ class RecordDataset final : public Dataset, public SampleFiles {
               .fingerprint = std::move(fingerprint),
               .spec = assembler_.spec().tensors(),
               .classes = assembler_.spec().num_classes,
-              .class_names = records_->class_names(),
+              .class_names = names_of(records_->class_names()),
+              .input_columns = columns_of(assembler_.spec()),
               .shard_ends = shard_ends_within(records_->shard_ends(), range),
               .max_length = assembler_.spec().max_length,
               .length_tensors = assembler_.spec().length_tensors(),
@@ -199,6 +202,18 @@ class RecordDataset final : public Dataset, public SampleFiles {
     return status;
   }
 
+  static std::vector<std::string> columns_of(const SampleSpec& spec) {
+    const size_t columns = spec.input().num_values;
+    if (spec.input().role != FieldRole::kInput || spec.names.size() < columns) return {};
+    std::vector<std::string> names;  // as they are stored
+    for (size_t i = 0; i < columns; ++i) names.push_back(escape_invalid_utf8(spec.names[i]));
+    return names;
+  }
+  // An index of an earlier release can have other bytes.
+  static std::vector<std::string> names_of(std::vector<std::string> names) {
+    for (std::string& name : names) name = escape_invalid_utf8(name);
+    return names;
+  }
   static SampleSpec with_classes(SampleSpec spec, const RecordReader& records) {
     spec.num_classes = records.classes();
     if (spec.num_classes == 0 && (spec.has_end_token() || spec.has_messages()))
@@ -246,7 +261,8 @@ Result<std::string> record_fingerprint_text(std::string_view format,
                      " on_missing_field=" + format_spec(record.on_missing_field);
   if (spec.is_sequence()) text += " on_overflow=" + format_spec(record.sequence.on_overflow);
   if (spec.has_target(FieldRole::kLabel) || spec.has_target(FieldRole::kLabels))
-    text += " num_classes=" + std::to_string(record.num_classes.value_or(0));
+    text += " num_classes=" + std::to_string(record.num_classes.value_or(0)) +
+            class_names_text(record.class_names);
   if (!spec.is_text()) return text;
   STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
   return text + " block_size=" + std::to_string(block_size);

@@ -81,7 +81,9 @@ RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const Samp
                                                                      progress_(seen_, "records");
                                                                      return false;
                                                                    })),
-      skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
+      skips_(record_.on_missing_field == config::OnMissingField::kDrop),
+      labels_(record_.class_names),
+      bad_(request, record_.max_bad_record_rate) {
   table_.width = width + (spec.is_sequence() ? 1 : 0);
 }
 
@@ -95,17 +97,44 @@ Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
                 missing_field_text(static_cast<size_t>(missing - values.begin())));
     return {};
   }
+  Status added = add_good(offset, what, values, row);
+  return added.code() == StatusCode::kCorrupt && !is_fatal_ ? note_bad(offset, what, added) : added;
+}
+
+// Errors are without the location.
+Status RecordIndexBuilder::add_good(uint64_t offset, std::string_view what,
+                                    std::span<const FieldValue> values,
+                                    std::span<const uint64_t> row) {
   std::optional<uint64_t> length;
   if (spec().is_sequence()) {
     STOKER_ASSIGN_OR_RETURN(length, take_length(offset, what, values));
     if (!length) return {};
   }
-  if (kept_++ == 0) STOKER_RETURN_IF_ERROR(at(offset, what, take_form(values[0])));
+  if (kept_ == 0) STOKER_RETURN_IF_ERROR(take_form(values[0]));
   STOKER_RETURN_IF_ERROR(take_label(offset, what, values));
+  ++kept_;
   table_.rows.insert(table_.rows.end(), row.begin(), row.end());
   if (length) table_.rows.push_back(*length);
   assert(table_.rows.size() == kept_ * table_.width);
   return {};
+}
+
+Status RecordIndexBuilder::add_bad(uint64_t offset, std::string_view what, const Status& why) {
+  if (why.code() != StatusCode::kCorrupt) return at(offset, what, why);
+  if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
+  return note_bad(offset, what, why);
+}
+
+Status RecordIndexBuilder::note_bad(uint64_t offset, std::string_view what, const Status& why) {
+  constexpr uint64_t kMaxOfOtherFormat = 10'000;  // then most are bad, so the rest is not read
+  bad_.add({.path = shards_.path(shard_),
+            .record = std::string(what),
+            .offset = offset,
+            .text = location_text(offset, what)},
+           why);
+  return bad_.count() >= kMaxOfOtherFormat && 2 * bad_.count() > seen_ && bad_.are_too_many(seen_)
+             ? bad_.check(seen_)
+             : Status();
 }
 
 Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
@@ -116,8 +145,9 @@ Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
   if (!number) {
     const Status named(number.status().code(),
                        "label '" + spec().names[*label] + "' " + number.status().message());
-    return at(offset, what, named);
+    return named;
   }
+  if (labels_.needs_location(*number)) labels_.set_location(location_text(offset, what));
   table_.labels.push_back(*number);
   return {};
 }
@@ -125,7 +155,9 @@ Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
 Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
     uint64_t offset, std::string_view what, std::span<const FieldValue> values) {
   const auto measure = assembler_.measure(values, maybe_tokenizer_.get());
-  if (!measure) return at(offset, what, measure.status());
+  // A tokenizer that crashes or takes too long can succeed at the next start, which would count other records.
+  is_fatal_ = !measure && maybe_tokenizer_ != nullptr;
+  if (!measure) return is_fatal_ ? at(offset, what, measure.status()) : measure.status();
   if (measure->length == 0) {
     add_dropped(incomplete_, offset, what, missing_field_text(0));
     return std::optional<uint64_t>();
@@ -135,11 +167,13 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
   const uint64_t most_labels = spec().max_label_length;
   const bool has_more = most_labels > 0 && measure->labels > most_labels;
   const std::string labels = "has " + std::to_string(measure->labels) + " labels";
-  if (has_more && !skips)
+  if (has_more && !skips) {
+    is_fatal_ = true;
     return at(offset, what,
               Status(StatusCode::kCorrupt, labels + ", more than " +
                                                request_.key("sequence.max_label_length") + " (" +
                                                std::to_string(most_labels) + ")"));
+  }
   if (has_more || measure->length > spec().max_length)
     add_dropped(longer_, offset, what,
                 has_more ? labels : "has " + std::to_string(measure->length) + " time steps");
@@ -168,6 +202,7 @@ Result<files::IndexMetadata> RecordIndexBuilder::finish() {
                                              std::to_string(shards_.size()) +
                                              (shards_.size() == 1 ? " file" : " files"));
   }
+  STOKER_RETURN_IF_ERROR(bad_.check(seen_));
   STOKER_RETURN_IF_ERROR(check_missing_fields());
   STOKER_RETURN_IF_ERROR(check_overlong());
   STOKER_RETURN_IF_ERROR(check_replies());
@@ -191,8 +226,8 @@ Status RecordIndexBuilder::take_classes() {
     table_.class_names = spec().vocabulary->words();
   }
   if (!spec().has_target(FieldRole::kLabel)) return {};
-  auto classes = labels_.finish(given);
-  if (!classes) return request_.config_error("num_classes", classes.status().message());
+  auto classes = labels_.finish(request_);
+  if (!classes) return classes.status();
   table_.classes = classes->count;
   table_.class_names = std::move(classes->names);
   for (uint64_t& label : table_.labels) label = classes->of_label[label];
@@ -200,9 +235,12 @@ Status RecordIndexBuilder::take_classes() {
 }
 
 Status RecordIndexBuilder::at(uint64_t offset, std::string_view what, const Status& status) const {
-  if (status.ok()) return status;
-  return in_shard(status.with_context(std::string(what.empty() ? "record" : what) + " at offset " +
-                                      std::to_string(offset)));
+  return status.ok() ? status : status.with_context(location_text(offset, what));
+}
+
+std::string RecordIndexBuilder::location_text(uint64_t offset, std::string_view what) const {
+  return request_.key("path") + ": " + shards_.path(shard_) + ": " +
+         std::string(what.empty() ? "record" : what) + " at offset " + std::to_string(offset);
 }
 
 Status RecordIndexBuilder::in_shard(const Status& status) const {

@@ -21,6 +21,7 @@
 #include "shared/data/files/file_table.h"
 #include "shared/data/files/index.h"
 #include "shared/data/files/scan.h"
+#include "shared/data/record/bad_records.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/sample_assembler.h"
 #include "shared/data/sandbox.h"
@@ -54,6 +55,7 @@ struct RecordTable {
 // A record that lacks a named value is incomplete. With data.NAME.on_missing_field: error, finish()
 // fails after all shards have been read and reports the first such record and their number. With
 // drop, incomplete records are dropped and their number is logged; no record is dropped silently.
+// A record that cannot be used, such as a line that is not JSON, is left out (BadRecords).
 // In the same way, sequence.on_overflow applies to sequences longer than sequence.max_length. An
 // empty sequence is a missing value. The tokens of a text are counted by a process of the sandbox, if
 // the request has one.
@@ -74,6 +76,9 @@ class RecordIndexBuilder {
   // the record in messages ("sample 'a/1'"); empty = "record".
   Status add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
              std::span<const uint64_t> row);
+  // Leaves out a record that cannot be used, and lists it. Its error, with the location, if most
+  // records are like that.
+  Status add_bad(uint64_t offset, std::string_view what, const Status& why);
   void end_shard();
   Result<files::IndexMetadata> finish();
 
@@ -93,8 +98,12 @@ class RecordIndexBuilder {
   void add_dropped(DroppedRecords& dropped, uint64_t offset, std::string_view what,
                    const std::string& how);
   const SampleSpec& spec() const { return assembler_.spec(); }
+  std::string location_text(uint64_t offset, std::string_view what) const;
   std::string missing_field_text(size_t name) const;
   std::string counted(const DroppedRecords& dropped, const std::string& are) const;
+  Status add_good(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
+                  std::span<const uint64_t> row);
+  Status note_bad(uint64_t offset, std::string_view what, const Status& why);
   Status check_missing_fields() const;
   Status check_overlong() const;
   Status check_replies() const;
@@ -117,6 +126,8 @@ class RecordIndexBuilder {
   size_t shard_ = 0;
   uint64_t seen_ = 0;
   uint64_t kept_ = 0;
+  BadRecords bad_;
+  bool is_fatal_ = false;  // the last error, whatever max_bad_record_rate is
   DroppedRecords incomplete_;
   DroppedRecords longer_;
   DroppedRecords without_reply_;

@@ -282,10 +282,9 @@ Status SampleAssembler::write_bytes(std::span<const FieldValue> values,
 Status SampleAssembler::write_numbers(std::span<const FieldValue> values, size_t first,
                                       std::span<std::byte> out) const {
   const std::span<float> numbers = numbers_in<float>(out);
-  const bool must_be_finite = spec_.field_of(first).must_be_finite;
   size_t filled = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    const Status status = append_numbers(values[i], numbers, filled, must_be_finite);
+    const Status status = append_numbers(values[i], numbers, filled);
     if (!status.ok()) return spec_.in_field(first + i, status);
   }
   if (filled == numbers.size()) return {};
@@ -348,8 +347,7 @@ Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,
     const std::span<float> numbers = numbers_in<float>(out);
     const uint64_t count = kept * spec_.values_per_step();
     assert(count <= numbers.size());
-    STOKER_RETURN_IF_ERROR(
-        append_numbers(first_numbers(value, count), numbers, filled, spec_.input().must_be_finite));
+    STOKER_RETURN_IF_ERROR(append_numbers(first_numbers(value, count), numbers, filled));
     filled *= sizeof(float);
   } else if (spec_.input().role == FieldRole::kText) {
     const FieldBytes text = std::get<FieldBytes>(value);

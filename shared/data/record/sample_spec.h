@@ -89,7 +89,6 @@ struct FieldSpec {
   size_t num_values = 1;       // values of the record that are concatenated
   DType dtype = DType::kF32;   // of the tensor, independent of the type in the file
   std::vector<int64_t> shape;  // of a sample, or of one step
-  bool must_be_finite = true;  // false: NaN and infinity are passed through
 
   int64_t elements() const;  // product of `shape`
 };

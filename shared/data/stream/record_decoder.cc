@@ -17,6 +17,7 @@
 #include "shared/data/format/text_records.h"
 #include "shared/data/format/tfrecord_index.h"
 #include "shared/data/format/token_values.h"
+#include "shared/data/record/class_labels.h"
 #include "shared/data/record/field_value.h"
 #include "shared/data/record/sample_assembler.h"
 #include "shared/data/record/sample_spec.h"
@@ -127,6 +128,8 @@ class TarFields final : public FieldReader {
     for (size_t field = 0; field < values.size(); ++field) {
       values[field] = FieldValue();
       if (!found_[field]) continue;
+      if (found_[field]->is_link)
+        return format::link_in_tar(values_.fields()[field].extensions[found_[field]->rank]);
       const auto member = record.subspan(found_[field]->content, found_[field]->size);
       STOKER_RETURN_IF_ERROR(values_.read(field, member, buffers_[field], values[field]));
     }
@@ -139,6 +142,7 @@ class TarFields final : public FieldReader {
     size_t rank = 0;
     uint64_t content = 0;
     uint64_t size = 0;
+    bool is_link = false;
   };
 
   Status find_members(std::span<const std::byte> record) {
@@ -149,7 +153,8 @@ class TarFields final : public FieldReader {
     for (format::TarMember member;;) {
       STOKER_ASSIGN_OR_RETURN(const bool more, members.next(member));
       if (!more) return {};
-      const auto name = member.is_file ? format::split_tar_name(member.name) : std::nullopt;
+      const bool is_member = member.is_file || member.is_link;
+      const auto name = is_member ? format::split_tar_name(member.name) : std::nullopt;
       if (name) STOKER_RETURN_IF_ERROR(take(member, format::lower_case(name->extension)));
     }
   }
@@ -163,7 +168,10 @@ class TarFields final : public FieldReader {
     for (size_t field = 0; field < fields.size(); ++field) {
       const auto rank = fields[field].extension_rank(extension);
       if (rank && (!found_[field] || *rank < found_[field]->rank))
-        found_[field] = Found{.rank = *rank, .content = member.content, .size = member.size};
+        found_[field] = Found{.rank = *rank,
+                              .content = member.content,
+                              .size = member.size,
+                              .is_link = member.is_link};
     }
     extensions_.push_back(std::move(extension));
     return {};
@@ -183,6 +191,8 @@ class FieldDecoder final : public RecordDecoder {
         assembler_(std::move(spec)),
         on_missing_field_(record.on_missing_field),
         on_overflow_(record.sequence.on_overflow),
+        has_class_names_(!record.class_names.empty()),
+        class_labels_(record.class_names),
         fields_(assembler_.spec().names.size()) {}
 
   std::vector<TensorSpec> spec(uint64_t length) const override {
@@ -224,7 +234,8 @@ class FieldDecoder final : public RecordDecoder {
   Status read_label() {
     const auto value = spec().label_value();
     if (!value) return {};
-    const auto label = record::non_negative_integer(fields_[*value]);
+    const auto label = has_class_names_ ? class_labels_.class_of(fields_[*value])
+                                        : record::class_index(fields_[*value]);
     if (!label) return spec().in_field(*value, label.status());
     if (*label >= spec().num_classes)
       return spec().in_field(*value,
@@ -269,6 +280,8 @@ class FieldDecoder final : public RecordDecoder {
   const record::SampleAssembler assembler_;
   const config::OnMissingField on_missing_field_;
   const config::OnOverflow on_overflow_;
+  const bool has_class_names_;
+  const record::ClassLabels class_labels_;
 
   // Of the last record.
   std::vector<FieldValue> fields_;
@@ -281,11 +294,16 @@ class FieldDecoder final : public RecordDecoder {
 Status set_classes(const DatasetRequest& request, SampleSpec& spec) {
   const bool has_labels =
       spec.has_target(record::FieldRole::kLabel) || spec.has_target(record::FieldRole::kLabels);
-  if (has_labels && !request.config.num_classes())
+  const uint64_t names = request.config.class_names().size();
+  const auto given = static_cast<uint64_t>(request.config.num_classes().value_or(0));
+  if (has_labels && given == 0 && names == 0)
     return request.config_error("num_classes",
                                 "is required with stream, because nothing is scanned");
+  if (has_labels && given > 0 && given < names)
+    return request.config_error("num_classes", "is " + std::to_string(given) + ", but there are " +
+                                                   std::to_string(names) + " class_names");
   spec.num_classes = spec.has_captions()    ? spec.vocabulary->size()
-                     : has_labels           ? static_cast<uint64_t>(*request.config.num_classes())
+                     : has_labels           ? std::max(given, names)
                      : spec.has_end_token() ? 256
                                             : 0;
   return {};

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "shared/config/dataset_config.h"
-#include "shared/data/dataset_files.h"
+#include "shared/data/file_kind.h"
 #include "shared/data/format/tar_index.h"
 #include "shared/data/format/tar_reader.h"
 #include "shared/data/format/text_records.h"
@@ -222,7 +222,7 @@ class RecordStream::TarFramer final : public Framer {
     if (!more) return wrong(more.status());
     is_between_archives_ = !*more && tar_.has_end_block();
     has_ended_ = !*more && !tar_.has_end_block();
-    if (!*more || !member.is_file) return {};
+    if (!*more || !(member.is_file || member.is_link)) return {};
     const auto name = format::split_tar_name(member.name);
     if (!name) return {};
     if (maybe_sample && maybe_sample->key == name->key) {

@@ -1,5 +1,7 @@
 #include "shared/data/transform/image_decoder_input.h"
 
+#include <cstdint>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -8,12 +10,26 @@
 #include "shared/image/decoder.h"
 
 namespace stoker::data::transform {
+namespace {
+
+// A progressive JPEG needs memory for all of its pixels.
+image::DecodeLimits limits_of(int64_t max_pixels) {
+  image::DecodeLimits limits;
+  const auto pixels = static_cast<uint64_t>(max_pixels);
+  if (pixels > limits.pixels)
+    limits.memory_bytes = limits.memory_bytes / limits.pixels * pixels + limits.memory_bytes;
+  limits.pixels = pixels;
+  return limits;
+}
+
+}  // namespace
 
 Result<ImageDecoderInput> ImageDecoderInput::of(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(const CropResize crop, CropResize::of(request));
   const bool is_gray = request.config.image_mode() == config::ImageMode::kGray;
   return ImageDecoderInput(
-      {.channels = is_gray ? 1u : 3u, .height = crop.height(), .width = crop.width()}, crop);
+      {.channels = is_gray ? 1u : 3u, .height = crop.height(), .width = crop.width()}, crop,
+      limits_of(request.config.max_image_pixels()));
 }
 
 TensorSpec ImageDecoderInput::spec() const {
@@ -29,9 +45,11 @@ std::string ImageDecoderInput::to_text() const {
 Status ImageDecoderInput::read(std::span<const std::byte> file, const RandomKey& random_key,
                                std::span<std::byte> input) const {
   const StageScope decoding(Stage::kDecode);
-  thread_local image::Decoder decoder;
-  if (crop_.uses_full_image()) return decoder.decode(file, shape_, input);
-  return decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
+  // The datasets of a mixture can have other limits.
+  thread_local std::optional<image::Decoder> decoder;
+  if (!decoder || decoder->limits() != limits_) decoder.emplace(limits_);
+  if (crop_.uses_full_image()) return decoder->decode(file, shape_, input);
+  return decoder->decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
     return crop_.box(height, width, random_key);
   });
 }
@@ -39,7 +57,7 @@ Status ImageDecoderInput::read(std::span<const std::byte> file, const RandomKey&
 std::string ImageDecoderInput::describe_transforms(std::span<const std::byte> file,
                                                    const RandomKey& random_key) const {
   if (!crop_.is_random()) return {};
-  image::Decoder decoder;
+  image::Decoder decoder(limits_);
   image::CropBox taken;
   std::vector<std::byte> input(shape_.bytes());
   const Status decoded = decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {

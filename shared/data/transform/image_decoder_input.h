@@ -37,11 +37,13 @@ class ImageDecoderInput {
                                   const RandomKey& random_key) const;
 
  private:
-  ImageDecoderInput(const image::ImageShape& shape, const CropResize& crop)
-      : shape_(shape), crop_(crop) {}
+  ImageDecoderInput(const image::ImageShape& shape, const CropResize& crop,
+                    const image::DecodeLimits& limits)
+      : shape_(shape), crop_(crop), limits_(limits) {}
 
   image::ImageShape shape_;
   CropResize crop_;
+  image::DecodeLimits limits_;
 };
 
 }  // namespace stoker::data::transform

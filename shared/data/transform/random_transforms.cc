@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "shared/base/log.h"
 #include "shared/base/number_format.h"
+#include "shared/base/tensor_role.h"
 #include "shared/data/counter_rng.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/stage_timer.h"
@@ -197,6 +200,54 @@ Status check_random_crop(const DatasetRequest& request, const RandomTransforms& 
 }
 
 }  // namespace
+
+namespace {
+
+// The transform that moves the input only; empty: none.
+Result<std::string_view> moving_transform(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const RandomTransforms augmentation, RandomTransforms::of(request));
+  return has_random_resized_crop(request.config) ? "random_resized_crop"
+         : augmentation.flips()                  ? "random_horizontal_flip"
+         : augmentation.pad() > 0                ? "random_crop"
+                                                 : std::string_view();
+}
+
+std::string moves_input_only(std::string_view moving) {
+  return std::string(moving) + " moves the input only, and the target is ";
+}
+
+}  // namespace
+
+Status check_target(const DatasetRequest& request, std::span<const uint64_t> shape,
+                    const std::vector<int64_t>& image) {
+  STOKER_ASSIGN_OR_RETURN(const std::string_view moving, moving_transform(request));
+  if (moving.empty() || shape.size() < 2 || image.size() != 3) return {};
+  const auto are_sides = [&image](std::span<const uint64_t> sides) {
+    return std::cmp_equal(sides[0], image[1]) && std::cmp_equal(sides[1], image[2]);
+  };
+  if (!are_sides(shape.first(2)) && !are_sides(shape.last(2))) return {};
+  return request.config_error(
+      "transforms", moves_input_only(moving) + "an image of " + std::to_string(image[1]) + " x " +
+                        std::to_string(image[2]) +
+                        " pixels; remove it, or store transformed copies of both");
+}
+
+Status warn_about_target(const DatasetRequest& request, const std::vector<TensorSpec>& sample) {
+  STOKER_ASSIGN_OR_RETURN(const std::string_view moving, moving_transform(request));
+  const TensorSpec& target = sample.back();
+  if (moving.empty() || role_of(target) != TensorRole::kTarget || target.shape.size() != 1 ||
+      !is_image(sample.front()))
+    return {};
+  const int64_t height = sample.front().shape[1], width = sample.front().shape[2];
+  const int64_t numbers = target.shape.front();
+  if (numbers % (height * width) != 0) return {};
+  log_warn("settings contradictory",
+           {{"key", request.key("transforms")},
+            {"reason", moves_input_only(moving) + std::to_string(numbers) +
+                           " numbers; remove it if they are an image of " + std::to_string(height) +
+                           " x " + std::to_string(width) + " pixels"}});
+  return {};
+}
 
 Status check_transforms(const DatasetRequest& request) {
   const config::Transforms* const transforms = request.config.transforms();

@@ -31,6 +31,7 @@ class RandomTransforms {
   bool none() const { return pad_ == 0 && flip_ == 0 && !has_jitter(); }
   std::string to_text() const;  // " padding=4 flip=0.5"; empty for none
   uint32_t pad() const { return pad_; }
+  bool flips() const { return flip_ > 0; }
   // random_crop.size, [height, width], which must be that of the images. Empty without random_crop.
   const std::vector<int64_t>& size() const { return size_; }
   // The random parameters that apply() uses, for display: "shift=-2,3", "flip", "brightness=1.21".
@@ -77,6 +78,14 @@ inline bool is_image(const TensorSpec& spec) {
 
 // kInvalidArgument if a dataset without encoded images has a resizing transform.
 Status check_transforms(const DatasetRequest& request);
+
+// A target that is an image, such as a mask, would no longer match an input that a random crop or flip
+// moves. check_target(): kInvalidArgument if a row of the target, of this shape, has both sides of the
+// image [channels, height, width]. warn_about_target(): for targets without a shape; whether they are
+// an image or, for instance, an embedding is not known. Errors: those of RandomTransforms::of().
+Status check_target(const DatasetRequest& request, std::span<const uint64_t> shape,
+                    const std::vector<int64_t>& image);
+Status warn_about_target(const DatasetRequest& request, const std::vector<TensorSpec>& sample);
 
 // Returns `dataset` itself if there are no random transforms. kInvalidArgument if it has transforms
 // and its input is not an image, or the image size differs from random_crop.size.

@@ -40,6 +40,13 @@ function duration(s) {
 }
 const age = time => time ? duration((Date.now() - Date.parse(time)) / 1000) + " ago" : "–";
 const words = name => name.replace("_per_", "/").replaceAll("_", " ");
+// What a run contains as text, of any type: String() calls an object's own toString, which can be anything.
+const text = x => typeof x === "string" ? x : x === undefined || x === null ? "" : JSON.stringify(x);
+const timestamp = x => text(x).slice(0, 19).replace("T", " ");
+// A part of the page that cannot be drawn does not hide the others, nor other runs.
+function attempt(draw, otherwise) {
+  try { return draw(); } catch (error) { return otherwise("cannot be shown: " + error.message); }
+}
 
 // ---- Elements
 
@@ -213,6 +220,19 @@ function metricsOf(run) {  // [["val", "loss"], …] of all evaluations
 }
 const pointsOf = (run, dataset, metric, from = 0) => run.evaluations.filter(e => e.step >= from && e.datasets[dataset] && isNumber(e.datasets[dataset][metric]))
   .map(e => ({x: e.step, y: e.datasets[dataset][metric]}));
+// Of the run's table of metrics; a metric can have the name of a property that every object has.
+const definitionOf = (run, metric) => run.metrics && Object.hasOwn(run.metrics, metric) ? run.metrics[metric] : null;
+// "maximize, fraction: …"
+function aboutMetric(run, metric) {
+  const one = definitionOf(run, metric);
+  if (!one) return "";
+  return one.direction + (one.unit ? ", " + one.unit : "") + (one.help ? ": " + one.help.replace(/\]\([^)]*\)/g, "]").replace(/[\[\]`]/g, "") : "");
+}
+// The best of the values at the steps of the evaluations; null: the direction is not known.
+function bestValue(run, dataset, metric) {
+  const one = definitionOf(run, metric), values = pointsOf(run, dataset, metric).map(p => p.y);
+  return one && values.length ? (one.direction === "maximize" ? Math.max(...values) : Math.min(...values)) : null;
+}
 const mainMetric = run => run.best ? [run.best.dataset, run.best.metric] : metricsOf(run)[0];
 function stateClass(state) {
   if (["training", "running", "finished", "saving"].includes(state)) return "good";
@@ -290,32 +310,41 @@ class RunPage {
     this.logCard.append(this.logPre);
   }
   show() { this.drawHeader(); this.drawNow(); this.drawRun(); this.drawCurves(); this.drawLog(this.run.log); }
+  // Calls `draw`; if it fails, the card has the reason.
+  guard(cardOf, draw) {
+    attempt(draw, reason => {
+      cardOf.hidden = false;
+      cardOf.replaceChildren(...(cardOf.head ? [cardOf.head] : []), h("p", {class: "empty"}, reason));
+    });
+  }
+  fill(cardOf, children) { this.guard(cardOf, () => cardOf.replaceChildren(...(cardOf.head ? [cardOf.head] : []), ...children())); }
 
   // Values of the last record, or of the status if there is one.
   latest(column) {
     const values = this.curves.columns[column];
     return values && values.length ? values[values.length - 1] : null;
   }
-  drawHeader() {
+  drawHeader() { attempt(() => this.header.replaceChildren(...this.headerParts()), reason => this.header.replaceChildren(h("h1", null, this.run.name), h("p", {class: "notice bad"}, reason))); }
+  headerParts() {
     const {run, status} = this, state = status && !isOver(run.state) ? status.state : run.state;
     const step = status ? status.step : Math.max(run.step || 0, this.latest("step") || 0), max = status ? status.max_steps : run.max_steps;
     const figures = [["Step", count(step), max ? " of " + count(max) : ""], ["Loss", format(status ? status.loss : this.latest("loss")), ""]];
-    if (run.best) figures.push(["Best " + run.best.dataset + " " + words(run.best.metric), format(run.best.value), " at step " + count(run.best.step)]);
+    if (run.best) figures.push(["Best " + run.best.dataset + " " + words(run.best.metric), format(run.best.value), " at step " + count(run.best.step), aboutMetric(run, run.best.metric)]);
     const metric = this.curves.metric;
     if (metric) figures.push(["Training " + words(metric), format(this.latest("metric")), ""]);
     figures.push(["Samples/s", format(status ? status.samples_per_second : this.latest("samples_per_second"), 3), ""]);
     if (status && status.eta_seconds > 0 && !isOver(state)) figures.push(["Remaining", duration(status.eta_seconds), ""]);
     else figures.push(["Time", duration(this.latest("seconds")), ""]);
-    this.header.replaceChildren(
+    document.title = `${run.name} · ${state}` + (max && !isOver(state) ? ` ${Math.floor(100 * step / max)} %` : "");
+    return [
       h("div", {class: "title"}, h("h1", null, run.name), h("span", {class: "state " + stateClass(state) + (isOver(state) ? "" : " live")}, state),
         h("span", {class: "spacer"}), h("span", {class: "where"}, status && status.device ? "on " + status.device + " · " : "", run.run_dir)),
       max ? h("progress", {max: 1, value: Math.min(1, step / max), "aria-label": `Step ${step} of ${max}`}) : h("p"),
-      h("dl", {class: "figures"}, figures.map(([name, value, more]) => h("div", null, h("dt", null, name), h("dd", null, value, h("small", null, more))))),
+      h("dl", {class: "figures"}, figures.map(([name, value, more, about]) => h("div", about ? {title: about} : null, h("dt", null, name), h("dd", null, value, h("small", null, more))))),
       ...(run.reason ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, state + ": " + run.reason)] : []),
       ...(state === "crashed" ? [h("p", {class: "notice bad"}, "stokerd was killed or the machine crashed; a restart resumes from the newest checkpoint")] : []),
       ...(status && status.waiting_for ? [h("p", {class: "notice"}, "waiting for " + status.waiting_for)] : []),
-      ...(this.offline ? [h("p", {class: "notice bad", role: "alert"}, "no connection; the values are from " + this.offline)] : []));
-    document.title = `${run.name} · ${state}` + (max && !isOver(state) ? ` ${Math.floor(100 * step / max)} %` : "");
+      ...(this.offline ? [h("p", {class: "notice bad", role: "alert"}, "no connection; the values are from " + this.offline)] : [])];
   }
   drawNow() {
     const {status} = this;
@@ -324,6 +353,9 @@ class RunPage {
       this.lossCard.className = "card wide";
       return;
     }
+    this.nowBody.replaceChildren(...attempt(() => this.nowRows(status), reason => [h("p", {class: "empty"}, reason)]));
+  }
+  nowRows(status) {
     const {feed, checkpoint, evaluator, memory} = status;
     const row = (name, value, ...more) => h("div", null, h("div", {class: "row"}, h("span", null, name), h("b", null, value)), ...more);
     const note = text => text ? h("div", {class: "note"}, text) : null;
@@ -333,7 +365,7 @@ class RunPage {
     const lag = checkpoint.last_saved_step - evaluator.last_evaluated_step;
     const failures = [[feed.sample_errors, "sample errors"], [feed.worker_crashes, "worker crashes"], [feed.worker_timeouts, "timeouts"], [feed.requeued_batches, "batches requeued"], [status.skipped_steps, "steps skipped"], [status.rollbacks, "rollbacks"]]
       .filter(([n]) => n > 0).map(([n, what]) => count(n) + " " + what);
-    this.nowBody.replaceChildren(
+    return [
       row("Step", milliseconds(status.step_time_ms) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
         note(`data wait ${milliseconds(feed.data_wait_ms)} ms` + (status.device_time_ms > 0 ? `, device ${milliseconds(status.device_time_ms)} ms` : ""))),
       row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
@@ -344,7 +376,7 @@ class RunPage {
       row("Checkpoint", checkpoint.saved_total || checkpoint.last_saved_step ? "step " + count(checkpoint.last_saved_step) : "none yet",
         note((checkpoint.is_saving ? "saving; " : "") + `stall ${milliseconds(checkpoint.stall_ms)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
       row("Evaluator", words(evaluator.state), note(evaluator.last_evaluated_step ? `step ${count(evaluator.last_evaluated_step)}` + (lag > 0 ? `, ${count(lag)} steps behind the newest checkpoint` : ", up to date") : "")),
-      row("Up", duration(status.uptime_seconds), note(failures.join(", "))));
+      row("Up", duration(status.uptime_seconds), note(failures.join(", ")))];
   }
   // The ranks of a group, the time of each against the slowest.
   ranks(row, note) {
@@ -357,7 +389,8 @@ class RunPage {
       bar([[(r.compute_ms - r.data_wait_ms) / max, 0], [r.data_wait_ms / max, 1]], `rank ${i}: ${milliseconds(r.compute_ms)} ms, data wait ${milliseconds(r.data_wait_ms)} ms`)));
     return [row("Ranks", count(size), ...bars, note([text, restarts ? count(restarts) + (restarts === 1 ? " restart" : " restarts") : ""].filter(Boolean).join("; ")))];
   }
-  drawCurves() {
+  drawCurves() { attempt(() => this.drawPlots(), reason => { this.lossCard.value.textContent = reason; }); }
+  drawPlots() {
     const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
     const chosen = mainMetric(this.run);
     for (const plot of Object.values(this.plots)) plot.fromZero = this.part === 1;
@@ -379,7 +412,7 @@ class RunPage {
     const options = metrics.join();
     if (this.pick.dataset.options !== options) {
       this.pick.dataset.options = options;
-      this.pick.replaceChildren(...metrics.map(m => h("option", {value: m}, words(m))));
+      this.pick.replaceChildren(...metrics.map(m => h("option", {value: m, title: aboutMetric(this.run, m)}, words(m))));
       const preferred = [chosen && chosen[1], this.curves.metric].find(m => metrics.includes(m));
       if (preferred) this.pick.value = preferred;
     }
@@ -414,36 +447,47 @@ class RunPage {
   }
   drawRun() {
     const {run} = this;
-    const fill = (cardOf, ...children) => { cardOf.replaceChildren(cardOf.head, ...children); };
-    const names = metricsOf(run).slice(0, 8), evals = [...run.evaluations].reverse();
-    fill(this.evalCard, evals.length ? table(["step", ...names.map(([d, m]) => (new Set(names.map(n => n[0])).size > 1 ? d + " " : "") + words(m)), "time"], evals.slice(0, 100).map(e =>
-      [count(e.step), ...names.map(([d, m]) => format((e.datasets[d] || {})[m])), duration(e.duration_seconds)]), "Evaluations", evals.map(e => run.best && e.step === run.best.step ? {class: "best"} : null))
-      : h("p", {class: "empty"}, "No evaluation yet: stoker-eval --run-dir " + run.run_dir));
+    this.fill(this.evalCard, () => this.evaluations());
     this.evalCard.value.textContent = run.best ? "best in bold" : "";
-    const checkpoints = [...run.checkpoints].reverse();
-    const valueOf = c => { const e = run.evaluations.find(x => x.manifest_sha256 === c.manifest_sha256), m = mainMetric(run); return e && m ? format((e.datasets[m[0]] || {})[m[1]]) : "–"; };
-    fill(this.checkpointCard, checkpoints.length ? table(["step", "saved", "size", mainMetric(run) ? mainMetric(run).map(words).join(" ") : "value"], checkpoints.map(c => [count(c.step), report ? c.created_at.slice(0, 19).replace("T", " ") : age(c.created_at), bytes(c.bytes), valueOf(c)]),
-      "Checkpoints", checkpoints.map(c => run.best && c.manifest_sha256 === run.best.manifest_sha256 ? {class: "best"} : null)) : h("p", {class: "empty"}, "No checkpoint yet"));
-    this.drawImages();
-    this.drawClasses();
+    this.fill(this.checkpointCard, () => this.checkpoints());
+    this.guard(this.imageCard, () => this.drawImages());
+    this.guard(this.classCard, () => this.drawClasses());
     this.errorCard.hidden = !run.sample_errors.length;
-    if (run.sample_errors.length) {
-      const keys = [...new Set(run.sample_errors.flatMap(Object.keys))].slice(0, 8);
-      fill(this.errorCard, table(keys.map(k => "<" + words(k)), [...run.sample_errors].reverse().map(e => keys.map(k => h("td", {class: "wrap left"}, String(e[k] ?? "")))), "Samples that could not be read"));
-    }
+    this.fill(this.errorCard, () => this.sampleErrors());
     this.eventCard.hidden = !report || !run.events.length;
-    if (report) fill(this.eventCard, h("pre", {class: "log", tabindex: 0}, run.events.map(logLine)));
-    const environment = run.environment || {};
+    this.fill(this.eventCard, () => report ? [h("pre", {class: "log", tabindex: 0}, run.events.map(logLine))] : []);
+    this.fill(this.configCard, () => this.settings());
+  }
+  evaluations() {
+    const {run} = this, names = metricsOf(run).slice(0, 8), evals = [...run.evaluations].reverse();
+    if (!evals.length) return [h("p", {class: "empty"}, "No evaluation yet: stoker-eval --run-dir " + run.run_dir)];
+    const bests = names.map(([d, m]) => bestValue(run, d, m));
+    return [table(["step", ...names.map(([d, m]) => (new Set(names.map(n => n[0])).size > 1 ? d + " " : "") + words(m)), "time"], evals.slice(0, 100).map(e =>
+      [count(e.step), ...names.map(([d, m], i) => { const v = (e.datasets[d] || {})[m]; return isNumber(v) && v === bests[i] ? h("td", null, h("b", {title: "best: " + aboutMetric(run, m)}, format(v))) : format(v); }), duration(e.duration_seconds)]), "Evaluations", evals.map(e => run.best && e.step === run.best.step ? {class: "best"} : null))];
+  }
+  checkpoints() {
+    const {run} = this, checkpoints = [...run.checkpoints].reverse();
+    if (!checkpoints.length) return [h("p", {class: "empty"}, "No checkpoint yet")];
+    const valueOf = c => { const e = run.evaluations.find(x => x.manifest_sha256 === c.manifest_sha256), m = mainMetric(run); return e && m ? format((e.datasets[m[0]] || {})[m[1]]) : "–"; };
+    return [table(["step", "saved", "size", mainMetric(run) ? mainMetric(run).map(words).join(" ") : "value"], checkpoints.map(c => [count(c.step), report ? timestamp(c.created_at) : age(c.created_at), bytes(c.bytes), valueOf(c)]),
+      "Checkpoints", checkpoints.map(c => run.best && c.manifest_sha256 === run.best.manifest_sha256 ? {class: "best"} : null))];
+  }
+  sampleErrors() {
+    const errors = [...this.run.sample_errors].reverse(), keys = [...new Set(errors.flatMap(Object.keys))].slice(0, 8);
+    return errors.length ? [table(keys.map(k => "<" + words(k)), errors.map(e => keys.map(k => h("td", {class: "wrap left"}, text(e[k])))), "Samples that could not be read")] : [];
+  }
+  settings() {
+    const {run} = this, environment = run.environment || {};
     let scale = 1;  // by train.rollback_lr_factor
     try { scale = JSON.parse(environment.live_settings).lr_scale ?? 1; } catch { /* none */ }
     const facts = [environment.stoker_version && `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`,
       environment.device && `trained on ${environment.device} with ${environment.num_threads} ${environment.num_threads === "1" ? "thread" : "threads"}`,
-      environment.processor, environment.system].filter(Boolean);
-    this.configCard.replaceChildren(...(facts.length ? [h("p", {class: "where"}, facts.join("; "))] : []),
+      environment.processor, environment.system, environment.data && `data.train: ${environment.data}`].filter(Boolean);
+    return [...(facts.length ? [h("p", {class: "where"}, facts.join("; "))] : []),
       ...(scale !== 1 ? [h("p", null, `Rollbacks lowered the learning rate to ${format(scale)} times that of these settings`)] : []),
       ...(run.setting_changes.length ? [h("h3", null, "Changed while the run trained"), table(["step", "<setting", "<previous", "<value", "<time"], [...run.setting_changes].reverse().map(c =>
-        [count(c.step), ...[c.key, c.previous, c.current, String(c.time).slice(0, 19).replace("T", " ")].map(text => h("td", {class: "left"}, String(text ?? "")))]), "Changed settings")] : []),
-      h("details", null, h("summary", null, "Settings in effect"), h("pre", null, run.config)));
+        [count(c.step), ...[c.key, c.previous, c.current, timestamp(c.time)].map(value => h("td", {class: "left"}, text(value)))]), "Changed settings")] : []),
+      h("details", null, h("summary", null, "Settings in effect"), h("pre", null, run.config))];
   }
   drawImages() {
     const steps = [...new Set(this.run.artifacts.map(a => a.step))].sort((a, b) => a - b);
@@ -507,20 +551,23 @@ class RunPage {
     return columns.step.length > 32768;  // then the server's averages are read again
   }
 }
+// A line that is not of stoker's log is shown as it is.
 function logLine(line) {
   let time = "", level = "", rest = line;
   if (line.startsWith("{")) {
     try {
       const {time: t, level: l, event, ...fields} = JSON.parse(line);
-      [time, level] = [t, l];
-      rest = event + " " + Object.entries(fields).map(([k, v]) => k + "=" + (typeof v === "string" && /\s/.test(v) ? JSON.stringify(v) : v)).join(" ");
-    } catch { /* shown as it is */ }
+      if ([t, l, event].every(x => typeof x === "string")) {
+        [time, level] = [t, l];
+        rest = event + " " + Object.entries(fields).map(([k, v]) => k + "=" + (typeof v === "string" && !/\s/.test(v) ? v : JSON.stringify(v))).join(" ");
+      }
+    } catch { /* not JSON */ }
   } else {
     const match = line.match(/^(\S+Z) (\w+) +(.*)$/);
     if (match) [, time, level, rest] = match;
   }
-  const kind = {warning: "warn", error: "bad"}[level] || "";
-  return h("span", {class: kind}, h("time", null, time.slice(0, 19).replace("T", " ")), ` ${level === "info" ? "" : level.padEnd(8)}${rest}\n`);
+  const kind = level === "warning" ? "warn" : level === "error" ? "bad" : "";
+  return h("span", {class: kind}, h("time", null, timestamp(time)), ` ${level === "info" ? "" : level.padEnd(8)}${rest}\n`);
 }
 
 // ---- Several runs
@@ -545,11 +592,12 @@ function comparison(bundles) {
 }
 function runList(runs, current, compared, onOpen, onCompare) {
   const newest = run => { const line = logLine(run.last_event || ""); return line.textContent.trim().slice(0, 110); };
-  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "best", "<last event"], runs.map(run => [
+  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "best", "<last event"], runs.map(run => attempt(() => [
     onCompare ? h("input", {type: "checkbox", checked: compared.has(run.name), "aria-label": "Compare " + run.name, onchange: e => onCompare(run.name, e.target.checked)}) : "",
     h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("td", {class: "left"}, h("span", {class: "state " + stateClass(run.state)}, run.state)),
-    count(run.step), format(run.loss), run.best ? `${format(run.best.value)} at ${count(run.best.step)}` : "–", h("td", {class: "wrap left"}, newest(run))]),
-    "Runs", runs.map(run => run.name === current ? {"aria-current": "true"} : null)));
+    count(run.step), format(run.loss), run.best ? `${format(run.best.value)} at ${count(run.best.step)}` : "–", h("td", {class: "wrap left"}, newest(run))],
+    reason => ["", h("td", {class: "left"}, text(run && run.name)), h("td", {class: "left"}, reason)])),
+    "Runs", runs.map(run => run && run.name === current ? {"aria-current": "true"} : null)));
   return h("nav", {class: "grid list", "aria-label": "Runs"}, list);
 }
 
@@ -568,12 +616,14 @@ function showReport() {
   app.replaceChildren(top, holder);
   let compare = null;
   if (bundles.length > 1) {
-    compare = comparison(bundles);
-    app.prepend(h("header", {class: "run"}, h("h1", null, bundles.length + " runs")), compare.element);
-    compare.draw();
+    app.prepend(h("header", {class: "run"}, h("h1", null, bundles.length + " runs")), attempt(() => {
+      compare = comparison(bundles);
+      compare.draw();
+      return compare.element;
+    }, reason => h("p", {class: "empty"}, reason)));
   }
   open(bundles[0].run.name);
-  app.append(h("p", {class: "where"}, "Report of " + report.created_at.slice(0, 19).replace("T", " ") + " UTC"));
+  app.append(h("p", {class: "where"}, "Report of " + timestamp(report.created_at) + " UTC"));
   return () => { if (compare) compare.draw(); };
 }
 
@@ -621,7 +671,7 @@ function showLive() {
       const on = (event, handle) => mine.addEventListener(event, e => {
         if (mine !== source) return;
         const data = JSON.parse(e.data);
-        if (page && !isLoading) handle(data);
+        if (page && !isLoading) attempt(() => handle(data), () => {});
         else if (waiting.length < 1000) waiting.push(() => handle(data));
       });
       on("status", status => {
@@ -650,7 +700,8 @@ function showLive() {
   }
   async function compare() {
     if (compared.size < 2) return compareHolder.replaceChildren();
-    const bundles = await Promise.all([...compared].slice(0, 12).map(async name => ({run: await get("/v1/run", name), curves: await get("/v1/curves", name)})));
+    const read = async name => ({run: await get("/v1/run", name), curves: await get("/v1/curves", name)});
+    const bundles = (await Promise.allSettled([...compared].slice(0, 12).map(read))).flatMap(one => one.value ?? []);  // those that can be read
     const view = comparison(bundles);
     compareHolder.replaceChildren(view.element);
     view.draw();
@@ -662,7 +713,7 @@ function showLive() {
       (name, isOn) => { compared[isOn ? "add" : "delete"](name); compare().catch(fail); }));
     if (focused >= 0) [...top.querySelectorAll("button, input")][focused]?.focus();
   }
-  const wanted = () => { const match = location.hash.match(/run=(.*)/); return match && runs.find(r => r.name === decodeURIComponent(match[1])); };
+  const wanted = () => { const match = location.hash.match(/run=(.*)/); return match && attempt(() => runs.find(r => r.name === decodeURIComponent(match[1])), () => null); };
   const list = async () => {
     runs = await get("/v1/runs");
     drawList();

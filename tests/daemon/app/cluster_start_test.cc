@@ -154,19 +154,49 @@ TEST(ClusterStartTest, SupportsClippingAndUntrainedParameters) {
 
 TEST(ClusterStartTest, RejectsCheckpointWithStateThatServersDoNotHave) {
   const config::Config config = supported();
+  const auto check_live_state = [&config](const train::LiveState& live) {
+    return check_saved_run(config, {.live_settings = train::to_json(live)});
+  };
   train::LiveState live;
-  EXPECT_TRUE(check_live_state(config, train::to_json(live)).ok());
+  EXPECT_TRUE(check_live_state(live).ok());
   live.lr_scale = 0.5;
-  EXPECT_EQ(check_live_state(config, train::to_json(live)).code(), StatusCode::kMismatch);
+  EXPECT_EQ(check_live_state(live).code(), StatusCode::kMismatch);
   live.lr_scale = 1;
   const auto configured = config::value_of(config, "optimizer.lr");
   ASSERT_TRUE(configured.ok());
   live.settings = {{.key = "optimizer.lr", .value = "0.5", .configured = *configured}};
-  const Status changed = check_live_state(config, train::to_json(live));
+  const Status changed = check_live_state(live);
   EXPECT_EQ(changed.code(), StatusCode::kMismatch);
   EXPECT_THAT(changed.message(), HasSubstr("optimizer.lr=0.5"));
   live.settings[0].configured = "0.25";  // before the configuration was changed
-  EXPECT_TRUE(check_live_state(config, train::to_json(live)).ok());
+  EXPECT_TRUE(check_live_state(live).ok());
+}
+
+// Before anything of the run directory is changed.
+TEST(ClusterStartTest, RejectsCheckpointOfOtherBatchSize) {
+  config::Config config = supported();
+  config.train.micro_batch_size = 8;
+  config.train.gradient_accumulation_steps = 2;
+  checkpoint::Manifest saved{.live_settings = train::to_json({})};
+  EXPECT_TRUE(check_saved_run(config, saved).ok()) << "an earlier release recorded none";
+  saved.micro_batch_size = 8;
+  saved.gradient_accumulation_steps = 2;
+  EXPECT_TRUE(check_saved_run(config, saved).ok());
+  for (const auto& [size, accumulation] : {std::pair(4, 2), std::pair(8, 4), std::pair(4, 4)}) {
+    saved.micro_batch_size = static_cast<uint64_t>(size);
+    saved.gradient_accumulation_steps = static_cast<uint64_t>(accumulation);
+    const Status status = check_saved_run(config, saved);
+    EXPECT_EQ(status.code(), StatusCode::kMismatch) << size << " " << accumulation;
+    EXPECT_THAT(status.message(), HasSubstr("train.micro_batch_size"));
+  }
+  // It has changed before, and changed back.
+  saved.micro_batch_size = 8;
+  saved.gradient_accumulation_steps = 2;
+  train::LiveState live;
+  run::change_batch_size(live.batch_sizes, {.micro_batch_size = 4}, {.micro_batch_size = 8}, 10,
+                         10);
+  saved.live_settings = train::to_json(live);
+  EXPECT_EQ(check_saved_run(config, saved).code(), StatusCode::kMismatch);
 }
 
 TEST(ClusterStartTest, ComparesDataWithThoseOfChief) {

@@ -15,6 +15,7 @@
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
 #include "shared/run/last_checkpoint.h"
+#include "shared/run/lineage.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -235,6 +236,7 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   for (const char* const rank : {"1", "2", "3"}) fs::create_directories(run_ / "ranks/" + rank);
   std::ofstream(run_ / "ranks/2/sample_errors.jsonl") << "x";
   fs::create_directories(run_ / "updates");
+  std::ofstream(run_ / "data_schema.json") << "x";
   ASSERT_TRUE(archive_run(default_file_system(), run_.path()).ok());
   EXPECT_TRUE(fs::exists(run_ / "archive-1/updates"));
   EXPECT_TRUE(fs::exists(run_ / "archive-1/ranks/2/sample_errors.jsonl"));
@@ -242,6 +244,8 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   EXPECT_TRUE(fs::exists(run_ / "ranks/3"));
   EXPECT_TRUE(fs::exists(run_ / "archive-1/checkpoints/step-000000010/model.safetensors"));
   EXPECT_TRUE(fs::exists(run_ / "archive-1/config.yaml"));
+  EXPECT_TRUE(fs::exists(run_ / "archive-1/data_schema.json"));
+  EXPECT_FALSE(fs::exists(run_ / "data_schema.json"));
   EXPECT_TRUE(fs::exists(run_ / "archive-1/last_checkpoint.json"));
   EXPECT_EQ(recorded_step(), 0u);
   EXPECT_FALSE(fs::exists(run_ / "checkpoints"));
@@ -319,6 +323,28 @@ TEST_F(ResumeCheckpointTest, WarnsWhenLastCheckpointIsOfAnotherRun) {
   EXPECT_THAT(warnings[0], HasSubstr("last checkpoint replaced step=10 "));
   std::ofstream(layout().last_checkpoint_file()) << "{";
   EXPECT_THAT(warnings_of_start(), ElementsAre(HasSubstr("last checkpoint unknown step=10 ")));
+}
+
+TEST_F(ResumeCheckpointTest, CompletesLostLineage) {
+  for (const uint64_t step : {10u, 20u, 30u}) make_checkpoint(step);
+  const auto manifest_of = [this](uint64_t step) {
+    return checkpoint::CheckpointStore::open_verified(path_of(step))->manifest_sha256();
+  };
+  const std::string first = manifest_of(10), second = manifest_of(20), third = manifest_of(30);
+  ASSERT_TRUE(archive_later_checkpoints(default_file_system(), store(), layout(), 20).ok());
+  record(20);
+  const auto expect_branch = [&] {
+    const auto lineage = run::read_lineage(layout().lineage_file());
+    ASSERT_TRUE(lineage.ok());
+    EXPECT_TRUE(lineage->contains(10, first));
+    EXPECT_TRUE(lineage->contains(20, second));
+    EXPECT_FALSE(lineage->contains(30, third));
+  };
+  expect_branch();
+  fs::remove(layout().lineage_file());
+  ASSERT_TRUE(archive_later_checkpoints(default_file_system(), store(), layout(), 20).ok());
+  record(20);
+  expect_branch();
 }
 
 TEST_F(ResumeCheckpointTest, ForgetsLastCheckpointWhenItIsArchived) {

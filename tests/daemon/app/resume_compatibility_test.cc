@@ -197,6 +197,7 @@ TEST(ResumeCompatibilityTest, DetectsChangedRunByManifest) {
   saved.data_digest = "one";
   saved.micro_batch_size = 16;
   saved.gradient_accumulation_steps = 1;
+  saved.data_schema = DatasetSchema{.num_classes = 2, .num_samples = 100};
   const auto rejected_with = [&](const ChangeKind change, const std::string& said,
                                  const auto& set) {
     checkpoint::Manifest now = saved;
@@ -211,6 +212,8 @@ TEST(ResumeCompatibilityTest, DetectsChangedRunByManifest) {
   };
   rejected_with(ChangeKind::kData, "fingerprint one -> two",
                 [](auto& now) { now.data_digest = "two"; });
+  rejected_with(ChangeKind::kData, "data.train: number of samples: 100 -> 98",
+                [](auto& now) { now.data_schema->num_samples = 98; });
   rejected_with(ChangeKind::kBatch, "train.micro_batch_size: 16 -> 8",
                 [](auto& now) { now.micro_batch_size = 8; });
   rejected_with(ChangeKind::kBatch, "train.gradient_accumulation_steps: 1 -> 4",
@@ -245,7 +248,11 @@ TEST(ResumeCompatibilityTest, IgnoresFieldsMissingFromManifest) {
   now.micro_batch_size = 16;
   now.gradient_accumulation_steps = 2;
   ResumeCompatibility changes;
+  now.data_schema = DatasetSchema{.num_classes = 3, .num_samples = 100};
   changes.add_manifest({}, now);
+  checkpoint::Manifest saved = now;
+  saved.data_schema->num_samples = 0;
+  changes.add_manifest(saved, now);
   EXPECT_FALSE(changes.any());
 }
 

@@ -4,8 +4,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <new>
 #include <thread>
 #include <vector>
@@ -14,7 +17,10 @@
 #include <gtest/gtest.h>
 
 #include "daemon/service/run_directory.h"
+#include "shared/base/hash.h"
 #include "shared/config/load_config.h"
+#include "shared/run/lineage.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::app {
@@ -26,6 +32,39 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::IsSupersetOf;
 using testing::UnorderedElementsAre;
+using testing::UnorderedElementsAreArray;
+
+std::string replaced(std::string text, const std::string& before, const std::string& now) {
+  const size_t at = text.find(before);
+  EXPECT_NE(at, std::string::npos) << before;
+  return at == std::string::npos ? text : text.replace(at, before.size(), now);
+}
+
+// Of a tensor of 32-bit numbers in a checkpoint, which stays valid.
+void set_first_value(const std::string& checkpoint, const std::string& tensor, float value) {
+  FileSystem& files = default_file_system();
+  const auto read = [&](const std::string& name) {
+    return *read_file(join_path(checkpoint, name), 1 << 20);
+  };
+  const auto write = [&](const std::string& name, const std::string& text) {
+    ASSERT_TRUE(write_file_atomically(files, join_path(checkpoint, name), text).ok());
+  };
+  const std::string model = read("model.safetensors"), manifest = read("manifest.json");
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, model.data(), sizeof header_bytes);
+  const size_t named = model.find('"' + tensor + '"');
+  ASSERT_NE(named, std::string::npos);
+  const std::string key = "\"data_offsets\":[";
+  const size_t offset = std::stoull(model.substr(model.find(key, named) + key.size()));
+  std::string changed = model;
+  std::memcpy(changed.data() + sizeof header_bytes + header_bytes + offset, &value, sizeof value);
+  const std::string described = replaced(manifest, sha256_hex(model), sha256_hex(changed));
+  std::string sums = replaced(read("SHA256SUMS"), sha256_hex(model), sha256_hex(changed));
+  sums = replaced(sums, sha256_hex(manifest), sha256_hex(described));
+  write("model.safetensors", changed);
+  write("manifest.json", described);
+  write("SHA256SUMS", sums);
+}
 
 // A run of four steps in the process of the test, with its workers as threads.
 class RunTest : public testing::Test {
@@ -62,6 +101,10 @@ class RunTest : public testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator(layout_.checkpoints_dir()))
       if (entry.is_directory() && !entry.is_symlink()) names.push_back(entry.path().filename());
     return names;
+  }
+
+  std::string checkpoint_path(uint64_t step) const {
+    return join_path(layout_.checkpoints_dir(), checkpoint::CheckpointStore::checkpoint_name(step));
   }
 
   const test::TemporaryDirectory folder_{test::quick_folder()};
@@ -148,6 +191,77 @@ TEST_F(RunTest, SavesInitialStateAndResumesFromIt) {
   EXPECT_EQ(run_->status()->checkpoint.failed_total, 0u) << "step 0 was saved again";
 }
 
+// With the files of its evaluator still there.
+TEST_F(RunTest, LeavesBranchOfRunWhoseCheckpointsWereRemoved) {
+  const auto manifest = [this] {
+    return sha256_hex(*read_file(checkpoint_path(4) + "/manifest.json", 1 << 20));
+  };
+  const auto is_present = [this](const std::string& sha256) {
+    return run::read_lineage(layout_.lineage_file())->contains(4, sha256);
+  };
+  ASSERT_TRUE(train().ok());
+  const std::string removed = manifest();
+  EXPECT_TRUE(is_present(removed));
+  std::filesystem::remove_all(layout_.checkpoints_dir());
+  std::filesystem::remove(layout_.last_checkpoint_file());
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  ASSERT_NE(manifest(), removed) << "it has the time";
+  EXPECT_TRUE(is_present(manifest()));
+  EXPECT_FALSE(is_present(removed));
+}
+
+// As earlier releases could save it.
+TEST_F(RunTest, NamesEarlierCheckpointIfStateIsNotFinite) {
+  config_.model.arch =
+      config::SequentialConfig{.layers = {config::BatchNormLayer{}, config::LinearLayer{}}};
+  config_.checkpoint.save_at_start = true;
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  const auto names = checkpoints();
+  const auto error_of_start = [&] {
+    config_.train.max_steps = 6;
+    run_.emplace(config_, command_, layout_, system_clock());
+    const Status error = train().status();
+    EXPECT_EQ(exit_code_for(error), ExitCode::kDataError) << error.to_string();
+    EXPECT_THAT(checkpoints(), UnorderedElementsAreArray(names));
+    return error.message();
+  };
+  set_first_value(checkpoint_path(4), "0.running_var", std::numeric_limits<float>::infinity());
+  EXPECT_EQ(error_of_start(), checkpoint_path(4) +
+                                  ": 0.running_var is not finite; nothing was changed; resume from "
+                                  "an earlier one with --resume " +
+                                  checkpoint_path(0));
+  set_first_value(checkpoint_path(0), "0.running_mean", std::nanf(""));
+  EXPECT_EQ(error_of_start(),
+            checkpoint_path(4) +
+                ": 0.running_var is not finite; nothing was changed; start over with --fresh");
+
+  set_first_value(checkpoint_path(0), "0.running_mean", 0);
+  command_.resume = checkpoint_path(0);
+  run_.emplace(config_, command_, layout_, system_clock());
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(steps_at_start_.back(), 0u);
+  EXPECT_EQ(run_->step(), 6u);
+}
+
+TEST_F(RunTest, RejectsPretrainedWeightsThatAreNotFinite) {
+  ASSERT_TRUE(train().ok());
+  set_first_value(checkpoint_path(4), "0.weight", std::nanf(""));
+  const std::string weights = folder_ / "weights.safetensors";
+  std::filesystem::rename(checkpoint_path(4) + "/model.safetensors", weights);
+  std::filesystem::remove_all(layout_.checkpoints_dir());
+  std::filesystem::remove(layout_.last_checkpoint_file());
+  config_.model.pretrained.emplace().path = weights;
+  run_.emplace(config_, command_, layout_, system_clock());
+  const Status error = train().status();
+  EXPECT_EQ(exit_code_for(error), ExitCode::kDataError);
+  EXPECT_THAT(error.message(), HasSubstr("0.weight is not finite before the first step; check "
+                                         "model.pretrained.path"));
+  EXPECT_FALSE(std::filesystem::exists(layout_.last_checkpoint_file()));
+}
+
 TEST_F(RunTest, InspectsInputsWithTheirFiles) {
   for (const char* const name : {"a.csv", "b.csv"}) {
     std::ofstream file(folder_ / name);
@@ -205,7 +319,8 @@ TEST_F(RunTest, PublishesLockThatItWaitsForUntilStopped) {
   run_.emplace(config_, command_, layout_, system_clock());
   std::string waiting_for;
   std::thread user([&] {
-    while ((waiting_for = run_->status()->waiting_for).empty()) std::this_thread::yield();
+    EXPECT_TRUE(
+        test::eventually([&] { return !(waiting_for = run_->status()->waiting_for).empty(); }));
     run_->request_stop();
   });
   const auto outcome = train();

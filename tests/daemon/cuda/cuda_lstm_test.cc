@@ -27,10 +27,10 @@ class CudaLstmTest : public ::testing::Test {
   }
   void SetUp() override {
     if (!device_.ok()) GTEST_SKIP() << device_.status().message();
-    configure_numerics({.deterministic = true}, {});
+    EXPECT_TRUE(configure_numerics({.deterministic = true}, {}).ok());
     at::manual_seed(3);
   }
-  void TearDown() override { configure_numerics({}, {}); }
+  void TearDown() override { EXPECT_TRUE(configure_numerics({}, {}).ok()); }
 
   static torch::nn::LSTM make_lstm(double dropout) {
     torch::nn::LSTM lstm(

@@ -36,6 +36,7 @@
 #include "tests/daemon/train/image_config.h"
 #include "tests/daemon/train/thread_group.h"
 #include "tests/daemon/train/trainer_session.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::train {
 namespace {
@@ -63,7 +64,7 @@ class CudaTest : public TrainerTest {
   }
   // Trains to the end in a separate directory.
   std::unique_ptr<Session> trained(const config::Config& config, bool on_the_device = true) {
-    configure_numerics(config.run, config.train);
+    EXPECT_TRUE(configure_numerics(config.run, config.train).ok());
     auto run = std::make_unique<Session>(config, fresh(), kNoPoison,
                                          on_the_device ? on_device() : ModelContext{});
     const auto outcome = run->train();
@@ -194,7 +195,7 @@ TEST_F(CudaTest, MatchesEagerStepsBitForBitWhenCapturedInGroup) {
     std::vector<std::string> models;
     for (const auto graphs : {config::CudaGraphs::kAuto, config::CudaGraphs::kNever}) {
       config.train.cuda_graphs = graphs;
-      configure_numerics(config.run, config.train);
+      EXPECT_TRUE(configure_numerics(config.run, config.train).ok());
       ThreadGroup group(1);
       ModelContext context = on_device();
       context.maybe_group = &group.rank(0);
@@ -303,7 +304,7 @@ LossAndGradients compute_loss_and_gradients(
 }
 
 TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
-  configure_numerics({}, {});
+  EXPECT_TRUE(configure_numerics({}, {}).ok());
   const at::Tensor length = at::tensor({9, 4, 1, 7}, at::kLong);
   const at::Tensor padding = at::arange(9).unsqueeze(0).ge(length.unsqueeze(1));
   const at::Tensor tokens = at::randint(200, {4, 9}, at::kInt).masked_fill(padding, 0);
@@ -335,7 +336,7 @@ TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
 
 // In F32, and in bf16 without and with fused kernels. On the CPU, bf16 changes the gradients by 0.005.
 TEST_F(CudaTest, MatchesCpuLossAndGradientsOfBert) {
-  configure_numerics({}, {});
+  EXPECT_TRUE(configure_numerics({}, {}).ok());
   const config::ModelConfig bert{.arch = config::BertConfig{.num_layers = 4,
                                                             .num_heads = 2,
                                                             .embed_dim = 32,
@@ -469,8 +470,7 @@ TEST_F(CudaTest, SumsOfGroupOfOneRankChangeNothing) {
     sums.start_reduce_scatter(other, {1001});
     sums.finish_sums();
     for (const at::Tensor& sum : {tensor, bucket, other}) EXPECT_TRUE(at::equal(sum, values));
-    while (!sums.is_complete()) {
-    }
+    EXPECT_TRUE(test::eventually([&] { return sums.is_complete(); }));
     sums.abort();
   }
 }

@@ -26,6 +26,7 @@
 #include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
 #include "tests/support/listening_sockets.h"
+#include "tests/support/machine_slowness.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/system/process.h"
 
@@ -38,6 +39,8 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// Of a group that loses a rank. In it, a rank that is healthy and slow is not lost.
+const milliseconds kShort = test::scaled(milliseconds(2'000));
 constexpr milliseconds kPatience{100'000};  // beyond every wait of a test that succeeds
 
 sockaddr_in loopback_address(int port) {
@@ -128,7 +131,7 @@ class GroupTest : public ::testing::Test {
     for (const int signal : {SIGKILL, SIGSTOP}) {
       std::vector<test::Process*>& ranks = groups.emplace_back();
       for (int rank = 0; rank < 3; ++rank)
-        ranks.push_back(&start(rank, 3, {.scenario = scenario, .timeout = milliseconds(2'000)},
+        ranks.push_back(&start(rank, 3, {.scenario = scenario, .timeout = kShort},
                                std::to_string(signal) + "-" + std::to_string(rank)));
       EXPECT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
       ranks[2]->signal(signal);
@@ -325,7 +328,7 @@ TEST_F(GroupTest, StopsInReduceScatterOnRequest) {
 }
 
 TEST_F(GroupTest, NamesRankThatNeverJoins) {
-  test::Process& chief = start(0, 2, {.start_timeout = milliseconds(500)});
+  test::Process& chief = start(0, 2, {.start_timeout = kShort});
   EXPECT_EQ(exit_code_of(chief), 73);
   EXPECT_THAT(output_of(chief), HasSubstr("error peer lost: 1 of 2 ranks joined the group in time; "
                                           "missing: rank 1; see their logs"));
@@ -334,13 +337,15 @@ TEST_F(GroupTest, NamesRankThatNeverJoins) {
 TEST_F(GroupTest, NamesChiefThatNeverListens) {
   const BoundSocket reserved;  // not listening, and no other process gets its port
   port_ = reserved.port();
-  test::Process& rank = start(1, 2, {.start_timeout = milliseconds(500)});
+  test::Process& rank = start(1, 2, {.start_timeout = kShort});
   EXPECT_EQ(exit_code_of(rank), 73);
   EXPECT_THAT(
       output_of(rank),
       HasSubstr("error peer lost: cannot connect to the group's store, which rank 0 serves, "
-                "within 1 s: 127.0.0.1:" +
-                std::to_string(port_) + ": Connection refused; see the log of rank 0"));
+                "within " +
+                std::to_string(std::chrono::ceil<std::chrono::seconds>(kShort).count()) +
+                " s: 127.0.0.1:" + std::to_string(port_) +
+                ": Connection refused; see the log of rank 0"));
 }
 
 TEST_F(GroupTest, NamesRankThatCannotTakePart) {
@@ -373,7 +378,7 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
   const auto store = TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "test"});
   ASSERT_TRUE(store.ok()) << store.status().message();
   // Also of each reply of the store.
-  test::Process& rank = start(1, 2, {.timeout = milliseconds(2'000)});
+  test::Process& rank = start(1, 2, {.timeout = kShort});
   const auto joined = join_group(
       **store, {.launcher = Launcher::kTorchrun, .rank = 0, .world_size = 2}, "runs/test",
       {.host = "node-0", .pid = 7}, {}, {}, std::chrono::steady_clock::now() + kPatience, {});
@@ -409,7 +414,7 @@ TEST_F(GroupTest, ReportsListenerThatDoesNotReply) {
   const BoundSocket silent;
   ASSERT_EQ(::listen(silent.fd(), 64), 0);
   port_ = silent.port();
-  test::Process& rank = start(1, 2, {.timeout = milliseconds(500)});
+  test::Process& rank = start(1, 2, {.timeout = kShort});
   EXPECT_EQ(exit_code_of(rank), 73);
   EXPECT_THAT(output_of(rank),
               HasSubstr("error peer lost: the process that listens on 127.0.0.1:" +
@@ -543,13 +548,13 @@ TEST_F(GroupOfLostRankTest, NamesChiefKilledAtAnyCollective) {
 }
 
 TEST_F(GroupOfLostRankTest, IsNamedIfItIsStoppedAtAnyCollective) {
-  start_groups(SIGSTOP, 2, milliseconds(4'000));
+  start_groups(SIGSTOP, 2, 2 * kShort);
   expect_named();
 }
 
 // The store is stopped too.
 TEST_F(GroupOfLostRankTest, NamesChiefStoppedAtAnyCollective) {
-  start_groups(SIGSTOP, 0, milliseconds(4'000));
+  start_groups(SIGSTOP, 0, 2 * kShort);
   expect_named();
 }
 
@@ -589,14 +594,14 @@ TEST_F(GroupTest, NamesKilledChiefAndRestartsWithStoreOfAgent) {
 }
 
 TEST_F(GroupTest, NamesStoppedRankAfterTimeout) {
-  const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(2'000)});
+  const auto ranks = start_all(3, {.scenario = "forever", .timeout = kShort});
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
   ranks[1]->signal(SIGSTOP);
   expect_lost(ranks, 1);
 }
 
 TEST_F(GroupTest, NamesStoppedChiefAfterTimeout) {
-  const auto ranks = start_all(2, {.scenario = "forever", .timeout = milliseconds(2'000)});
+  const auto ranks = start_all(2, {.scenario = "forever", .timeout = kShort});
   ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
   ranks[0]->signal(SIGSTOP);
   EXPECT_EQ(exit_code_of(*ranks[1]), 73);

@@ -68,8 +68,13 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
   }
   for (int root = 0; root < group.world_size(); ++root) {
     const at::Tensor tensor = fill(group.rank(), 1000);
+    // The same values with other strides, as those of weights in channels_last.
+    const at::Tensor strided = tensor.view({20, 50}).t().contiguous().t();
     STOKER_RETURN_IF_ERROR(group.broadcast(tensor, root, stop));
+    STOKER_RETURN_IF_ERROR(group.broadcast(strided, root, stop));
     print("broadcast " + std::to_string(root) + " " + test::digest(values_of(tensor)));
+    if (!strided.equal(tensor.view({20, 50})))
+      return Status(StatusCode::kInternal, "a tensor with strides has other values");
   }
   const at::Tensor parts = fill(group.rank(), 1000);
   STOKER_RETURN_IF_ERROR(group.all_gather(parts, test::part_ends(group.world_size()), stop));

@@ -14,6 +14,7 @@
 
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::group {
 namespace {
@@ -40,7 +41,7 @@ void receive_and_die(uint16_t port) {
   const at::Tensor bytes = at::full({kBytes}, 0, at::kByte);
   const volatile uint8_t* const first = bytes.const_data_ptr<uint8_t>();
   const std::jthread killer([first] {
-    while (*first == 0) std::this_thread::yield();
+    (void)test::eventually([first] { return *first != 0; });
     ::kill(::getpid(), SIGKILL);
   });
   (void)(*connection)->receive(bytes, {});

@@ -14,6 +14,7 @@
 #include "daemon/group/failure_record.h"
 #include "daemon/group/rendezvous.h"
 #include "tests/daemon/group/memory_store.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::group {
 namespace {
@@ -44,7 +45,7 @@ class RankWatcherTest : public testing::Test {
   // Until the watcher has checked the connections often enough.
   void expect_nothing_lost() {
     const int before = questions_;
-    while (questions_ < before + 4 && !watcher_->lost()) std::this_thread::yield();
+    EXPECT_TRUE(test::eventually([&] { return questions_ >= before + 4 || watcher_->lost(); }));
     EXPECT_FALSE(watcher_->lost());
   }
 

@@ -80,6 +80,7 @@ TEST(MetricsTextTest, FollowsNamingRules) {
     }
     if (!line.empty() && line[0] != '#') ++series;
   }
+  EXPECT_GT(names.size(), 20u);
   EXPECT_GT(series, 50u);
   EXPECT_LE(series, 500u);
 }

@@ -27,8 +27,11 @@
 
 #include "shared/base/clock.h"
 #include "shared/http/http_server.h"
+#include "shared/http/peer_user.h"
 #include "shared/run/run_layout.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/unprivileged_user.h"
 
 namespace stoker::monitoring {
 namespace {
@@ -81,7 +84,7 @@ class Client {
  private:
   template <typename Address>
   void connect_to(const Address& address) {
-    const timeval timeout{.tv_sec = 20, .tv_usec = 0};
+    const timeval timeout{.tv_sec = 100, .tv_usec = 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
@@ -117,6 +120,9 @@ class MonitoringServerTest : public ::testing::Test {
     thread_ = std::thread([this] { io_.run(); });
   }
   std::string ask(const std::string& bytes) { return Client(server_->port()).ask(bytes); }
+  bool is_served_eventually(const std::string& path) {
+    return test::eventually([&] { return ask(request("GET", path)).starts_with("HTTP/1.1 200 "); });
+  }
 
   std::string run_dir_ = ::testing::TempDir() + "stoker-no-run";
   control::TrainerStatus status_;
@@ -215,12 +221,11 @@ TEST_F(MonitoringServerTest, LimitsEventStreams) {
   EXPECT_THAT(ask(request("GET", "/v1/events")), StartsWith("HTTP/1.1 503 "));
   EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 "));
   open.clear();
-  std::string answer;
-  while (!answer.starts_with("HTTP/1.1 200 ")) {
+  EXPECT_TRUE(test::eventually([&] {
     Client client(server_->port());
     client.send(request("GET", "/v1/events"));
-    answer = client.read_until("\r\n");
-  }
+    return client.read_until("\r\n").starts_with("HTTP/1.1 200 ");
+  }));
 }
 
 TEST_F(MonitoringServerTest, ClosesEventStreamThatIsNotRead) {
@@ -229,8 +234,7 @@ TEST_F(MonitoringServerTest, ClosesEventStreamThatIsNotRead) {
   Client client(server_->port());
   client.send(request("GET", "/v1/events"));
   EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
-  std::string answer;  // of another client, as soon as the only connection is closed
-  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/healthz"));
+  EXPECT_TRUE(is_served_eventually("/healthz")) << "the only connection is not closed";
 }
 
 TEST_F(MonitoringServerTest, EndsEventStreamOfClientThatSendsMore) {
@@ -257,8 +261,7 @@ TEST_F(MonitoringServerTest, LimitsBytesOfAnswersThatAreSent) {
   EXPECT_THAT(ask(request("GET", "/v1/run")), StartsWith("HTTP/1.1 503 "));
   EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 "));  // has no files
   first.reset();
-  std::string answer;  // as soon as the server has seen that the client is gone
-  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/v1/run"));
+  EXPECT_TRUE(is_served_eventually("/v1/run")) << "the server does not see that the client is gone";
 }
 
 class HttpServerTest : public ::testing::Test {
@@ -360,7 +363,7 @@ TEST_F(MonitoringServerTest, LimitsHeaders) {
 }
 
 TEST_F(MonitoringServerTest, LimitsTimeToSendRequest) {
-  start({.header_time = 2s, .idle_time = 50ms});
+  start({.header_time = test::scaled(2s), .idle_time = test::scaled(50ms)});
   Client slow(server_->port());
   slow.send("GET / HTTP/1.1\r\nHost: loc");
   Client idle(server_->port());
@@ -369,8 +372,102 @@ TEST_F(MonitoringServerTest, LimitsTimeToSendRequest) {
   EXPECT_THAT(slow.read_all(), StartsWith("HTTP/1.1 408 "));
 }
 
+// Only the time of a request can end these connections.
+TEST_F(MonitoringServerTest, LimitsTimeToSendEachRequest) {
+  start({.header_time = test::scaled(50ms), .idle_time = 24h});
+  for (const int requests : {0, 1, 3}) {
+    Client client(server_->port());
+    for (int i = 0; i < requests; ++i) {
+      client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      EXPECT_THAT(client.read_until("ok\n"), StartsWith("HTTP/1.1 200 ")) << requests;
+    }
+    client.send("G");
+    EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 408 ")) << requests;
+  }
+  // Both requests arrive together, the second one incomplete.
+  EXPECT_THAT(ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\n"),
+              HasSubstr("ok\nHTTP/1.1 408 "));
+  EXPECT_EQ(Client(server_->port()).read_all(), "") << "a connection without a request stays open";
+}
+
+// Answers that are being written are not ended for others of the same user.
 TEST_F(MonitoringServerTest, LimitsConnections) {
-  start({.connections = 2});
+  status_.device = std::string(16 << 20, 'x');
+  start({.connections = 2, .write_time = 24h});
+  std::vector<std::unique_ptr<Client>> open;
+  for (int i = 0; i < 2; ++i) {
+    open.push_back(std::make_unique<Client>(server_->port(), 4096));
+    open.back()->send("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(open.back()->read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  }
+  EXPECT_THAT(Client(server_->port()).read_all(), StartsWith("HTTP/1.1 503 "));
+  open.clear();
+  EXPECT_TRUE(is_served_eventually("/healthz"));
+}
+
+// Connections of another user that last for ever unless the server closes them: these are closed, and that
+// of this user stays open.
+TEST_F(MonitoringServerTest, ServesUserWhileAnotherHoldsConnections) {
+  if (::geteuid() != 0) GTEST_SKIP() << "requires root";
+  const std::string answered = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const std::vector<std::pair<std::string, std::string>> patterns{
+      {"sends nothing", ""},
+      {"incomplete header", "GET /healthz HTTP/1.1\r\nHos"},
+      {"incomplete body", "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nb"},
+      {"idle after an answer", answered},
+      {"incomplete second header", answered + "G"},
+      {"event stream that is not read", "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+      {"answer that is not read", "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"}};
+  status_.device = std::string(16 << 20, 'x');
+  constexpr int kConnections = 4;
+  start({.connections = kConnections,
+         .event_streams = kConnections,
+         .event_bytes = size_t{1} << 40,
+         .header_time = 24h,
+         .idle_time = 24h,
+         .write_time = 24h,
+         .event_interval = 1ms});
+  Client mine(server_->port());
+  std::vector<std::unique_ptr<Client>> held;
+  for (const auto& [pattern, bytes] : patterns) {
+    for (int i = 0; i < 2 * kConnections; ++i) {
+      const test::UnprivilegedUser other;
+      held.push_back(std::make_unique<Client>(server_->port(), 4096));
+      held.back()->send(bytes);
+    }
+    mine.send(answered);
+    EXPECT_THAT(mine.read_until("ok\n"), StartsWith("HTTP/1.1 200 ")) << pattern;
+    EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 ")) << pattern;
+  }
+}
+
+TEST_F(MonitoringServerTest, SharesEventStreamsBetweenUsers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "requires root";
+  start({.event_streams = 2, .write_time = 24h, .event_interval = 1ms});
+  const auto open = [&] {
+    auto client = std::make_unique<Client>(server_->port());
+    client->send(request("GET", "/v1/events"));
+    return client;
+  };
+  std::vector<std::unique_ptr<Client>> held;
+  for (int i = 0; i < 2; ++i) {
+    const test::UnprivilegedUser other;
+    held.push_back(open());
+    EXPECT_THAT(held.back()->read_until("event: status"), StartsWith("HTTP/1.1 200 "));
+  }
+  const auto mine = open();
+  EXPECT_THAT(mine->read_until("event: status"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(held[0]->read_all(), Not(HasSubstr("HTTP/1.1"))) << "the oldest stream is not closed";
+  {
+    const test::UnprivilegedUser other;
+    held.push_back(open());
+    EXPECT_THAT(held.back()->read_until("\r\n"), StartsWith("HTTP/1.1 503 "));
+  }
+  EXPECT_THAT(mine->read_until("event: status"), HasSubstr("event: status"));
+}
+
+TEST_F(MonitoringServerTest, ClosesOldestIncompleteRequestOfSameUser) {
+  start({.connections = 2, .header_time = 24h});
   std::vector<std::unique_ptr<Client>> open;
   for (int i = 0; i < 2; ++i) {
     open.push_back(std::make_unique<Client>(server_->port()));
@@ -378,12 +475,10 @@ TEST_F(MonitoringServerTest, LimitsConnections) {
     open.back()->send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\n");
     EXPECT_THAT(open.back()->read_until("ok\n"), StartsWith("HTTP/1.1 200 "));
   }
-  EXPECT_THAT(Client(server_->port()).read_all(), StartsWith("HTTP/1.1 503 "));
-  open.clear();
-  std::string answer;
-  for (int i = 0; i < 1000 && !answer.starts_with("HTTP/1.1 200 "); ++i)
-    answer = ask(request("GET", "/healthz"));
-  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(open[0]->read_all(), StartsWith("HTTP/1.1 503 "));
+  open[1]->send("Host: localhost\r\n\r\n");
+  EXPECT_THAT(open[1]->read_until("ok\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(MonitoringServerTest, ClosesConnectionThatIsIdleLongest) {
@@ -406,8 +501,7 @@ TEST_F(MonitoringServerTest, LimitsTimeToReadAnswer) {
   Client client(server_->port());
   client.send("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
-  std::string answer;  // of another client, as soon as the only connection is closed
-  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/healthz"));
+  EXPECT_TRUE(is_served_eventually("/healthz")) << "the only connection is not closed";
   EXPECT_LT(client.read_all().size(), size_t{64} << 20);
 }
 
@@ -449,6 +543,49 @@ TEST_F(MonitoringServerTest, NamesAddressThatIsInUse) {
   const Status status = second.start();
   EXPECT_EQ(status.code(), StatusCode::kBusy);  // systemd starts it again
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:" + std::to_string(server_->port())));
+}
+
+// ---- user_of_peer()
+
+// Both ends of a connection over `listening`, connected as another user if this is root.
+template <typename Address>
+std::optional<uid_t> connected_user(int family, const Address& address) {
+  const UniqueFd listening(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Address bound = address;
+  socklen_t bytes = sizeof bound;
+  auto* const generic = reinterpret_cast<sockaddr*>(&bound);
+  EXPECT_EQ(::bind(listening.get(), generic, bytes), 0);
+  EXPECT_EQ(::listen(listening.get(), 1), 0);
+  EXPECT_EQ(::getsockname(listening.get(), generic, &bytes), 0);
+  UniqueFd client;
+  {
+    const test::UnprivilegedUser other;
+    client = UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(client.get(), generic, bytes), 0);
+  }
+  const UniqueFd accepted(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  return http::user_of_peer(accepted.get());
+}
+
+TEST(PeerUserTest, NamesUserThatConnects) {
+  const uid_t user = ::geteuid() == 0 ? 65534 : ::geteuid();
+  sockaddr_in v4{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connected_user(AF_INET, v4), user);
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_addr = in6addr_loopback;
+  EXPECT_EQ(connected_user(AF_INET6, v6), user);
+  sockaddr_un abstract{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string name = "stoker-peer-user-" + std::to_string(::getpid());
+  name.copy(abstract.sun_path + 1, sizeof abstract.sun_path - 1);
+  EXPECT_EQ(connected_user(AF_UNIX, abstract), user);
+}
+
+TEST(PeerUserTest, IsNullForSocketWithoutPeer) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(http::user_of_peer(socket.get()), std::nullopt);
+  EXPECT_EQ(http::user_of_peer(-1), std::nullopt);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "daemon/parameter_server/replica_trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
@@ -19,7 +20,10 @@
 
 #include "daemon/parameter_server/batch_reader.h"
 #include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/checkpoint/store.h"
 #include "shared/feed/make_sample_plan.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -171,8 +175,29 @@ TEST_F(BatchReaderTest, StopsWhileBatchIsPrefetched) {
 
 // ---- trainer -------------------------------------------------------------------------------------
 
+class StubServers : public ServerConnection {
+ public:
+  Result<Claimed> claim_gap(const std::stop_token&) override { return Claimed{}; }
+  Status pull(uint64_t, const std::stop_token&) override { return {}; }
+  Status keep_alive(const std::stop_token&) override { return {}; }
+  Status initialize(uint64_t, const Sums&, const std::stop_token&) override { return {}; }
+  Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
+    return std::optional<std::pair<uint64_t, Sums>>();
+  }
+  Status read_state(uint64_t, const std::stop_token&) override { return {}; }
+  Status end_save(const std::stop_token&) override { return {}; }
+  Result<std::optional<Record>> take_record(uint64_t, uint64_t, const std::stop_token&) override {
+    return std::optional<Record>();
+  }
+  Result<control::TrainerStatus::Cluster> read_status(const std::stop_token&) override {
+    return control::TrainerStatus::Cluster();
+  }
+  Status end_run(run::RunOutcome, const std::stop_token&) override { return {}; }
+  size_t num_servers() const override { return 1; }
+};
+
 // The servers of a worker that gets all tickets.
-class PrefetchingServers final : public ServerConnection {
+class PrefetchingServers final : public StubServers {
  public:
   PrefetchingServers(const WatchedDataset& data, uint64_t max_steps)
       : data_(data), max_steps_(max_steps), end_(max_steps) {}
@@ -203,21 +228,6 @@ class PrefetchingServers final : public ServerConnection {
     ++step_;
     return PushResult::kAccepted;
   }
-  Status keep_alive(const std::stop_token&) override { return {}; }
-  Status initialize(uint64_t, const Sums&, const std::stop_token&) override { return {}; }
-  Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
-    return std::optional<std::pair<uint64_t, Sums>>();
-  }
-  Status read_state(uint64_t, const std::stop_token&) override { return {}; }
-  Status end_save(const std::stop_token&) override { return {}; }
-  Result<std::optional<Record>> take_record(uint64_t, uint64_t, const std::stop_token&) override {
-    return std::optional<Record>();
-  }
-  Result<control::TrainerStatus::Cluster> read_status(const std::stop_token&) override {
-    return control::TrainerStatus::Cluster();
-  }
-  Status end_run(run::RunOutcome, const std::stop_token&) override { return {}; }
-  size_t num_servers() const override { return 1; }
 
   uint64_t step() const { return step_; }
   int num_claimed_gaps() const { return num_claimed_gaps_; }
@@ -293,6 +303,181 @@ TEST_F(ReplicaTrainerTest, StopsWithoutServers) {
   const auto outcome = run_stopped();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+}
+
+// ---- buffers -------------------------------------------------------------------------------------
+
+// Two steps of two tickets. Saves when three gradients are there: the state is that after the first step.
+class HalfStepServers final : public StubServers {
+ public:
+  Result<Claimed> claim(const std::stop_token&) override {
+    if (num_pushed_ == 4) return Claimed{.reply = ClaimReply::kEnded, .step = 2};
+    return Claimed{.reply = ClaimReply::kGranted, .ticket = num_pushed_, .step = num_pushed_ / 2};
+  }
+  Result<PushResult> push(uint64_t, uint64_t, const Sums&, const std::vector<at::Tensor>&,
+                          const std::stop_token&) override {
+    ++num_pushed_;
+    return PushResult::kAccepted;
+  }
+  Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
+    std::optional<std::pair<uint64_t, Sums>> save;
+    if (num_pushed_ >= 3) save.emplace(num_pushed_ / 2, Sums{.steps = 1});
+    return save;
+  }
+
+ private:
+  uint64_t num_pushed_ = 0;
+};
+
+// The statistics of batch norm over the inputs, which are the numbers of the samples.
+TEST(ReplicaTrainerBuffersTest, SavesThoseOfCompleteSteps) {
+  const test::TemporaryDirectory directory;
+  config::Config config = one_sample_config(2);
+  config.model.arch =
+      config::SequentialConfig{.layers = {config::BatchNormLayer{}, config::LinearLayer{}}};
+  config.train.micro_batch_size = 2;
+  config.train.gradient_accumulation_steps = 2;
+  const WatchedDataset data;
+  const data::order::SamplePlan plan = plan_of(config, data);
+  checkpoint::CheckpointStore store(directory.path(), default_file_system());
+  writer::WriterOptions options;
+  options.delete_expired = [](bool) {};
+  writer::CheckpointWriter writer(store, options, system_clock());
+  Coordinator threads;
+  threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
+  train::TrainerChannels channels{system_clock()};
+  channels.mailbox.post({.command = control::SaveCheckpoint{}, .done = {}});
+  HalfStepServers servers;
+  const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
+  ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
+                         ChiefDuties{.writer = writer, .report = [](const auto&) { return 0; }});
+  const auto outcome = trainer.run({});
+  threads.request_stop();
+  ASSERT_TRUE(threads.join(kPatience).ok());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+
+  // Batch t has the samples 2t and 2t + 1; running = 0.9 * running + 0.1 * mean.
+  float mean = 0;
+  for (uint64_t step = 1; step <= 2; ++step) {
+    for (const uint64_t ticket : {2 * step - 2, 2 * step - 1})
+      mean = 0.9F * mean + 0.1F * (2.0F * static_cast<float>(ticket) + 0.5F);
+    const auto saved = checkpoint::CheckpointStore::open_verified(
+        directory / checkpoint::CheckpointStore::checkpoint_name(step));
+    ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+    const auto weights = *saved->open_tensors("model.safetensors");
+    int64_t batches = 0;
+    ASSERT_TRUE(
+        weights->read("0.num_batches_tracked", std::as_writable_bytes(std::span(&batches, 1)))
+            .ok());
+    EXPECT_EQ(batches, static_cast<int64_t>(2 * step));
+    std::array<float, 4> means{};
+    ASSERT_TRUE(weights->read("0.running_mean", std::as_writable_bytes(std::span(means))).ok());
+    for (const float value : means) EXPECT_NEAR(value, mean, 1e-5F) << step;
+  }
+}
+
+// Each value of a sample is its number. Those of every second step have a class without weight.
+class WeightedDataset final : public data::Dataset {
+ public:
+  explicit WeightedDataset(uint64_t samples_per_step) : samples_per_step_(samples_per_step) {
+    info_.size = 64;
+    info_.fingerprint = "weighted";
+    info_.classes = 2;
+    info_.spec = {{.name = "input", .dtype = DType::kF32, .shape = {4}},
+                  {.name = "label", .dtype = DType::kI64, .shape = {}}};
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  data::SampleSource source(uint64_t) const override { return {}; }
+  Status read(uint64_t sample, const data::RandomKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    const std::vector<float> input(4, static_cast<float>(sample));
+    const int64_t label = has_values(sample / samples_per_step_) ? 1 : 0;
+    std::memcpy(outputs[0].data(), input.data(), outputs[0].size());
+    std::memcpy(outputs[1].data(), &label, sizeof label);
+    return {};
+  }
+  static bool has_values(uint64_t step) { return step % 2 == 0; }
+
+ private:
+  const uint64_t samples_per_step_;
+  data::DatasetInfo info_;
+};
+
+// All tickets of four steps, whose state is saved at the end.
+class AllStepsServers final : public StubServers {
+ public:
+  explicit AllStepsServers(uint64_t tickets_per_step) : tickets_per_step_(tickets_per_step) {}
+  static constexpr uint64_t kSteps = 4;
+
+  Result<Claimed> claim(const std::stop_token&) override {
+    const uint64_t step = num_pushed_ / tickets_per_step_;
+    if (step == kSteps) return Claimed{.reply = ClaimReply::kEnded, .step = step};
+    return Claimed{.reply = ClaimReply::kGranted, .ticket = num_pushed_, .step = step};
+  }
+  Result<PushResult> push(uint64_t, uint64_t, const Sums&, const std::vector<at::Tensor>&,
+                          const std::stop_token&) override {
+    ++num_pushed_;
+    return PushResult::kAccepted;
+  }
+  Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
+    return std::optional(std::pair(kSteps, Sums{.steps = 1}));
+  }
+
+ private:
+  const uint64_t tickets_per_step_;
+  uint64_t num_pushed_ = 0;
+};
+
+class StepsWithoutValuesTest : public testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(MicroBatches, StepsWithoutValuesTest, testing::Values(1, 2));
+
+// As in one process, where such a step leaves all state as it was.
+TEST_P(StepsWithoutValuesTest, LeaveBuffers) {
+  const uint64_t accumulate = GetParam();
+  const test::TemporaryDirectory directory;
+  config::Config config = one_sample_config(AllStepsServers::kSteps);
+  config.model.arch =
+      config::SequentialConfig{.layers = {config::BatchNormLayer{}, config::LinearLayer{}}};
+  config.task.task = config::ClassificationTask{.class_weights = {.values = {0, 1}}};
+  config.train.micro_batch_size = 2;
+  config.train.gradient_accumulation_steps = static_cast<int64_t>(accumulate);
+  const WeightedDataset data(2 * accumulate);
+  const data::order::SamplePlan plan = plan_of(config, data);
+  checkpoint::CheckpointStore store(directory.path(), default_file_system());
+  writer::WriterOptions options;
+  options.delete_expired = [](bool) {};
+  writer::CheckpointWriter writer(store, options, system_clock());
+  Coordinator threads;
+  threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
+  train::TrainerChannels channels{system_clock()};
+  AllStepsServers servers(accumulate);
+  const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
+  ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
+                         ChiefDuties{.writer = writer, .report = [](const auto&) { return 0; }});
+  const auto outcome = trainer.run({});
+  threads.request_stop();
+  ASSERT_TRUE(threads.join(kPatience).ok());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+
+  // Batch t has the samples 2t and 2t + 1; running = 0.9 * running + 0.1 * mean.
+  float mean = 0;
+  int64_t num_batches = 0;
+  for (uint64_t ticket = 0; ticket < AllStepsServers::kSteps * accumulate; ++ticket) {
+    if (!WeightedDataset::has_values(ticket / accumulate)) continue;
+    mean = 0.9F * mean + 0.1F * (2.0F * static_cast<float>(ticket) + 0.5F);
+    ++num_batches;
+  }
+  const auto saved = checkpoint::CheckpointStore::open_verified(
+      directory / checkpoint::CheckpointStore::checkpoint_name(AllStepsServers::kSteps));
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  const auto weights = *saved->open_tensors("model.safetensors");
+  int64_t batches = 0;
+  ASSERT_TRUE(
+      weights->read("0.num_batches_tracked", std::as_writable_bytes(std::span(&batches, 1))).ok());
+  EXPECT_EQ(batches, num_batches);
+  std::array<float, 4> means{};
+  ASSERT_TRUE(weights->read("0.running_mean", std::as_writable_bytes(std::span(means))).ok());
+  for (const float value : means) EXPECT_NEAR(value, mean, 1e-5F);
 }
 
 }  // namespace

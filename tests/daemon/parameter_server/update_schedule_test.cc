@@ -380,11 +380,12 @@ TEST(UpdateScheduleTest, FreesPrefetchedTicketOfLostWorker) {
     cluster.kill(0);
     cluster.push(1, other.ticket);
     std::set<uint64_t> computed{other.ticket};
-    while (computed.size() < 4) {
+    for (int i = 0; computed.size() < 4 && i < 100; ++i) {
       const uint64_t ticket = cluster.ticket(1);
       computed.insert(ticket);
       cluster.push(1, ticket);
     }
+    ASSERT_EQ(computed.size(), 4u) << "a ticket is not given out";
     EXPECT_EQ(*computed.rbegin(), 3u);
   }
 }
@@ -418,7 +419,8 @@ TEST(UpdateScheduleTest, NeverExceedsBound) {
     const uint64_t bound = random() % 6;
     Cluster cluster(async(workers, 60, bound));
     std::map<size_t, uint64_t> held;
-    while (!cluster.schedule().is_finished()) {
+    for (int event = 0; !cluster.schedule().is_finished(); ++event) {
+      ASSERT_LT(event, 100'000) << "the run does not end, seed " << seed;
       const size_t worker = random() % workers;
       if (held.contains(worker)) {
         if (random() % 8 == 0) {
@@ -526,7 +528,8 @@ TEST(UpdateScheduleTest, ContinuesWithoutChief) {
     Cluster cluster(options);
     cluster.ticket(0);
     cluster.kill(0);
-    while (!cluster.schedule().is_finished()) cluster.push(1, cluster.ticket(1));
+    for (int i = 0; !cluster.schedule().is_finished() && i < 100; ++i)
+      cluster.push(1, cluster.ticket(1));
     EXPECT_EQ(cluster.result_of_claim(1), ClaimResult::kEnded);
   }
 }

@@ -17,7 +17,7 @@ namespace {
 
 class VariableStoreTest : public ::testing::Test {
  protected:
-  static VariableStore make_store(uint64_t gradients_per_step) {
+  static VariableStore make_store(uint64_t gradients_per_step, double max_count = 0) {
     config::TrainConfig train;
     train.max_grad_norm.reset();
     auto optimizer =
@@ -27,7 +27,7 @@ class VariableStoreTest : public ::testing::Test {
     EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
     return VariableStore(
         *std::move(optimizer), gradients_per_step, [](uint64_t) { return 0.1; },
-        [](uint64_t step) { return step % 2 == 0; });
+        [](uint64_t step) { return step % 2 == 0; }, /*needs_norm=*/false, max_count);
   }
   // Of the gradients of a ticket.
   static at::Tensor bytes_of(double value) {
@@ -66,6 +66,31 @@ TEST_F(VariableStoreTest, TakesFirstGradientOfTicketInCurrentStep) {
   expected.stage(0, bytes_of(1));
   ASSERT_TRUE(expected.commit(1).ok());
   EXPECT_TRUE(at::equal(parameters_of(store), parameters_of(expected)));
+}
+
+// The gradients are those of sums of 3 and 1 values, divided by 16, the count of a step without padding.
+TEST_F(VariableStoreTest, DividesSumOfGradientsByCountOfStep) {
+  VariableStore counted = make_store(2, 16), mean = make_store(1);
+  counted.stage(0, bytes_of(12.0 / 16), 3);
+  counted.stage(1, bytes_of(-2.0 / 16), 1);
+  mean.stage(0, bytes_of(10.0 / 4));
+  ASSERT_TRUE(counted.commit(1).ok());
+  ASSERT_TRUE(mean.commit(1).ok());
+  EXPECT_TRUE(at::equal(parameters_of(counted), parameters_of(mean)));
+  EXPECT_EQ(counted.count_scale(4), 4);
+}
+
+TEST_F(VariableStoreTest, StepWithoutValuesChangesNothing) {
+  VariableStore store = make_store(2, 16);
+  const at::Tensor before = parameters_of(store);
+  for (uint64_t ticket = 0; ticket < 2; ++ticket) store.stage(ticket, bytes_of(0), 0);
+  ASSERT_TRUE(store.commit(1).ok());
+  EXPECT_EQ(store.step(), 1u);
+  EXPECT_TRUE(at::equal(parameters_of(store), before)) << "weight decay alone changes them";
+  VariableStore async = make_store(1, 8);
+  ASSERT_TRUE(async.apply(0, bytes_of(0), -1, 0).ok());
+  EXPECT_EQ(async.step(), 1u);
+  EXPECT_TRUE(at::equal(parameters_of(async), before));
 }
 
 TEST_F(VariableStoreTest, CommitsStepOnce) {

@@ -1,4 +1,5 @@
 // Requests of clients, the commands that training receives, and the replies.
+#include <atomic>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -177,12 +179,12 @@ TEST_F(ControlCommandsTest, OpensInspectionInTrainingAndReadsItImmediately) {
 
 TEST_F(ControlCommandsTest, ServesClientLibrary) {
   start_serving();
-  auto connected = control::Client::connect(options_.socket_path, 20s);
+  auto connected = control::Client::connect(options_.socket_path, 60s);
   ASSERT_TRUE(connected.ok()) << connected.status().to_string();
-  EXPECT_EQ(*connected->call("set", R"({"key":"optimizer.lr","value":0.5})", 20s),
+  EXPECT_EQ(*connected->call("set", R"({"key":"optimizer.lr","value":0.5})", 60s),
             R"({"step":1200})");
   training_.answer_with(Status(StatusCode::kNoSpace, "the disk is full"));
-  const auto failed = connected->call("checkpoint", "", 20s);
+  const auto failed = connected->call("checkpoint", "", 60s);
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.status().code(), StatusCode::kNoSpace);
   EXPECT_EQ(failed.status().message(), "the disk is full");
@@ -240,6 +242,19 @@ TEST_F(ControlCommandsTest, RejectsUnknownMethodsKeysAndValuesWithoutDisconnecti
   EXPECT_THAT(peer.request(""), AllOf(HasSubstr("-32600"), HasSubstr("empty")));
   EXPECT_THAT(training_.commands(), IsEmpty());
   EXPECT_EQ(status_of(peer.request("status")).control.requests_failed, 8u);
+}
+
+TEST_F(ControlCommandsTest, ShowsSecretSettingsToOwnerAndOperatorsOnly) {
+  options_.operators = {4242};
+  std::atomic<uid_t> uid = 0;
+  options_.peer_of = [&uid](int) { return Result<Peer>(Peer{.uid = uid}); };
+  start_serving();
+  for (const uid_t user : {::geteuid(), uid_t{4242}}) {
+    uid = user;
+    EXPECT_THAT(client().request("get a.secret"), HasSubstr(R"("value":"secret")")) << user;
+  }
+  uid = 4243;
+  EXPECT_THAT(client().request("get a.secret"), Not(HasSubstr("\"secret\"")));
 }
 
 TEST_F(ControlCommandsTest, ShowsSettingsToReadersWithoutAskingTraining) {

@@ -44,10 +44,10 @@ class FakeTraining : public TrainingControl {
     done(answer);
   }
 
-  Result<std::string> settings(const std::string& key) const override {
+  Result<std::string> settings(const std::string& key, bool with_secrets) const override {
     if (key == "unknown") return Status(StatusCode::kInvalidArgument, "unknown setting 'unknown'");
-    return R"({"settings":[{"key":")" + (key.empty() ? "optimizer.lr" : key) +
-           R"(","value":0.1,"origin":"file","can_change":true}]})";
+    return R"({"settings":[{"key":")" + (key.empty() ? "optimizer.lr" : key) + R"(","value":)" +
+           (with_secrets ? R"("secret")" : "0.1") + R"(,"origin":"file","can_change":true}]})";
   }
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override {
     ++reads_;

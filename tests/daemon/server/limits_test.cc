@@ -5,6 +5,7 @@
 
 #include "shared/control/protocol.h"
 #include "tests/daemon/server/control_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::server {
 namespace {
@@ -137,8 +138,8 @@ TEST_F(ConnectionLimitsTest, DropsClientThatNeverReadsWithoutBlockingOthers) {
   auto stalled = client();
   auto other = client();
   const auto dropped = [](const Counters& now) { return now.connections_dropped == 1; };
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (!dropped(counters()) && std::chrono::steady_clock::now() < deadline) {
+  test::Patience patience(60s);
+  while (!dropped(counters()) && !patience.is_over()) {
     (void)stalled.send_without_waiting("help\nhelp\nhelp\nhelp\n");
     ASSERT_THAT(other.request("status"), HasSubstr("\"state\""));
   }

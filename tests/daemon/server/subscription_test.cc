@@ -7,6 +7,7 @@
 #include "shared/control/protocol.h"
 #include "shared/control/trainer_status.h"
 #include "tests/daemon/server/control_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::server {
 namespace {
@@ -134,8 +135,8 @@ TEST_F(SubscriptionTest, DisconnectsSubscriberThatNeverReads) {
   auto stalled = client(), other = client();
   EXPECT_EQ(stalled.request("subscribe"), kSubscribed);
   const auto dropped = [](const Counters& now) { return now.connections_dropped == 1; };
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (!dropped(counters()) && std::chrono::steady_clock::now() < deadline) {
+  test::Patience patience(60s);
+  while (!dropped(counters()) && !patience.is_over()) {
     for (uint64_t step = 0; step < 100; ++step)
       log_info("checkpoint saved", {{"path", std::string(1000, 'x')}});
     ASSERT_THAT(other.request("status"), HasSubstr("\"state\""));

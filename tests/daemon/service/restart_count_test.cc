@@ -1,6 +1,7 @@
 #include "daemon/service/restart_count.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -25,6 +26,27 @@ class RestartCountTest : public ::testing::Test {
 TEST_F(RestartCountTest, RejectsFifthStartWithoutProgress) {
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(start(100)) << i;
   EXPECT_FALSE(start(100));
+}
+
+// After a power cut the boot is another one; a machine that is lost has another name.
+TEST_F(RestartCountTest, CountsStartsOfOneBootOfOneHost) {
+  for (const char* const machine : {"a 1", "a 2", "b 2", "a 1", "a 2", "b 2", "a 1"})
+    EXPECT_TRUE(*RestartCount(default_file_system(), file(), machine).record_start(0)) << machine;
+  for (int i = 1; i < 4; ++i)
+    EXPECT_TRUE(*RestartCount(default_file_system(), file(), "a 1").record_start(0)) << i;
+  EXPECT_FALSE(*RestartCount(default_file_system(), file(), "a 1").record_start(0));
+}
+
+TEST_F(RestartCountTest, IdentifiesTheBoot) {
+  const std::string boot_id = folder_ / "boot_id";
+  ASSERT_TRUE(write_file_atomically(default_file_system(), boot_id, "1234\n").ok());
+  const std::string first = identify_boot(boot_id);
+  EXPECT_EQ(identify_boot(boot_id), first);
+  ASSERT_TRUE(write_file_atomically(default_file_system(), boot_id, "1235\n").ok());
+  EXPECT_NE(identify_boot(boot_id), first);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  EXPECT_EQ(identify_boot(), boot);
 }
 
 TEST_F(RestartCountTest, AllowsStartsAgainAfterRejection) {

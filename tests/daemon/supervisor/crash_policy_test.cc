@@ -146,6 +146,21 @@ TEST_F(QuarantineTest, SharesStateBetweenAttachedTableAndOwner) {
   EXPECT_THAT(table_->drain_marks(1), ElementsAre(5));
 }
 
+TEST_F(QuarantineTest, PassesFailureOfWorkerOnce) {
+  const auto other = feed::QuarantineTable::attach(UniqueFd(::dup(table_->fd())));
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_TRUE(table_->take_failure(1).ok());
+  other->set_failure(1, Status(StatusCode::kCorrupt, "a.csv:\x1b[2J " + std::string(2000, 'x')));
+  EXPECT_TRUE(table_->take_failure(0).ok());
+  const Status failure = table_->take_failure(1);
+  EXPECT_EQ(failure.code(), StatusCode::kCorrupt);
+  EXPECT_EQ(failure.message(), "a.csv:?[2J " + std::string(1008 - 11, 'x'));
+  EXPECT_TRUE(table_->take_failure(1).ok());
+  EXPECT_TRUE(table_->suspect(7)) << "the sets are unchanged";
+  other->set_failure(1, Status(StatusCode::kCancelled, "stopped"));
+  EXPECT_EQ(table_->take_failure(1).code(), StatusCode::kInternal) << "not an error of the data";
+}
+
 TEST_F(QuarantineTest, RejectsForeignSegmentOnAttach) {
   open_ring({.slots = 2});
   EXPECT_EQ(feed::QuarantineTable::attach(UniqueFd(::dup(ring_->fd()))).status().code(),
@@ -242,19 +257,17 @@ TEST_F(QuarantineTest, ReadsSuspectAlone) {
   const WatchedDataset watched(*data_, 7);
   const feed::CrashTrackingDataset guarded(watched, *table_, 0);
   ASSERT_TRUE(table_->suspect(7));
-  std::atomic<bool> done{false};
   {
     std::vector<std::jthread> others;
     for (int i = 0; i < 3; ++i)
-      others.emplace_back([&] {
-        while (!done) {
+      others.emplace_back([&](const std::stop_token& stop) {
+        while (!stop.stop_requested()) {
           EXPECT_TRUE(guarded.read(8, {}, {}).ok());
           std::this_thread::yield();
         }
       });
     EXPECT_TRUE(eventually([&] { return watched.reads_ > 0; }));
     EXPECT_TRUE(guarded.read(7, {}, {}).ok());
-    done = true;
   }
   EXPECT_EQ(watched.max_, 1);
 }
@@ -301,6 +314,17 @@ TEST(RestartLimiterTest, FailsAfterThreeVoluntaryExits) {
   RestartLimiter budget(1000);
   EXPECT_TRUE(crash(budget, 2, {.is_unprovoked = true}).ok());
   EXPECT_FALSE(crash(budget, 1, {.is_unprovoked = true}).ok());
+}
+
+TEST(RestartLimiterTest, FailsWithErrorOfLastProcess) {
+  RestartLimiter budget(1000);
+  const Status failure(StatusCode::kIoError, "open a.png: No such file or directory");
+  EXPECT_TRUE(crash(budget, 2, {.is_unprovoked = true, .code = StatusCode::kInternal}).ok());
+  const Status last = crash(budget, 1, {.is_unprovoked = true, .failure = failure});
+  EXPECT_EQ(last.code(), StatusCode::kIoError);
+  EXPECT_EQ(last.message(),
+            "worker processes fail repeatedly (3 times without a new batch): open a.png: No such "
+            "file or directory");
 }
 
 TEST(RestartLimiterTest, FailsAbovePerMinuteLimitDespiteProgress) {

@@ -27,7 +27,7 @@
 namespace stoker::supervisor {
 
 using namespace std::chrono_literals;
-inline constexpr auto kTestTimeout = 30s;
+inline const auto kTestTimeout = test::scaled(60s);  // reached only if the test fails
 inline constexpr uint64_t kBatch = 16;
 
 inline config::DatasetConfig synthetic_config() {

@@ -173,8 +173,18 @@ TEST_F(FeedSupervisorTest, FailsRunAfterWorkersExitWithError) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+TEST_F(FeedSupervisorTest, FailsRunWithErrorThatWorkersReport) {
+  behave_as("fails");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(coordinator_.reason().message(),
+            "worker processes fail repeatedly (3 times without a new batch): a.csv: line 7: ?[2J");
 }
 
 // The producers of a closed ring exit; only stokerd knows that it is not closed.
@@ -241,6 +251,18 @@ TEST_F(FeedSupervisorTest, FailsRunAfterRepeatedWorkerCrashes) {
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("crash repeatedly"));
+}
+
+// As by the kernel.
+TEST_F(FeedSupervisorTest, NamesMemoryWhenWorkersAreKilled) {
+  behave_as("oom_killed");
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  EXPECT_EQ(exit_code_for(coordinator_.reason()), ExitCode::kOutOfMemory);
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr("last cause: signal 9 (Killed)"), HasSubstr("memory ran out"),
+                    HasSubstr("feed.num_workers"), HasSubstr("MemoryMax=")));
 }
 
 TEST_F(FeedSupervisorTest, ReportsMissingWorkerProgram) {

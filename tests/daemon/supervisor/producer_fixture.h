@@ -55,7 +55,7 @@ class RingForProducers final : public server::TrainingControl {
     return server::AttachedRing{.answer = to_json(attachment, feed_),
                                 .ring = std::move(attachment.ring)};
   }
-  Result<std::string> settings(const std::string&) const override {
+  Result<std::string> settings(const std::string&, bool) const override {
     return Status(StatusCode::kNotFound, "no trainer");
   }
   Result<std::string> read_inspection(uint64_t, uint64_t) override {

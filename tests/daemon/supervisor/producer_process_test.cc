@@ -97,7 +97,9 @@ TEST_P(LiveProducerTest, LosesNoTicketWhenKilledRepeatedly) {
     const pid_t killed = run_tested(true);
     // The trainer continues, otherwise no slot is free for it.
     int status = 0;
+    test::Patience patience(60s);
     while (::waitpid(killed, &status, WUNTRACED | WNOHANG) == 0) {
+      ASSERT_FALSE(patience.is_over()) << "the producer does not stop with a ticket";
       if (ring_->first_unpublished() == ticket) continue;
       ASSERT_NO_FATAL_FAILURE(expect_tickets(ticket, ticket + 1));
       ++ticket;

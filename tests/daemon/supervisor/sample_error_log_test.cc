@@ -281,6 +281,15 @@ TEST_F(SampleErrorLogTest, ChecksErrorRateAfterEnoughSamples) {
   EXPECT_THAT(verdict.message(), HasSubstr("17 of 1600"));
 }
 
+// Replacement samples fail too, so that there are more errors than samples of the published batches:
+// 257 errors in three batches of 16.
+TEST_F(SampleErrorLogTest, ReportsNoMoreErrorsThanSamples) {
+  auto log = make(0.01);
+  const Status verdict = log.add_reports(many(0, 257), {.published = 2});
+  EXPECT_EQ(verdict.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(verdict.message(), HasSubstr("data.train: 257 of 257 samples cannot be read"));
+}
+
 TEST_F(SampleErrorLogTest, FailsPermanentlyAfterLimitIsExceeded) {
   auto log = make(0.01);
   EXPECT_EQ(log.add_reports(many(0, 10), {}).code(), StatusCode::kCorrupt);
@@ -328,6 +337,17 @@ TEST_F(SampleErrorLogTest, FailsOnFirstSampleErrorWhenConfigured) {
   auto log = make(1.0, config::OnSampleError::kFail);
   EXPECT_TRUE(log.add_reports({}, {.published = 10}).ok());
   EXPECT_EQ(log.add_reports({error(0, 3)}, {.published = 10}).code(), StatusCode::kCorrupt);
+}
+
+// A later start can succeed, unlike with corrupt data.
+TEST_F(SampleErrorLogTest, FailsWithErrorOfSystemIfFilesAreLost) {
+  for (const StatusCode code : {StatusCode::kNotFound, StatusCode::kPermission,
+                                StatusCode::kIoError, StatusCode::kTimedOut}) {
+    auto log = make(0.01);
+    std::vector<ring::SampleError> reports = many(0, 10);
+    reports.back().code = code;
+    EXPECT_EQ(log.add_reports(reports, {}).code(), StatusCode::kIoError);
+  }
 }
 
 TEST_F(SampleErrorLogTest, FailsOnFirstNewSampleErrorAfterResume) {

@@ -2,6 +2,7 @@
 // fault:
 //   crash       ends by SIGABRT immediately
 //   exits_78    exits immediately with code 78
+//   fails       exits immediately with code 65, and reports its error
 //   sandbox_refused  exits like a process that is not permitted to install its seccomp filter
 //   stuck       stops itself while it holds a ticket
 //   bad         reports a sample error for every sample of each ticket
@@ -56,7 +57,7 @@ class CrashingDataset final : public data::Dataset {
 };
 
 void block_forever() {
-  while (true) std::this_thread::sleep_for(1h);
+  while (true) std::this_thread::sleep_for(1h);  // check_tests: a worker that hangs
 }
 
 struct FaultMode {
@@ -96,7 +97,16 @@ int run(std::map<std::string, std::string>& arguments) {
     ::setrlimit(RLIMIT_CORE, &no_core);
     ::abort();
   }
+  if (mode_name == "oom_killed") ::raise(SIGKILL);
   if (mode_name == "exits_78") return 78;
+  if (mode_name == "fails") {
+    const auto reports =
+        feed::QuarantineTable::attach(UniqueFd(std::stoi(arguments["--quarantine-fd"])));
+    if (!reports.ok()) return 70;
+    reports->set_failure(static_cast<uint32_t>(std::stoul(arguments["--worker-index"])),
+                         Status(StatusCode::kCorrupt, "a.csv: line 7: \x1b[2J"));
+    return 65;
+  }
   if (mode_name == "sandbox_refused") return static_cast<int>(ExitCode::kSandbox);
   auto ring = ring::ShmRing::attach(UniqueFd(std::stoi(arguments["--ring-fd"])));
   if (!ring.ok()) return 70;

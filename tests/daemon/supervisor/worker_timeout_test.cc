@@ -15,6 +15,7 @@
 namespace stoker::supervisor {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -141,8 +142,9 @@ TEST_F(WorkerTimeoutTest, FailsRunWithReasonWhenAllWorkersHang) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   EXPECT_TRUE(as_time_passes(1s, [&] { return coordinator_.should_stop(); }));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("after a timeout"));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kTimedOut);
+  EXPECT_THAT(coordinator_.reason().message(),
+              AllOf(HasSubstr("after a timeout"), HasSubstr("feed.worker_timeout_seconds")));
 }
 
 // A process that waits for its vforked child is in an uninterruptible sleep.

@@ -40,7 +40,7 @@
 //   kernels run during the capture, too
 //   memory that only kernels write is freed after the capture
 //
-// To replay a schedule: STOKER_DEVICE_SEED=N device_schedule_test
+// To replay a schedule first: STOKER_TEST_SEED=N device_schedule_test
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,8 +81,10 @@
 #include "shared/model/autocast.h"
 #include "shared/model/fused_kernels.h"
 #include "tests/daemon/train/thread_group.h"
+#include "tests/support/eventually.h"
 #include "tests/support/full_test.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_seed.h"
 
 namespace stoker::train {
 namespace {
@@ -335,7 +337,10 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
     trainer_.reset();  // and with it the device
     gate_.release(1000);
     // Not wait_idle(): after an error, the snapshot may be incomplete.
-    while (writer_->stats().in_flight) (void)writer_->wait_idle(std::chrono::milliseconds(10));
+    EXPECT_TRUE(test::eventually([&] {
+      (void)writer_->wait_idle(std::chrono::milliseconds(10));
+      return !writer_->stats().in_flight;
+    }));
     for (const auto& entry : *store_.list()) {
       const auto saved = checkpoint::CheckpointStore::open_verified(entry.path);
       std::string text = saved.ok() ? "" : saved.status().to_string();
@@ -402,8 +407,8 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
     if (!writer_->stats().in_flight) return;
     if (at_random && maybe_device_ && random_() % 2 == 0) return;
     gate_.release();
-    while (!writer_->wait_idle(std::chrono::seconds(1))) {
-    }
+    EXPECT_TRUE(
+        test::eventually([&] { return writer_->wait_idle(std::chrono::milliseconds(10)); }));
   }
 
   // ---- BatchSource
@@ -579,12 +584,6 @@ std::vector<std::string> run_schedule(uint64_t seed, const std::string& removed_
   return problems;
 }
 
-std::optional<uint64_t> requested_seed() {
-  const char* const text = ::getenv("STOKER_DEVICE_SEED");
-  if (text == nullptr) return std::nullopt;
-  return std::stoull(text);
-}
-
 class DeviceScheduleTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -597,13 +596,13 @@ class DeviceScheduleTest : public ::testing::Test {
 };
 
 TEST_F(DeviceScheduleTest, ReportsAndSavesTheSameInEverySchedule) {
-  const uint64_t count = requested_seed() ? 1 : test::is_full_test() ? 100000 : 1000;
-  const uint64_t first = requested_seed().value_or(std::random_device()());
+  const uint64_t count = test::is_full_test() ? 100000 : 1000;
+  const uint64_t first = test::test_seed();
   Totals totals;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const auto problems = run_schedule(seed, "", &totals);
     ASSERT_THAT(problems, ::testing::IsEmpty())
-        << "to replay: STOKER_DEVICE_SEED=" << seed << " device_schedule_test";
+        << "to replay it first: STOKER_TEST_SEED=" << seed << " device_schedule_test";
   }
   std::printf(
       "schedules: %llu, seeds from %llu; %llu functions ran late, %llu replays of %llu graphs, "
@@ -616,7 +615,6 @@ TEST_F(DeviceScheduleTest, ReportsAndSavesTheSameInEverySchedule) {
       static_cast<unsigned long long>(totals.failed_captures),
       static_cast<unsigned long long>(totals.out_of_memory),
       static_cast<unsigned long long>(totals.lost_devices));
-  if (requested_seed()) return;
   EXPECT_GT(totals.late_works, count);
   EXPECT_GT(totals.replays, count);
   EXPECT_GT(totals.failed_captures, 0u);

@@ -73,7 +73,7 @@ TEST_F(InspectionBoardTest, LimitsBufferedBytes) {
   EXPECT_GE(answer.at("dropped").to_number<int>(), 4);
   EXPECT_EQ(steps(answer).size(), 1u);  // larger than kReplyBytes, but one record is always sent
   size_t in_all = 1;
-  for (; !steps(answer).empty(); ++in_all)
+  for (; !steps(answer).empty() && in_all <= 8; ++in_all)
     answer = read(inspection, answer.at("next").to_number<uint64_t>());
   EXPECT_LE(in_all, 6u);
 }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <filesystem>
 #include <thread>
 
 #include <ATen/Context.h>
@@ -26,12 +27,30 @@ void on_a_thread(Work&& work) {
 TEST(NumericsTest, FlushesDenormalsInEveryComputeThread) {
   on_a_thread([] {
     if (!at::globalContext().setFlushDenormal(true)) GTEST_SKIP() << "no such mode here";
-    configure_numerics({}, {.flush_denormal = true, .num_threads = 3});
+    ASSERT_TRUE(configure_numerics({}, {.flush_denormal = true, .num_threads = 3}).ok());
     EXPECT_EQ(flushed_part(), 1.0);
   });
   on_a_thread([] {
-    configure_numerics({}, {.num_threads = 3});
+    ASSERT_TRUE(configure_numerics({}, {.num_threads = 3}).ok());
     EXPECT_EQ(flushed_part(), 0.0);
+  });
+}
+
+int num_threads_of_process() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
+  return count;
+}
+
+// Otherwise the first large operation would, when the system may permit fewer, and OpenMP then exits with code 1.
+TEST(NumericsTest, StartsAllComputeThreads) {
+  on_a_thread([] {
+    ASSERT_TRUE(configure_numerics({}, {.num_threads = 5}).ok());
+    const int before = num_threads_of_process();
+    EXPECT_GE(before, 2 + 4) << "this thread, the main thread, and those of OpenMP";
+    (void)at::full({1 << 20}, 1, at::kFloat).add(1);
+    EXPECT_LE(num_threads_of_process(), before);
   });
 }
 
@@ -42,12 +61,12 @@ TEST(NumericsTest, ConfiguresLibTorchAndCublasForDeterministicRuns) {
   prepare_environment({.deterministic = true});
   EXPECT_STREQ(::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
   on_a_thread([] {
-    configure_numerics({.deterministic = true}, {.num_threads = 1});
+    ASSERT_TRUE(configure_numerics({.deterministic = true}, {.num_threads = 1}).ok());
     EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
     EXPECT_TRUE(at::globalContext().deterministicCuDNN());
     EXPECT_FALSE(at::globalContext().deterministicFillUninitializedMemory());
     EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
-    configure_numerics({}, {.num_threads = 1});
+    ASSERT_TRUE(configure_numerics({}, {.num_threads = 1}).ok());
     EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   });
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
@@ -61,11 +80,13 @@ TEST(NumericsTest, EnablesTf32OnlyWhenRequested) {
     return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
   };
   on_a_thread([&] {
-    configure_numerics({}, {.precision = config::Precision::kTf32, .num_threads = 1});
+    ASSERT_TRUE(
+        configure_numerics({}, {.precision = config::Precision::kTf32, .num_threads = 1}).ok());
     EXPECT_EQ(precision(), at::Float32Precision::TF32);
     EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
     EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
-    configure_numerics({}, {.precision = config::Precision::kFp32, .num_threads = 1});
+    ASSERT_TRUE(
+        configure_numerics({}, {.precision = config::Precision::kFp32, .num_threads = 1}).ok());
     EXPECT_EQ(precision(), at::Float32Precision::IEEE);
     EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
     EXPECT_FALSE(at::globalContext().allowTF32CuDNN());

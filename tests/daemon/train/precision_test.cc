@@ -154,6 +154,24 @@ TEST_F(TrainerTest, SavesEmaWeightsAsSeparateModel) {
   EXPECT_EQ(read(average, "bn1.running_mean"), read(model, "bn1.running_mean"));
 }
 
+TEST_F(TrainerTest, StartsEmaFromPretrainedWeights) {
+  Session before(small_config(3), root_);
+  ASSERT_TRUE(before.train().ok());
+  auto config = small_config(3);
+  config.train.ema_decay = 0.9;
+  config.model.pretrained = config::PretrainedConfig{
+      .path = root_ + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(3)};
+  Session run(config, fresh());
+  const at::Tensor random = run.state_->ema_weights()->tensors()[0].second.clone();
+  pretrained::StateDictMapping mapping;
+  const Status loaded = run.state_->load_pretrained(config.model, mapping);
+  ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+  const auto expected = run.state_->model().parameters();
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::equal(run.state_->ema_weights()->tensors()[i].second, expected[i]));
+  EXPECT_FALSE(at::equal(run.state_->ema_weights()->tensors()[0].second, random));
+}
+
 TEST_F(TrainerTest, StartsEmaFromCurrentWeightsOnResume) {
   Session before(small_config(3), root_);
   ASSERT_TRUE(before.train().ok());

@@ -37,8 +37,7 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
     config.checkpoint.on_write_error = on_write_error;
     run_.emplace(config, root_, kNoPoison, ModelContext{.files = files_, .delays = {1ms, 1ms}});
     run_->on_row = [this, error, heal_at](const metrics::TrainMetrics& row) {
-      while (!run_->writer_->wait_idle(100ms)) {
-      }
+      wait_until_saved(*run_);
       if (row.step == 4)
         files_.fail_at(files_.operations().size() + 1, {.error = error, .from_here_on = true});
       if (row.step == heal_at) files_.heal();

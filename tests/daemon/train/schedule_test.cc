@@ -25,6 +25,17 @@ TEST(SchedulerTest, ReachesMidpointAndMinimumWithCosine) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 500, 110), 0.1);
 }
 
+// The rate that PyTorch's CosineAnnealingLR and LinearLR end with, for eta_min = lr / 10, end_factor = 0.1.
+TEST(SchedulerTest, EndsWithTenthOfRateByDefault) {
+  for (const config::SchedulerVariant& variant :
+       {config::SchedulerVariant(config::CosineScheduler{}),
+        config::SchedulerVariant(config::LinearScheduler{})}) {
+    EXPECT_DOUBLE_EQ(learning_rate(schedule(variant, 0), 0.01, 100, 100), 0.001);
+    EXPECT_DOUBLE_EQ(learning_rate(schedule(variant, 0), 0.01, 0, 100), 0.01);
+    EXPECT_DOUBLE_EQ(learning_rate(schedule(variant, 0), 1e-5, 100, 100), 1e-6);
+  }
+}
+
 TEST(SchedulerTest, DecaysEvenlyWithLinear) {
   const auto config = schedule(config::LinearScheduler{.min_lr = 0.1}, 0);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1.1, 25, 100), 0.85);

@@ -236,7 +236,7 @@ TEST_F(ShardedCommitTest, InformsAllRanksThoughOthersHaveExited) {
   inform(2);
   group_.exit(2);
   // Longer than the interval in which the chief checks the ranks.
-  while (group_.checks() < 2 && !is_announced) std::this_thread::yield();
+  EXPECT_TRUE(test::eventually([&] { return group_.checks() >= 2 || is_announced; }));
   EXPECT_FALSE(is_announced);
   inform(1);
 }
@@ -284,10 +284,8 @@ TEST_F(ShardedCommitTest, WritesOnlyIntoDirectoryOfUnfinishedCheckpoint) {
   std::jthread other([this] { (void)rank(1).commit(content(1, 8), stop_.get_token()); });
   send_begun(1, "../.tmp-step-1");
   std::string answer;
-  while (answer.empty()) {
-    answer = *group_.rank(0).receive_text("checkpoint", 1);
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(test::eventually(
+      [&] { return !(answer = *group_.rank(0).receive_text("checkpoint", 1)).empty(); }));
   EXPECT_THAT(answer, HasSubstr("'../.tmp-step-1' is no directory of a checkpoint"));
   stop_.request_stop();
 }
@@ -296,7 +294,8 @@ TEST_F(ShardedCommitTest, RejectsReportOfAnotherFile) {
   open();
   std::jthread other([this] {
     std::string text;
-    while (text.empty()) text = *group_.rank(1).receive_text("checkpoint", 0);
+    EXPECT_TRUE(test::eventually(
+        [&] { return !(text = *group_.rank(1).receive_text("checkpoint", 0)).empty(); }));
     const size_t at = text.find("begun");
     text.replace(at, 5, "written");
     text.replace(text.find(R"("name":"")"), 9, R"("name":"manifest.json")");

@@ -81,15 +81,18 @@ TEST(TensorStatisticsTest, AssignsFiniteValuesToCorrectBuckets) {
   const std::vector<double> numbers = {-1e9, -3, -1e-20, 0, 0, 1e-20, 0.3, 1.1, 1e9};
   const auto seen = summary_of(torch::tensor(numbers, at::kDouble));
   double low = seen.below, count = 0;
+  int num_of_third = 0;  // buckets that hold the number 0.3
   for (const auto& bucket : seen.buckets) {
     EXPECT_GT(bucket.limit, low);
     if (bucket.limit > 0.3 && low < 0.3) {
+      ++num_of_third;
       EXPECT_EQ(bucket.count, 1);
       EXPECT_LT(bucket.limit, 0.3 * 1.2);
     }
     low = bucket.limit;
     count += bucket.count;
   }
+  EXPECT_EQ(num_of_third, 1);
   EXPECT_EQ(count, 9);
   EXPECT_LE(seen.below, -1e9);
   EXPECT_GE(seen.buckets.back().limit, 1e9);

@@ -114,7 +114,7 @@ class TrainerGroupLoadTest : public TrainerGroupTest, public testing::WithParamI
     return train();
   }
   static void send_until_end(Client& client) {
-    while (client.send(control::Resume{})) client.send_random(10);
+    while (client.send(control::Resume{})) client.send_random(10);  // check_tests: the run ends
   }
   // The first client then stops the run.
   void train_under_load(const std::function<void(Client&)>& first) {

@@ -1,6 +1,7 @@
 // What the ranks of a group train, save and report together.
 #include <functional>
 #include <future>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +18,7 @@
 namespace stoker::train {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -380,6 +383,37 @@ TEST_F(TrainerGroupTest, SkipsNonfiniteStepOfShardsOnAllRanks) {
     EXPECT_EQ(session->state_->skipped_steps, 4u);
     EXPECT_EQ(session->model_sha256(), chief().model_sha256());
   }
+}
+
+// The second moment of finite gradients can overflow, and the parameters stay finite.
+TEST_F(TrainerGroupTest, DecidesTogetherAboutNonfiniteStateOfOneShard) {
+  for (const auto on_nonfinite : {config::OnNonfinite::kFail, config::OnNonfinite::kRollback})
+    for (const uint64_t saved_step : {4, 8}) {
+      auto config = sharded_config(8);
+      config.train.on_nonfinite = on_nonfinite;
+      if (saved_step < 8) config.checkpoint.save_every_steps = saved_step;
+      open_shared(config, 2, fresh());
+      rank(1).on_row = [this](const metrics::TrainMetrics& row) {
+        if (row.step != 2) return;
+        const at::NoGradGuard no_grad;
+        for (const auto& [name, tensor] : rank(1).state_->optimizer().state())
+          if (name.starts_with("exp_avg_sq.") && tensor.numel() > 0)
+            tensor.fill_(std::numeric_limits<float>::infinity());
+      };
+      for (const auto& outcome : train()) {
+        if (on_nonfinite == config::OnNonfinite::kRollback) {
+          ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+          EXPECT_EQ(*outcome, TrainerOutcome::kRolledBack);
+          continue;
+        }
+        EXPECT_EQ(outcome.status().code(), StatusCode::kCorrupt) << outcome.status().to_string();
+        EXPECT_THAT(outcome.status().message(),
+                    AllOf(HasSubstr("rank 1: the optimizer's exp_avg_sq."),
+                          HasSubstr("is not finite at step " + std::to_string(saved_step))));
+      }
+      EXPECT_THAT(steps_of_ranks(), ElementsAre(saved_step, saved_step));
+      EXPECT_THAT(chief().saved(), IsEmpty());
+    }
 }
 
 // ---- distributed.reduction: allreduce

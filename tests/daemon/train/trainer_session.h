@@ -24,6 +24,7 @@
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/worker_pool.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::train {
 
@@ -288,8 +289,8 @@ inline config::Config slow_config(uint64_t steps) {
   return config;
 }
 inline void wait_until_saved(Session& run) {
-  while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
-  }
+  EXPECT_TRUE(
+      test::eventually([&] { return run.writer_->wait_idle(std::chrono::milliseconds(10)); }));
 }
 inline void wait_for_saves(Session& run) {
   run.on_row = [&run](const metrics::TrainMetrics&) { wait_until_saved(run); };

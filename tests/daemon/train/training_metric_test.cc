@@ -35,11 +35,15 @@ TEST_F(TrainerMetricTest, AveragesOverStepsSinceLastReport) {
   ASSERT_EQ(rows.size(), 2u);
   ASSERT_EQ(each.size(), 6u);
   for (size_t row = 0; row < 2; ++row) {
-    double sum = 0;
-    for (size_t i = 3 * row; i < 3 * row + 3; ++i) sum += each[i].maybe_metric->second;
+    double sum = 0, loss = 0;
+    for (size_t i = 3 * row; i < 3 * row + 3; ++i) {
+      sum += each[i].maybe_metric->second;
+      loss += each[i].loss;
+    }
     EXPECT_EQ(rows[row].maybe_metric->first, "mae");
     EXPECT_GT(sum, 0);
     EXPECT_NEAR(rows[row].maybe_metric->second, sum / 3, 1e-9);
+    EXPECT_NEAR(rows[row].loss, loss / 3, 1e-9);
   }
 }
 

@@ -16,6 +16,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 
+const eval_metrics::MetricTable kTable(
+    {{.name = "loss"}, {.name = "accuracy", .direction = eval_metrics::Direction::kMaximize}});
+
 class RetentionManagerTest : public testing::Test {
  protected:
   RetentionManagerTest() {
@@ -59,7 +62,7 @@ class RetentionManagerTest : public testing::Test {
         << R"(","outcome":")" << outcome << "\"}\n";
   }
   std::vector<uint64_t> remaining_steps(bool is_disk_full = false) {
-    RetentionManager(config_, store_, layout_, clock_).delete_expired(is_disk_full);
+    RetentionManager(config_, kTable, store_, layout_, clock_).delete_expired(is_disk_full);
     return saved_steps();
   }
   std::vector<uint64_t> saved_steps() const {
@@ -203,7 +206,7 @@ TEST_F(RetentionManagerTest, RetainsIncompleteCheckpointsWithoutCountingThem) {
 
 TEST_F(RetentionManagerTest, AppliesRulesOfChangedConfiguration) {
   config_.eval.checkpoints = config::CheckpointSelection::kAll;
-  RetentionManager retention_manager(config_, store_, layout_, clock_);
+  RetentionManager retention_manager(config_, kTable, store_, layout_, clock_);
   const auto steps_after_save_of = [&](uint64_t step) {
     save(step);
     retention_manager.set_policy(config_);
@@ -232,7 +235,7 @@ TEST_F(RetentionManagerTest, RetainsLastFiniteCheckpointAfterNonfiniteSteps) {
 
 TEST_F(RetentionManagerTest, DefersDeletionWhileCheckpointIsOpen) {
   save_up_to(4);
-  RetentionManager retention_manager(config_, store_, layout_, clock_);
+  RetentionManager retention_manager(config_, kTable, store_, layout_, clock_);
   {
     const auto held = checkpoint::CheckpointStore::open_verified(path_of(1));
     ASSERT_TRUE(held.ok());

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/logged_text.h"
+
 namespace stoker {
 namespace {
 
@@ -139,9 +141,9 @@ TEST(CoordinatorTest, NamesRunningThreadsWhenReasonIsKnown) {
     return Status();
   });
   coordinator.request_stop(Status(StatusCode::kIoError, "disk on fire"));
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(coordinator.join(milliseconds(1)).message(), "disk on fire");
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("stubborn"), std::string::npos);
+  const std::string log =
+      test::log_of([&] { EXPECT_EQ(coordinator.join(milliseconds(1)).message(), "disk on fire"); });
+  EXPECT_NE(log.find("stubborn"), std::string::npos);
   hold.count_down();
 }
 

@@ -70,6 +70,34 @@ TEST_F(LogFileTest, ContinuesFileThatOthersTruncate) {
   EXPECT_EQ(text("test.1.log"), line('b'));
 }
 
+// As logrotate does without copytruncate.
+TEST_F(LogFileTest, StartsNewFileWhenOthersMoveOrRemoveIt) {
+  LogFile log = open();
+  ASSERT_TRUE(log.append("one\n").ok());
+  std::filesystem::rename(path(), path("test.log-20260131"));
+  ASSERT_TRUE(log.append("two\n").ok());
+  EXPECT_EQ(text("test.log-20260131"), "one\n");
+  EXPECT_EQ(text(), "two\n");
+  std::filesystem::rename(path(), path("test.log-20260201"));
+  test::write_whole(path(), "");  // with the option create
+  ASSERT_TRUE(log.append("three\n").ok());
+  EXPECT_EQ(text(), "three\n");
+  std::filesystem::remove(path());
+  ASSERT_TRUE(log.append("four\n").ok());
+  EXPECT_EQ(text(), "four\n");
+}
+
+TEST_F(LogFileTest, DoesNotFollowLinkInPlaceOfMovedFile) {
+  test::write_whole(path("other"), "kept");
+  LogFile log = open();
+  ASSERT_TRUE(log.append("one\n").ok());
+  std::filesystem::rename(path(), path("moved.log"));
+  ASSERT_EQ(::symlink(path("other").c_str(), path().c_str()), 0);
+  ASSERT_TRUE(log.append("two\n").ok());
+  EXPECT_EQ(text("other"), "kept");
+  EXPECT_EQ(text("moved.log"), "one\ntwo\n");
+}
+
 TEST_F(LogFileTest, RemovesPartOfLineFromTruncatedFile) {
   LogFile log = open();
   ASSERT_TRUE(log.append("one\ntwo\n").ok());

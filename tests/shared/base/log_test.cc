@@ -26,6 +26,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker {
@@ -60,7 +61,7 @@ TEST(LogTest, ReplacesControlCharactersInProgressLine) {
   std::string text;
   pollfd readable{.fd = reader.get(), .events = POLLIN, .revents = 0};
   char byte = 0;
-  while (text.size() < expected.size() && ::poll(&readable, 1, 10'000) == 1 &&
+  while (text.size() < expected.size() && ::poll(&readable, 1, 60'000) == 1 &&
          ::read(reader.get(), &byte, 1) == 1)
     text += byte;
   EXPECT_EQ(text, expected);
@@ -285,7 +286,10 @@ TEST(LogTest, CountsDroppedLinesOnce) {
     flush_log();
     is_flushed = true;
   });
-  while (!is_flushed) read_available();
+  EXPECT_TRUE(test::eventually([&] {
+    read_available();
+    return is_flushed.load();
+  }));
   flush.join();
   ASSERT_TRUE(init_log({.console = true}).ok());
   read_available();

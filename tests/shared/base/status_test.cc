@@ -1,6 +1,7 @@
 #include "shared/base/status.h"
 
 #include <cerrno>
+#include <map>
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -55,11 +56,20 @@ TEST(ResultTest, HoldsMoveOnlyValue) {
 }
 
 TEST(ExitCodeTest, MapsStatusCodeToExitCode) {
-  EXPECT_EQ(exit_code_for(Status()), ExitCode::kSuccess);
-  EXPECT_EQ(exit_code_for(Status(StatusCode::kBusy, "")), ExitCode::kLocked);
-  EXPECT_EQ(exit_code_for(Status(StatusCode::kCorrupt, "")), ExitCode::kDataError);
-  EXPECT_EQ(exit_code_for(Status(StatusCode::kDeviceLost, "")), ExitCode::kDeviceLost);
-  EXPECT_EQ(exit_code_for(Status(StatusCode::kPeerLost, "")), ExitCode::kCollectiveTimedOut);
+  // As docs/operations.md has them: 70 for defects only.
+  const std::map<StatusCode, int> expected{
+      {StatusCode::kOk, 0},          {StatusCode::kInvalidArgument, 78},
+      {StatusCode::kNotFound, 78},   {StatusCode::kAlreadyExists, 74},
+      {StatusCode::kTimedOut, 75},   {StatusCode::kClosed, 75},
+      {StatusCode::kCancelled, 0},   {StatusCode::kCorrupt, 65},
+      {StatusCode::kMismatch, 78},   {StatusCode::kIoError, 74},
+      {StatusCode::kNoSpace, 74},    {StatusCode::kBusy, 75},
+      {StatusCode::kPermission, 78}, {StatusCode::kOutOfMemory, 71},
+      {StatusCode::kDeviceLost, 72}, {StatusCode::kUnreachable, 69},
+      {StatusCode::kInternal, 70},   {StatusCode::kPeerLost, 73}};
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kLastStatusCode) + 1);
+  for (const auto& [code, exit_code] : expected)
+    EXPECT_EQ(static_cast<int>(exit_code_for(Status(code, ""))), exit_code) << to_string(code);
 }
 
 TEST(Sha256Test, MatchesPublishedTestVectors) {

@@ -53,6 +53,35 @@ TEST(Utf8Test, ReplacesControlCharactersInPrintableText) {
   EXPECT_EQ(printable("naïve ✓"), "naïve ✓");
 }
 
+TEST(Utf8Test, KeepsLineBreaksOfPrintableLines) {
+  EXPECT_EQ(printable_lines("a\x1b[2J\nb\r\nc\u009b\x80\n"), "a?[2J\nb?\nc??\n");
+  EXPECT_EQ(printable_lines("error\nforged", "  "), "error\n  forged");
+  EXPECT_EQ(printable_lines("error\n\n", "  "), "error\n  \n");
+  EXPECT_EQ(printable_lines("", "  "), "");
+}
+
+// Every control character of C0 but the line break, DEL, C1, and the bidirectional ones.
+TEST(Utf8Test, LeavesNoControlCharacter) {
+  std::string all;
+  for (int c = 1; c < 0x20; ++c)
+    if (c != '\n') all += static_cast<char>(c);
+  all += '\x7f';
+  for (int c = 0x80; c < 0xa0; ++c) all += std::string("\xc2") + static_cast<char>(c);
+  for (const int last : {0xaa, 0xab, 0xac, 0xad, 0xae})
+    all += std::string("\xe2\x80") + static_cast<char>(last);
+  for (const int last : {0xa6, 0xa7, 0xa8, 0xa9})
+    all += std::string("\xe2\x81") + static_cast<char>(last);
+  constexpr size_t kCharacters = 30 + 1 + 32 + 5 + 4;
+  EXPECT_EQ(printable(all), std::string(kCharacters, '?'));
+  EXPECT_EQ(printable_lines(all), std::string(kCharacters, '?'));
+}
+
+TEST(Utf8Test, EscapesControlCharactersOfJson) {
+  EXPECT_EQ(printable_json("{\"a\":\"\u009b\x7f\u202e\"}\n"), R"({"a":"\u009b\u007f\u202e"})"
+                                                              "\n");
+  EXPECT_EQ(printable_json("\"é✓\\u001b\""), "\"é✓\\u001b\"");
+}
+
 TEST(Utf8Test, QuotesAndTruncatesTextForMessages) {
   EXPECT_EQ(quote_for_message("a\x1b"), "'a?'");
   EXPECT_EQ(quote_for_message("abc", 3), "'abc'");

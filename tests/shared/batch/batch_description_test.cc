@@ -108,6 +108,7 @@ TEST_F(BatchDescriptionTest, JsonIsReadBack) {
 TEST_F(BatchDescriptionTest, JsonIsNotLongerThanPermitted) {
   const BatchDescription all = describe();
   const std::string complete = to_json(all);
+  int num_of_several = 0;
   for (const size_t max_bytes : {size_t{1}, complete.size() / 2, complete.size() - 1}) {
     const auto part = parse_batch_description(to_json(all, max_bytes));
     ASSERT_TRUE(part.ok());
@@ -115,9 +116,11 @@ TEST_F(BatchDescriptionTest, JsonIsNotLongerThanPermitted) {
     ASSERT_LT(part->samples.size(), 10u);
     EXPECT_EQ(part->maybe_next, part->samples.size());
     if (part->samples.size() > 1) {
+      ++num_of_several;
       EXPECT_LE(to_json(all, max_bytes).size(), max_bytes);
     }
   }
+  EXPECT_EQ(num_of_several, 2);
 }
 
 // A file name can be any bytes.

@@ -32,6 +32,15 @@ class HuggingFaceFolderTest : public testing::Test {
         write_safetensors(default_file_system(), scratch_.path(), file, views_of(tensors), {})
             .ok());
   }
+  void write_torch(const std::string& file, const OwnedTensor& tensor) {
+    write_shard("source", {tensor});
+    const auto source = SafetensorsFile::open(scratch_ / "source");
+    ASSERT_TRUE(source.ok()) << source.status().to_string();
+    auto out = NewFile::create(default_file_system(), scratch_ / file);
+    ASSERT_TRUE(out.ok()) << out.status().to_string();
+    ASSERT_TRUE(export_torch(std::vector<ExportPart>{{"model", source->get()}}, 1, *out, {}).ok());
+    ASSERT_TRUE(out->commit().ok());
+  }
   void write_index(const std::string& weight_map) {
     test::write_whole(scratch_ / "model.safetensors.index.json",
                       R"({"metadata": {"total_size": 8}, "weight_map": )" + weight_map + "}");
@@ -114,18 +123,41 @@ TEST_F(HuggingFaceFolderTest, ReadsASingleFile) {
 }
 
 TEST_F(HuggingFaceFolderTest, ReadsAFileOfTorchSave) {
-  write_shard("source", {make_tensor("a", DType::kF32, {2, 3}, 1)});
-  const auto source = SafetensorsFile::open(scratch_ / "source");
-  ASSERT_TRUE(source.ok()) << source.status().to_string();
-  auto out = NewFile::create(default_file_system(), scratch_ / "pytorch_model.bin");
-  ASSERT_TRUE(out.ok()) << out.status().to_string();
-  ASSERT_TRUE(export_torch(std::vector<ExportPart>{{"model", source->get()}}, 1, *out, {}).ok());
-  ASSERT_TRUE(out->commit().ok());
+  write_torch("pytorch_model.bin", make_tensor("a", DType::kF32, {2, 3}, 1));
   const auto folder = open_huggingface_folder(scratch_.path());
   ASSERT_TRUE(folder.ok()) << folder.status().to_string();
   std::vector<std::byte> bytes(24);
   ASSERT_TRUE((*folder)->read("a", bytes).ok());
   EXPECT_EQ(bytes, make_tensor("a", DType::kF32, {2, 3}, 1).bytes);
+}
+
+// As transformers' save_pretrained(safe_serialization=False, max_shard_size=…) writes them.
+TEST_F(HuggingFaceFolderTest, ReadsShardsOfTorchSave) {
+  write_torch("pytorch_model-00001-of-00002.bin", make_tensor("a", DType::kF32, {2, 3}, 1));
+  write_torch("pytorch_model-00002-of-00002.bin", make_tensor("b", DType::kF32, {5}, 2));
+  const auto write_torch_index = [&](const std::string& second) {
+    test::write_whole(
+        scratch_ / "pytorch_model.bin.index.json",
+        R"({"weight_map": {"a": "pytorch_model-00001-of-00002.bin", "b": ")" + second + R"("}})");
+  };
+  write_torch_index("pytorch_model-00002-of-00002.bin");
+  const auto folder = open_huggingface_folder(scratch_.path());
+  ASSERT_TRUE(folder.ok()) << folder.status().to_string();
+  std::vector<std::byte> bytes(20);
+  ASSERT_TRUE((*folder)->read("b", bytes).ok());
+  EXPECT_EQ(bytes, make_tensor("b", DType::kF32, {5}, 2).bytes);
+  write_torch_index("../pytorch_model-00002-of-00002.bin");
+  EXPECT_THAT(error(), HasSubstr("which is not a .bin file of this folder"));
+  write_torch_index("pytorch_model-00001-of-00002.bin");
+  EXPECT_THAT(error(), HasSubstr("pytorch_model-00002-of-00002.bin: is not in pytorch_model.bin."));
+  write_torch_index("pytorch_model-00002-of-00002.bin");
+  write_torch("pytorch_model.bin", make_tensor("a", DType::kF32, {2, 3}, 1));
+  EXPECT_THAT(error(), HasSubstr("has pytorch_model.bin and pytorch_model.bin.index.json"));
+  // transformers prefers the other format, too.
+  write_shard("model.safetensors", {make_tensor("c", DType::kF32, {2})});
+  const auto preferred = open_huggingface_folder(scratch_.path());
+  ASSERT_TRUE(preferred.ok()) << preferred.status().to_string();
+  EXPECT_NE((*preferred)->find("c"), nullptr);
 }
 
 TEST_F(HuggingFaceFolderTest, ExecutesNoPickle) {
@@ -135,8 +167,8 @@ TEST_F(HuggingFaceFolderTest, ExecutesNoPickle) {
 }
 
 TEST_F(HuggingFaceFolderTest, NeedsAFileWithTensors) {
-  EXPECT_THAT(error(), HasSubstr("has neither model.safetensors, model.safetensors.index.json nor "
-                                 "pytorch_model.bin"));
+  EXPECT_THAT(error(), HasSubstr("has none of model.safetensors, model.safetensors.index.json, "
+                                 "pytorch_model.bin, pytorch_model.bin.index.json"));
 }
 
 TEST_F(HuggingFaceFolderTest, RejectsTwoSources) {

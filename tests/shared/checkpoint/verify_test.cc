@@ -23,8 +23,13 @@ class CheckpointVerificationTest : public StoreFixture {
  protected:
   void SetUp() override {
     path_ = commit(5);
-    ASSERT_EQ(files_in(path_).size(), 5U);
+    ASSERT_EQ(files().size(), 5U);
     manifest_ = *parse_manifest(*read_file(path_ + "/manifest.json", 1 << 20), "m");
+  }
+  std::vector<std::string> files() const {
+    const std::vector<std::string> files = files_in(path_);
+    EXPECT_EQ(files.size(), 5U);
+    return files;
   }
   void expect_corrupt(const std::string& file) {
     const auto opened = CheckpointStore::open_verified(path_);
@@ -63,7 +68,7 @@ class CheckpointVerificationTest : public StoreFixture {
 };
 
 TEST_F(CheckpointVerificationTest, RejectsFlippedBitInAnyByteOfAnyFile) {
-  for (const std::string& file : files_in(path_)) {
+  for (const std::string& file : files()) {
     const std::string content = *read_file(file, 1 << 20);
     for (size_t at = 0; at < content.size(); ++at) {
       std::string flipped = content;
@@ -79,7 +84,7 @@ TEST_F(CheckpointVerificationTest, RejectsFlippedBitInAnyByteOfAnyFile) {
 }
 
 TEST_F(CheckpointVerificationTest, RejectsTruncatedExtendedOrZeroedFiles) {
-  for (const std::string& file : files_in(path_)) {
+  for (const std::string& file : files()) {
     const std::string content = *read_file(file, 1 << 20);
     for (const size_t bytes : {size_t{0}, size_t{1}, content.size() / 2, content.size() - 1})
       with(file, content.substr(0, bytes));
@@ -90,7 +95,7 @@ TEST_F(CheckpointVerificationTest, RejectsTruncatedExtendedOrZeroedFiles) {
 }
 
 TEST_F(CheckpointVerificationTest, RejectsMissingFiles) {
-  for (const std::string& file : files_in(path_)) {
+  for (const std::string& file : files()) {
     const std::string content = *read_file(file, 1 << 20);
     fs::remove(file);
     expect_corrupt(file);
@@ -99,7 +104,7 @@ TEST_F(CheckpointVerificationTest, RejectsMissingFiles) {
 }
 
 TEST_F(CheckpointVerificationTest, RejectsNonregularFilesWithoutBlocking) {
-  for (const std::string& file : files_in(path_)) {
+  for (const std::string& file : files()) {
     const std::string content = *read_file(file, 1 << 20);
     fs::remove(file);
     fs::create_directory(file);
@@ -114,7 +119,7 @@ TEST_F(CheckpointVerificationTest, RejectsNonregularFilesWithoutBlocking) {
 
 // A symlink to identical bytes is rejected too, because its target can change.
 TEST_F(CheckpointVerificationTest, RejectsSymlinkedFiles) {
-  for (const std::string& file : files_in(path_)) {
+  for (const std::string& file : files()) {
     const std::string elsewhere = scratch_ / "elsewhere";
     fs::rename(file, elsewhere);
     fs::create_symlink(elsewhere, file);

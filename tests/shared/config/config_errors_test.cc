@@ -301,6 +301,31 @@ TEST(ConfigErrorsTest, ShowsUserTextOnOneShortLine) {
   EXPECT_LT(lines[0].size(), 250u);
 }
 
+// In a value, in a key and in --set.
+TEST(ConfigErrorsTest, ShowsNoControlCharacter) {
+  const std::string control = "\u009b2J\u202e";
+  const std::string shown = "\\xc2\\x9b2J\\xe2\\x80\\xae";
+  EXPECT_THAT(errors_of(kTextData + "log: {level: \"" + control + "\"}\n"),
+              ElementsAre(HasSubstr("'" + shown + "'")));
+  EXPECT_THAT(errors_of(kTextData + "log: {\"" + control + "\": 1}\n"),
+              ElementsAre(HasSubstr("'" + shown + "'")));
+  const auto set = parse_config(kTextData, "my\u009b.yaml", {"log." + control + "=" + control});
+  EXPECT_THAT(set.status().message(), HasSubstr("--set log." + shown + "=" + shown));
+  EXPECT_THAT(parse_config("x: 1\n", "my\u009b.yaml", {}).status().message(),
+              HasSubstr("my\\xc2\\x9b.yaml:1:1"));
+}
+
+// YAML 1.2.2, 5.7: \u and four hexadecimal digits are a character.
+TEST(ConfigErrorsTest, EscapesControlCharactersOfResolvedConfiguration) {
+  const auto config = parse_config(kTextData + "run: {dir: \"a\u009b\u202eb\"}\n", "my.yaml", {});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const std::string yaml = to_yaml(*config);
+  EXPECT_THAT(yaml, HasSubstr("dir: \"a\\u009b\\u202eb\""));
+  const auto again = parse_config(yaml, "my.yaml", {});
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->run.dir, "a\u009b\u202eb");
+}
+
 TEST(ConfigErrorsTest, CountsErrorsAboveLimit) {
   std::string text = kTextData + "train:\n";
   for (int i = 0; i < 500; ++i) text += "  key" + std::to_string(i) + ": 1\n";

@@ -452,7 +452,7 @@ TEST(MessagesValidationTest, RequireBuiltInLanguageModel) {
       "chatml}");
   const std::string labels = jsonl("sequence: {max_length: 9}, fields: {input_ids: x, labels: y}");
   const std::string task = "task: {name: language_modeling}\n";
-  for (const std::string name : {"plugin", "torchscript", "compiled"}) {
+  for (const std::string name : {"plugin", "torchscript", "compiled", "exported"}) {
     const std::string model = "model: {name: " + name + ", path: x}\n";
     EXPECT_THAT(errors_of(messages + task + model),
                 ElementsAre(HasSubstr("data.train.fields.messages: is not supported by model " +
@@ -501,7 +501,7 @@ TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
   EXPECT_THAT(errors_of(data + "model: {name: lstm_lm}\n"),
               ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model "
                                     "lstm_lm; remove it, or set model gpt, gpt2 or llama")));
-  for (const std::string name : {"plugin", "torchscript", "compiled"})
+  for (const std::string name : {"plugin", "torchscript", "compiled", "exported"})
     EXPECT_THAT(
         errors_of(data + "model: {name: " + name + ", path: x}\n"),
         ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model " + name)));
@@ -560,10 +560,13 @@ TEST(DataValidationTest, AcceptsStreamWithoutPath) {
               IsEmpty());
   EXPECT_THAT(errors_of(train("format: text, stream: {source: stdin}") + "train: {max_steps: 5}\n"),
               IsEmpty());
-  EXPECT_THAT(errors_of(train("format: jsonl, fields: {input: x, label: y}, num_classes: 3, "
-                              "path: incoming, stream: {source: spool, queue: random_shuffle}") +
-                        kClassifier + "train: {max_steps: 5}\n"),
-              IsEmpty());
+  // Runs of earlier releases have their default of glob.
+  for (const char* const glob : {"", "glob: '**/*', "})
+    EXPECT_THAT(errors_of(train("format: jsonl, fields: {input: x, label: y}, num_classes: 3, " +
+                                std::string(glob) +
+                                "path: incoming, stream: {source: spool, queue: random_shuffle}") +
+                          kClassifier + "train: {max_steps: 5}\n"),
+                IsEmpty());
 }
 
 TEST(DataValidationTest, RejectsWhatNeedsIndexInStream) {
@@ -618,6 +621,25 @@ TEST(DataValidationTest, ValidatesStream) {
                               "stream: {source: stdin}") +
                         kClassifier),
               ElementsAre(AllOf(HasSubstr("data.train.stream: "), HasSubstr("only by"))));
+}
+
+TEST(DataValidationTest, ValidatesNamesOfClassIndices) {
+  const auto errors_with = [](const std::string& names) {
+    return errors_of(train("format: numpy, path: x, labels_path: y, class_names: " + names) +
+                     kClassifier);
+  };
+  EXPECT_THAT(errors_with("[cat, dog]"), ElementsAre());
+  EXPECT_THAT(errors_with("['0', '1', other]"), ElementsAre());
+  EXPECT_THAT(
+      errors_with("[cat, '7']"),
+      ElementsAre(HasSubstr("data.train.class_names: has '7' for label 1, which is the name "
+                            "of another label")));
+  EXPECT_THAT(errors_with("[cat, cat]"),
+              ElementsAre(HasSubstr("data.train.class_names: has 'cat' twice")));
+  EXPECT_THAT(errors_of(train("format: jsonl, fields: {input: x, label: y}, class_names: [a, b], "
+                              "stream: {source: stdin}") +
+                        "train: {max_steps: 5}\n" + kClassifier),
+              ElementsAre());
 }
 
 // A mixture of a stream and a dataset with an index, each with more keys.

@@ -103,7 +103,7 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "scheduler.name=constant",
                                  "scheduler.name=step",
                                  "scheduler.warmup_steps=1",
-                                 "scheduler.min_lr=1",
+                                 "scheduler.min_lr=1e-5",
                                  "train.max_steps=3",
                                  "train.micro_batch_size=3",
                                  "train.precision=bf16",

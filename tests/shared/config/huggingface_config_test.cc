@@ -66,6 +66,7 @@ TEST(HuggingFaceConfigTest, ReadsBert) {
                             .context_length = 64,
                             .vocab_size = 300,
                             .num_token_types = 3,
+                            .pad_token = 0,
                             .layer_norm_eps = 1e-6,
                             .dropout = 0.2,
                             .attention_dropout = 0};
@@ -152,15 +153,12 @@ TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
             "'activation_function' \"relu\" is not supported (only gelu_new, gelu_pytorch_tanh)"},
            {object(gpt2, R"("scale_attn_weights": false)"),
             "'scale_attn_weights' false is not supported (only true)"},
-           {object(gpt2, R"("attn_pdrop": 0.2)"), "'resid_pdrop' differs from embd_pdrop"},
            {of_type("bert", R"("hidden_act": "relu")"),
             "'hidden_act' \"relu\" is not supported (only gelu)"},
            {of_type("bert", R"("position_embedding_type": "relative_key")"),
             "'position_embedding_type' \"relative_key\" is not supported (only \"absolute\")"},
            {of_type("bert", R"("is_decoder": true)"),
             "'is_decoder' true is not supported (only false)"},
-           {of_type("bert", R"("classifier_dropout": 0.3)"),
-            "'classifier_dropout' differs from hidden_dropout_prob"},
            {of_type("llama", R"("hidden_act": "gelu")"),
             "'hidden_act' \"gelu\" is not supported (only silu, swish)"},
            {of_type("llama", R"("quantization_config": {"bits": 4})"),
@@ -187,13 +185,10 @@ TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
            {of_type("llama", R"("is_causal": false)"),
             "'is_causal' false is not supported (only true)"},
            {object(gpt2, R"("is_causal": false)"), "'is_causal' false is not supported"},
-           {of_type("mistral", R"("sliding_window": 32)"),
-            "'sliding_window' 32 is not supported: it is shorter than max_position_embeddings "
-            "(64)"},
-           {of_type("qwen2", R"("use_sliding_window": true, "sliding_window": 32)"),
-            "'sliding_window' 32 is not supported"},
            {of_type("qwen3", R"("layer_types": ["full_attention", "sliding_attention"])"),
-            "'layer_types' has \"sliding_attention\""}})
+            "'layer_types' has \"sliding_attention\" without a window"},
+           {of_type("llama", R"("pad_token_id": 0.5)"),
+            "'pad_token_id' must be an integer or null, got 0.5"}})
     EXPECT_THAT(error_of(json), HasSubstr(message)) << json;
 }
 
@@ -222,6 +217,61 @@ TEST(HuggingFaceConfigTest, AcceptsAWindowThatHidesNothing) {
   EXPECT_EQ(llama("mistral").context_length, 64) << "transformers' default is 4096";
 }
 
+// Samples of at most a window are computed with full attention.
+TEST(HuggingFaceConfigTest, LimitsTheContextToAWindow) {
+  EXPECT_EQ(llama("mistral", R"("sliding_window": 32)").context_length, 32);
+  const std::string of_qwen = R"("use_sliding_window": true, "sliding_window": 32)";
+  EXPECT_EQ(llama("qwen2", of_qwen + R"(, "max_window_layers": 1)").context_length, 32);
+  EXPECT_EQ(llama("qwen2", of_qwen + R"(, "max_window_layers": 2)").context_length, 64);
+  EXPECT_EQ(llama("qwen2", of_qwen).context_length, 64) << "transformers' default is 28 layers";
+  const std::string sliding =
+      R"("use_sliding_window": true, "sliding_window": 32, "layer_types": ["full_attention", )";
+  EXPECT_EQ(llama("qwen3", sliding + R"("sliding_attention"])").context_length, 32);
+  EXPECT_EQ(llama("qwen3", sliding + R"("full_attention"])").context_length, 64);
+}
+
+// The class defaults of transformers 5.24: BertConfig has pad_token_id 0, the others None. Embedding
+// takes a negative padding_idx from the end.
+TEST(HuggingFaceConfigTest, ReadsThePadToken) {
+  EXPECT_EQ(read_as<BertConfig>(of_type("bert")).pad_token, 0);
+  EXPECT_EQ(read_as<BertConfig>(of_type("bert", R"("pad_token_id": null)")).pad_token,
+            std::nullopt);
+  for (const char* const type : {"llama", "mistral", "qwen2", "qwen3"}) {
+    EXPECT_EQ(llama(type).pad_token, std::nullopt) << type;
+    EXPECT_EQ(llama(type, R"("pad_token_id": 7)").pad_token, 7) << type;
+    EXPECT_EQ(llama(type, R"("pad_token_id": -1)").pad_token, 299) << type;
+  }
+}
+
+// Of transformers 5.24: MistralConfig has 8, Qwen2Config and Qwen3Config 32; null is num_attention_heads.
+TEST(HuggingFaceConfigTest, HasTransformersDefaultOfKeyValueHeads) {
+  const std::string sizes =
+      R"("num_hidden_layers": 2, "num_attention_heads": 64, "hidden_size": 128,
+         "intermediate_size": 24, "max_position_embeddings": 64, "vocab_size": 300)";
+  const auto heads_of = [&](const std::string& type, const std::string& more = "") {
+    return read_as<LlamaConfig>(object("\"model_type\": \"" + type + "\", " + sizes, more))
+        .effective_num_key_value_heads();
+  };
+  EXPECT_EQ(heads_of("llama"), 64);
+  EXPECT_EQ(heads_of("mistral"), 8);
+  EXPECT_EQ(heads_of("qwen2"), 32);
+  EXPECT_EQ(heads_of("qwen3"), 32);
+  for (const char* const type : {"llama", "mistral", "qwen2", "qwen3"})
+    EXPECT_EQ(heads_of(type, R"("num_key_value_heads": null)"), 64) << type;
+}
+
+TEST(HuggingFaceConfigTest, ComparesNumbersByValue) {
+  EXPECT_EQ(llama("llama", R"("rope_theta": 10000, "rope_parameters": {"rope_theta": 10000.0})")
+                .rope_theta,
+            10000);
+  EXPECT_EQ(llama("llama", R"("original_max_position_embeddings": 8192.0,
+                              "rope_scaling": {"rope_type": "llama3", "factor": 8,
+                                "low_freq_factor": 1, "high_freq_factor": 4,
+                                "original_max_position_embeddings": 8192})")
+                .rope_scaling->original_max_position_embeddings,
+            8192);
+}
+
 TEST(HuggingFaceConfigTest, RejectsFieldsOfAnotherTypeOrRange) {
   for (const auto& [json, message] : std::vector<Unsupported>{
            {"[", "not JSON"},
@@ -244,16 +294,6 @@ TEST(HuggingFaceConfigTest, RejectsFieldsOfAnotherTypeOrRange) {
               "max_position_embeddings": 64, "vocab_size": 300})",
             "'num_key_value_heads' does not divide num_attention_heads"}})
     EXPECT_THAT(error_of(json), HasSubstr(message)) << json;
-}
-
-// What transformers does not find in the file has its own default, not that of Llama.
-TEST(HuggingFaceConfigTest, RequiresKeyValueHeadsButForLlama) {
-  const std::string sizes =
-      R"("num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 16,
-         "intermediate_size": 24, "max_position_embeddings": 64, "vocab_size": 300)";
-  EXPECT_THAT(error_of(object(R"("model_type": "llama")", sizes)), IsEmpty());
-  EXPECT_THAT(error_of(object(R"("model_type": "qwen2")", sizes)),
-              HasSubstr("'num_key_value_heads' is missing"));
 }
 
 TEST(HuggingFaceConfigTest, WritesWhatItReads) {
@@ -358,6 +398,50 @@ TEST_F(HuggingFaceFolderTest, LeavesDropoutToTheConfiguration) {
   const Config config = valid_config(with("name: gpt2, dropout: 0.3"));
   EXPECT_EQ(std::get<Gpt2Config>(config.model.arch).dropout, 0.3);
   EXPECT_TRUE(check_huggingface_config(config.model, scratch_.path()).ok());
+}
+
+// What a folder has and stoker does not, the configuration decides.
+TEST_F(HuggingFaceFolderTest, NamesTheSettingThatMustDecide) {
+  struct Undecided {
+    std::string json, model, message, decision;
+  };
+  for (const auto& [json, model, message, decision] : std::vector<Undecided>{
+           {object(kGpt2, R"("attn_pdrop": 0.2)"), "name: gpt2",
+            "'resid_pdrop' differs from embd_pdrop or attn_pdrop, which is not supported; set "
+            "model.dropout",
+            "dropout: 0"},
+           {of_type("llama", R"("pad_token_id": 300)"), "name: llama",
+            "'pad_token_id' 300 is not below vocab_size (300); set model.pad_token",
+            "pad_token: null"}}) {
+    write(json);
+    EXPECT_THAT(errors_of(with(model)), ElementsAre(HasSubstr(message)));
+    const Config config = valid_config(with(model + ", " + decision));
+    EXPECT_TRUE(check_huggingface_config(config.model, scratch_.path()).ok()) << json;
+  }
+}
+
+TEST_F(HuggingFaceFolderTest, TakesAShorterContextOfRotaryPositions) {
+  write(of_type("mistral", R"("sliding_window": 32)"));
+  EXPECT_EQ(valid_config(with("name: llama")).model.context_length(), 32);
+  const Config shorter = valid_config(with("name: llama, context_length: 16"));
+  EXPECT_EQ(shorter.model.context_length(), 16);
+  EXPECT_TRUE(check_huggingface_config(shorter.model, scratch_.path()).ok());
+  EXPECT_THAT(errors_of(with("name: llama, context_length: 64")),
+              ElementsAre(HasSubstr("model.context_length is 64, but sliding_window 32")));
+  write(of_type("llama"));
+  EXPECT_EQ(valid_config(with("name: llama, context_length: 16")).model.context_length(), 16);
+  EXPECT_THAT(errors_of(with("name: llama, context_length: 65")),
+              ElementsAre(HasSubstr("context_length is 65, but max_position_embeddings 64")));
+}
+
+TEST_F(HuggingFaceFolderTest, LeavesThePadTokenToTheConfiguration) {
+  write(of_type("llama", R"("pad_token_id": 5)"));
+  EXPECT_EQ(std::get<LlamaConfig>(valid_config(with("name: llama")).model.arch).pad_token, 5);
+  const Config config = valid_config(with("name: llama, pad_token: null"));
+  EXPECT_EQ(std::get<LlamaConfig>(config.model.arch).pad_token, std::nullopt);
+  EXPECT_TRUE(check_huggingface_config(config.model, scratch_.path()).ok());
+  EXPECT_THAT(errors_of(with("name: llama, pad_token: 300")),
+              ElementsAre(HasSubstr("model.pad_token: must be below model.vocab_size (300)")));
 }
 
 TEST_F(HuggingFaceFolderTest, MustBeOfTheModel) {

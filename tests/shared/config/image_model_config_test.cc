@@ -95,12 +95,18 @@ TEST(ImageModelConfigTest, ReadsTimm) {
       "global_pool": "token", "num_classes": 5, "in_chans": 1})")) == ModelVariant(small_vit()));
 }
 
+TEST(ImageModelConfigTest, LeavesTheDropoutOfAttentionToTheConfiguration) {
+  const auto found =
+      parse_huggingface_config(vit_json(R"("attention_probs_dropout_prob": 0.1)"), "config.json");
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->undecided.at("model.dropout"),
+            "'attention_probs_dropout_prob' 0.1 is not supported (only 0)");
+}
+
 TEST(ImageModelConfigTest, RejectsWhatChangesTheResult) {
   for (const auto& [json, message] : std::map<std::string, std::string>{
            {vit_json(R"("hidden_act": "gelu_new")"), "'hidden_act' \"gelu_new\" is not supported"},
            {vit_json(R"("qkv_bias": false)"), "'qkv_bias' false is not supported (only true)"},
-           {vit_json(R"("attention_probs_dropout_prob": 0.1)"),
-            "'attention_probs_dropout_prob' 0.1 is not supported (only 0)"},
            {R"({"model_type": "vit"})", "'num_hidden_layers' is missing"},
            {vit_json(R"("num_attention_heads": 5)"), "not a multiple of num_attention_heads"},
            {resnet_json(R"("downsample_in_bottleneck": true)"),

@@ -22,11 +22,12 @@ TEST(LiveSettingsTest, MarksSettingsThatCanChange) {
   std::vector<std::string> live;
   for (const Setting& setting : all_settings(valid_config(kTextData)))
     if (setting.is_live) live.push_back(setting.key);
-  EXPECT_THAT(live, ElementsAre("feed.num_workers", "optimizer.lr", "train.max_steps",
-                                "checkpoint.save_every_steps", "checkpoint.save_every_seconds",
-                                "checkpoint.keep_last", "checkpoint.keep_every_steps",
-                                "checkpoint.keep_every_hours", "checkpoint.keep_unevaluated",
-                                "metrics.log_every_steps", "log.level"));
+  EXPECT_THAT(live,
+              ElementsAre("feed.num_workers", "optimizer.lr", "scheduler.min_lr", "train.max_steps",
+                          "checkpoint.save_every_steps", "checkpoint.save_every_seconds",
+                          "checkpoint.keep_last", "checkpoint.keep_every_steps",
+                          "checkpoint.keep_every_hours", "checkpoint.keep_unevaluated",
+                          "metrics.log_every_steps", "log.level"));
 }
 
 TEST(LiveSettingsTest, ReplacesEachLiveSetting) {
@@ -34,6 +35,7 @@ TEST(LiveSettingsTest, ReplacesEachLiveSetting) {
   const std::pair<const char*, const char*> values[] = {{"feed.num_workers", "auto"},
                                                         {"feed.num_workers", "7"},
                                                         {"optimizer.lr", "0.00125"},
+                                                        {"scheduler.min_lr", "1.0e-04"},
                                                         {"train.max_steps", "12345"},
                                                         {"checkpoint.save_every_steps", "7"},
                                                         {"checkpoint.save_every_steps", "null"},
@@ -78,7 +80,7 @@ TEST(LiveSettingsTest, RejectsKeysThatCannotChange) {
   const Config configured = valid_config(kTextData);
   EXPECT_THAT(error_of(set_live(configured, {}, "model.num_layers", "3")),
               AllOf(HasSubstr("model.num_layers cannot change during the run"),
-                    HasSubstr("optimizer.lr, train.max_steps")));
+                    HasSubstr("optimizer.lr, scheduler.min_lr, train.max_steps")));
   EXPECT_THAT(error_of(set_live(configured, {}, "train.max_stepz", "3")),
               HasSubstr("unknown setting 'train.max_stepz'; did you mean 'train.max_steps'?"));
   EXPECT_THAT(error_of(set_live(configured, {}, "lr", "3")),

@@ -1,5 +1,8 @@
 // --set KEY=VALUE.
+#include "shared/base/file.h"
+#include "shared/config/load_config.h"
 #include "tests/shared/config/config_text.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::config::test {
 namespace {
@@ -71,7 +74,7 @@ TEST(OverrideTest, RestoresDefaultWithoutValue) {
   EXPECT_EQ(valid_config(text, {"train.max_steps="}).train.max_steps, TrainConfig{}.max_steps);
   EXPECT_EQ(valid_config(text, {"train.max_steps="}).train.micro_batch_size, 3);
   EXPECT_EQ(valid_config(text, {"train="}).train, TrainConfig{});
-  EXPECT_EQ(valid_config(kTextData + "scheduler: {min_lr: 0.1}\n",
+  EXPECT_EQ(valid_config(kTextData + "scheduler: {min_lr: 1.0e-5}\n",
                          {"scheduler.min_lr=", "scheduler.name=constant"})
                 .scheduler.name(),
             SchedulerName::kConstant);
@@ -174,6 +177,29 @@ TEST(OverrideTest, RemovesDataset) {
               ElementsAre("--set data.vla=: is not in the configuration; nothing to remove"));
   EXPECT_EQ(valid_config(both + "eval: {datasets: []}\n", {"eval.datasets="}).eval.datasets,
             (std::vector<std::string>{"val"}));
+}
+
+// A run that an earlier release started, when the default was all files.
+TEST(KeepStoredGlobsTest, KeepsFormerDefaultUnlessGlobIsSet) {
+  const stoker::test::TemporaryDirectory folder;
+  const std::string yaml =
+      "data: {train: {format: csv, path: a, fields: {label: y}}, "
+      "val: {format: csv, path: b, glob: \"*.csv\", fields: {label: y}}}\n"
+      "task: {name: classification}\nmodel: {name: mlp}\n";
+  SettingOrigins origins;
+  const auto parsed = parse_config(yaml, "my.yaml", {}, &origins);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  Config config = *parsed;
+  const std::string stored = folder / "config.yaml";
+  keep_stored_globs(config, origins, stored);
+  EXPECT_EQ(config, *parsed) << "there is no run";
+  Config former = *parsed;
+  for (auto& [name, dataset] : former.data) std::get<CsvDataset>(dataset.source).glob = "**/*";
+  ASSERT_TRUE(write_file_atomically(default_file_system(), stored, to_yaml(former)).ok());
+  keep_stored_globs(config, origins, stored);
+  EXPECT_EQ(config.data.at("train").glob(), "**/*");
+  EXPECT_EQ(config.data.at("val").glob(), "*.csv");
+  EXPECT_EQ(digest(config), digest(*parsed));
 }
 
 }  // namespace

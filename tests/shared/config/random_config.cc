@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "shared/config/run_metrics.h"
+
 namespace stoker::config::test {
 namespace {
 
@@ -153,7 +155,7 @@ void fill_task(Config& config, Filler& filler) {
   const ModelVariant& arch = config.model.arch;
   const bool has_steps =
       std::holds_alternative<BertConfig>(arch) || std::holds_alternative<BlstmConfig>(arch) ||
-      std::holds_alternative<SequentialConfig>(arch) || config.model.is_user_code();
+      std::holds_alternative<SequentialConfig>(arch) || config.model.is_user_file();
   if (config.model.is_language_model())
     fill_section(config, "task", filler, 0, 0);
   else if (std::holds_alternative<CaptionerConfig>(arch))
@@ -207,6 +209,7 @@ void fill_model(Config& config, Filler& filler) {
   if (auto* const llama = std::get_if<LlamaConfig>(&arch)) {
     llama->num_heads = heads, llama->embed_dim = 2 * width;
     llama->vocab_size = 256 + filler.below(1000);
+    if (llama->pad_token) llama->pad_token = *llama->pad_token % *llama->vocab_size;
     if (llama->num_key_value_heads) llama->num_key_value_heads = filler.coin() ? 1 : heads;
     if (llama->head_dim) llama->head_dim = 2 * static_cast<int64_t>(1 + filler.below(100));
     if (auto& scaling = llama->rope_scaling)
@@ -217,6 +220,7 @@ void fill_model(Config& config, Filler& filler) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&arch)) blstm->vocab_size += 256;
   if (auto* const bert = std::get_if<BertConfig>(&arch)) {
     bert->num_heads = heads, bert->embed_dim = width, bert->vocab_size += 256;
+    if (bert->pad_token) bert->pad_token = *bert->pad_token % bert->vocab_size;
     if (bert->sep_token) bert->sep_token = *bert->sep_token % bert->vocab_size;
     bert->context_length = 1000;  // not below the max_length of the data
   }
@@ -355,12 +359,17 @@ class DatasetFiller {
   void fix(ImageListDataset& images) {
     fix_images(images);
     fix_captions(images.fields, images.sequence, images.tokenizer, images.num_classes);
+    fix_class_names(images.class_names, captioner() == nullptr);
   }
-  void fix(IdxDataset& idx) { idx.transforms = random_transforms(false, normalize_, filler_); }
+  void fix(IdxDataset& idx) {
+    idx.transforms = random_transforms(false, normalize_, filler_);
+    fix_class_names(idx.class_names, true);
+  }
   void fix(CifarDataset& cifar) {
     cifar.transforms = random_transforms(false, normalize_, filler_);
   }
   void fix(NumpyDataset& numpy) {
+    fix_class_names(numpy.class_names, true);
     numpy.transforms = random_transforms(false, normalize_, filler_);
     numpy.fields.input.resize(std::min<size_t>(numpy.fields.input.size(), 1));
     numpy.fields.target.clear();
@@ -379,6 +388,7 @@ class DatasetFiller {
                    shards.record.num_classes);
       shards.record.input_shape.clear();
     }
+    fix_class_names(shards.record.class_names, !shards.record.fields.label.empty());
     if (!has_images) return;
     shards.transforms = random_transforms(true, normalize_, filler_);
     if (find_transform<RandomResizedCrop>(shards.transforms) != nullptr) shards.cache.reset();
@@ -392,8 +402,17 @@ class DatasetFiller {
       fields.label.clear(), fields.target.emplace_back("y");
     else
       fields.label += 'y', fields.target.clear();
+    fix_class_names(csv.record.class_names, !fields.label.empty());
   }
-  void fix(JsonlDataset& jsonl) { fix_record(jsonl.record, false, true); }
+  void fix(JsonlDataset& jsonl) {
+    fix_record(jsonl.record, false, true);
+    fix_class_names(jsonl.record.class_names, !jsonl.record.fields.label.empty());
+  }
+  // Different names that are not empty.
+  static void fix_class_names(std::vector<std::string>& names, bool has_label) {
+    if (!has_label) names.clear();
+    for (size_t i = 0; i < names.size(); ++i) names[i] += 'c' + std::to_string(i);
+  }
   void fix(SyntheticDataset& synthetic) {
     synthetic.num_samples += 1;
     if (synthetic.label_rule == LabelRule::kSumPositive) synthetic.num_classes.reset();
@@ -560,6 +579,13 @@ void fix_training(Config& config, Filler& filler) {
       config.optimizer.method);
   if (auto* const sgd = std::get_if<SgdConfig>(&config.optimizer.method); sgd != nullptr)
     sgd->nesterov = sgd->nesterov && sgd->momentum > 0;
+  std::visit(
+      [&](auto& schedule) {
+        if constexpr (requires { schedule.min_lr; }) {
+          if (schedule.min_lr) schedule.min_lr = config.optimizer.lr() * filler.fraction();
+        }
+      },
+      config.scheduler.schedule);
 }
 
 void fix_cluster(ClusterConfig& cluster, Filler& filler) {
@@ -575,7 +601,7 @@ void fix_cluster(ClusterConfig& cluster, Filler& filler) {
 }
 
 void fix_own_loss(Config& config) {
-  if (!config.model.has_loss()) return;
+  if (!config.model.is_compiled()) return;
   config.train.channels_last = false;
   config.run.deterministic = false;
   if (config.train.precision == Precision::kFp16) config.train.precision = Precision::kBf16;
@@ -588,7 +614,7 @@ void fix_eval(Config& config, Filler& filler) {
     if (filler.coin()) eval.datasets.push_back(name);
   const auto metric = [&] {
     return (eval.datasets.empty() || filler.coin() ? "" : eval.datasets.back() + "/") +
-           std::string("accuracy");
+           task_metrics(config).names().back();
   };
   eval.monitor = metric();
   for (std::string& each : config.checkpoint.monitor) each = metric();

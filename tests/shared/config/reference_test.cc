@@ -152,6 +152,7 @@ TEST(ManualTest, ShowsDefaultsOfStream) {
 }
 
 TEST(ManualTest, MarksRequiredKeys) {
+  size_t num_required = 0, num_optional = 0;
   for (const SectionVariant& variant : all_section_variants()) {
     Config config = config_with_variant(variant);
     const Section section = section_of(config, variant.section);
@@ -161,9 +162,12 @@ TEST(ManualTest, MarksRequiredKeys) {
       const auto field = fields.find(key.key());
       if (field != fields.end()) {
         EXPECT_EQ(key.is_required, field->second->is_required) << key.full_name();
+        ++(key.is_required ? num_required : num_optional);
       }
     }
   }
+  EXPECT_GT(num_required, 0u);
+  EXPECT_GT(num_optional, 0u);
 }
 
 TEST(ManualTest, FitsInto100Columns) {

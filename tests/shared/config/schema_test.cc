@@ -177,6 +177,7 @@ TEST(SchemaTest, ChangesDigestWithEveryFieldThatAffectsResult) {
 }
 
 TEST(SchemaTest, MarksFieldsOfMappingsAsTheirMapping) {
+  size_t num_nested = 0;
   for (const SectionVariant& each : all_section_variants()) {
     Config config = config_with_variant(each);
     for (const Field& field : section_of(config, each.section).fields) {
@@ -184,11 +185,13 @@ TEST(SchemaTest, MarksFieldsOfMappingsAsTheirMapping) {
       if (mapping == nullptr) continue;
       mapping->reset(mapping->target, true);
       for (const Field& nested : mapping->fields(mapping->target)) {
+        ++num_nested;
         EXPECT_EQ(nested.affects_result, field.affects_result) << field.name << '.' << nested.name;
         EXPECT_EQ(nested.on_resume, field.on_resume) << field.name << '.' << nested.name;
       }
     }
   }
+  EXPECT_GT(num_nested, 0u);
 }
 
 TEST(SchemaTest, AllowsOnlyFixedSettingsToDependOnSamples) {

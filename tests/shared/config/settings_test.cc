@@ -249,20 +249,6 @@ TEST(SettingsTest, DerivesGeneratorFromReduction) {
   EXPECT_EQ(rng("distributed: {reduction: ordered}\nrun: {rng: sequential}\n"), Rng::kSequential);
 }
 
-TEST(SettingsTest, DerivesMinLrFromLearningRate) {
-  const auto min_lr = [](const std::string& text) {
-    return std::get<CosineScheduler>(valid_config(kTextData + text).scheduler.schedule).min_lr;
-  };
-  EXPECT_EQ(min_lr("optimizer: {lr: 0.01}\n"), 0.001);
-  EXPECT_EQ(min_lr("optimizer: {lr: 0.01}\nscheduler: {min_lr: 0}\n"), 0.0);
-  EXPECT_EQ(min_lr(""), 3.0e-5);
-  EXPECT_EQ(std::get<LinearScheduler>(
-                valid_config(kTextData + "optimizer: {name: sgd}\nscheduler: {name: linear}\n")
-                    .scheduler.schedule)
-                .min_lr,
-            0.001);
-}
-
 TEST(SettingsTest, TakesSizesOfTorchvision) {
   for (const std::string name : {"vgg16", "alexnet"}) {
     const Config usual = valid_config(kImageData + "model: {name: " + name + "}\n");

@@ -87,7 +87,7 @@ TEST(UserModelTest, RejectsWhatACompiledModelCannotDo) {
   };
   EXPECT_THAT(
       errors_of(kTextData + "model: {name: torchscript, path: m.pt}\ntask: {name: custom}\n"),
-      ElementsAre(HasSubstr("only model.name compiled does")));
+      ElementsAre(HasSubstr("only model.name exported and compiled do")));
   EXPECT_THAT(error("train: {channels_last: true}\n"),
               ElementsAre(HasSubstr("train.channels_last: a compiled model has fixed")));
   EXPECT_THAT(error("run: {deterministic: true}\n"), ElementsAre(HasSubstr("num_threads: 1 only")));
@@ -105,6 +105,28 @@ TEST(UserModelTest, RejectsWhatACompiledModelCannotDo) {
   EXPECT_EQ(valid_config(kImageData + compiled).run.rng, Rng::kPerTicket) << "for its seeds";
   EXPECT_EQ(valid_config(kImageData + compiled + "run: {rng: sequential}\n").run.rng,
             Rng::kSequential);
+}
+
+// An exported model has its loss and its initial weights; the rest is chosen by the run.
+TEST(UserModelTest, RejectsWhatAnExportedModelCannotDo) {
+  const std::string exported = "model: {name: exported, path: m}\n";
+  const Config config =
+      valid_config(kImageData + exported +
+                   "train: {channels_last: true, precision: fp16}\nrun: {deterministic: true}\n");
+  EXPECT_EQ(config.run.rng, Rng::kPerTicket) << "for its dropout";
+  valid_config(kTextData + exported + "task: {name: custom}\n");
+  EXPECT_THAT(errors_of(kImageData + "model: {name: exported}\n"),
+              ElementsAre(HasSubstr("model.path: is required")));
+  EXPECT_THAT(
+      errors_of(kImageData + "model: {name: exported, path: m, init: {weight: {zeros: {}}}}\n"),
+      ElementsAre(HasSubstr("model.init: an exported model starts with the weights")));
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\n" + exported +
+                        "task: {name: classification, label_smoothing: 0.1}\n"),
+              ElementsAre(HasSubstr("has no effect on an exported model")));
+  EXPECT_THAT(
+      errors_of("data: {train: {format: cifar10, path: a, batch_transforms: [mixup: {}]}}\n" +
+                exported + "task: {name: classification}\n"),
+      ElementsAre(HasSubstr("which the loss of an exported model does not take")));
 }
 
 }  // namespace

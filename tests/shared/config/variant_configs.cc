@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include <gtest/gtest.h>
+
 namespace stoker::config::test {
 namespace {
 
@@ -39,7 +41,8 @@ std::string text_with_format(const std::string& format) {
 
 std::string text_with_model(const std::string& model) {
   std::string keys = "name: " + model;
-  if (model == "plugin" || model == "torchscript" || model == "compiled") keys += ", path: a";
+  for (const char* const user_code : {"plugin", "torchscript", "compiled", "exported"})
+    if (model == user_code) keys += ", path: a";
   if (model == "sequential") keys += ", layers: [flatten, linear]";
   if (model == "captioner")
     return std::string(kCaptions) + "task: {name: captioning}\nmodel: {name: captioner}\n";
@@ -57,7 +60,7 @@ std::string text_with_variant(const std::string& section, const std::string& var
   if (section == "task" && variant == "captioning") return text_with_model("captioner");
   const bool is_per_step = variant == "sequence_labeling" || variant == "ctc";
   if (section == "task" && variant == "custom")
-    return kImages + std::string("model: {name: compiled, path: a}\ntask: {name: custom}\n");
+    return kImages + std::string("model: {name: exported, path: a}\ntask: {name: custom}\n");
   if (section == "task" && variant != "language_modeling")
     return kImages + std::string("model: {name: ") + (is_per_step ? "blstm" : "mlp") +
            "}\ntask: {name: " + variant + "}\n";
@@ -74,6 +77,7 @@ std::vector<SectionVariant> all_section_variants() {
     for (const std::string_view name : section.variants.names)
       all.push_back({section.key, std::string(name)});
   }
+  EXPECT_FALSE(all.empty());
   return all;
 }
 

@@ -1,6 +1,9 @@
 #include "shared/control/grammar.h"
 
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +15,7 @@ namespace {
 
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 // The call in a valid request line; a default one if the line is invalid.
 template <typename C>
@@ -49,18 +53,30 @@ TEST(GrammarTest, ParsesProfileRequest) {
 }
 
 TEST(GrammarTest, RejectsProfileRequestOutOfBounds) {
-  for (const char* line :
-       {"profile", "profile 0", "profile 1001", "profile -1", "profile 1e2", "profile 5 gpu",
-        "profile 5 kernels 1", "profile 101 kernels", "profile 99999999999999999999999",
-        R"({"method":"profile"})", R"({"method":"profile","params":{}})",
-        R"({"method":"profile","params":[20]})", R"({"method":"profile","params":{"steps":"20"}})",
-        R"({"method":"profile","params":{"steps":2.5}})",
-        R"({"method":"profile","params":{"steps":-2}})",
-        R"({"method":"profile","params":{"steps":2,"kernels":1}})",
-        R"({"method":"profile","params":{"steps":101,"kernels":true}})",
-        R"({"method":"profile","params":{"steps":2,"kernel":true}})"}) {
-    EXPECT_THAT(rejection(line), Not(IsEmpty())) << line;
-  }
+  const std::string usage = "profile takes a number of steps",
+                    limits = "steps must be an integer from 1 to 1000",
+                    with_kernels = "profile takes at most 100 steps with kernels";
+  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
+           {"profile", usage},
+           {"profile 0", limits},
+           {"profile 1001", limits},
+           {"profile -1", limits},
+           {"profile 1e2", limits},
+           {"profile 99999999999999999999999", limits},
+           {"profile 5 gpu", usage},
+           {"profile 5 kernels 1", usage},
+           {"profile 101 kernels", with_kernels},
+           {R"({"method":"profile"})", "steps is required"},
+           {R"({"method":"profile","params":{}})", "steps is required"},
+           {R"({"method":"profile","params":[20]})", "params must be an object"},
+           {R"({"method":"profile","params":{"steps":"20"}})", limits},
+           {R"({"method":"profile","params":{"steps":2.5}})", limits},
+           {R"({"method":"profile","params":{"steps":-2}})", limits},
+           {R"({"method":"profile","params":{"steps":2,"kernels":1}})",
+            "kernels must be true or false"},
+           {R"({"method":"profile","params":{"steps":101,"kernels":true}})", with_kernels},
+           {R"({"method":"profile","params":{"steps":2,"kernel":true}})", "unknown field"}})
+    EXPECT_THAT(rejection(line), StartsWith(why)) << line;
 }
 
 TEST(GrammarTest, ParsesInspectionRequest) {
@@ -84,23 +100,33 @@ TEST(GrammarTest, ParsesInspectionRequest) {
 
 TEST(GrammarTest, RejectsInspectionRequestOutOfBounds) {
   const std::string long_glob(257, '*');
-  for (const std::string& line :
-       {std::string("inspect_open"), std::string("inspect_open a 0"),
-        std::string("inspect_open a 1 2"), "inspect_open " + long_glob,
-        std::string(R"({"method":"inspect_open","params":{}})"),
-        std::string(R"({"method":"inspect_open","params":{"glob":""}})"),
-        std::string(R"({"method":"inspect_open","params":{"glob":7}})"),
-        R"({"method":"inspect_open","params":{"glob":")" + long_glob + "\"}}",
-        std::string(R"({"method":"inspect_open","params":{"glob":"*","every":0}})"),
-        std::string(R"({"method":"inspect_open","params":{"glob":"*","histogram":true}})"),
-        std::string(R"({"method":"inspect_open","params":{"glob":"*","parameters":false,)"
-                    R"("gradients":false,"activations":false}})"),
-        std::string("inspect_read"), std::string("inspect_read x"),
-        std::string("inspect_read 1 -1"), std::string("inspect_close"),
-        std::string("inspect_close 0"), std::string("inspect_close 1 2"),
-        std::string(R"({"method":"inspect_close","params":{"inspection":1,"after":2}})")}) {
-    EXPECT_THAT(rejection(line), Not(IsEmpty())) << line;
-  }
+  const std::string usage = "inspect_open takes a glob of names",
+                    glob = "glob must be a string of at most 256 bytes",
+                    every = "every must be an integer from 1 to ",
+                    number = "inspection must be an integer from 1 to ",
+                    close = "inspect_close takes the number of an inspection";
+  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
+           {"inspect_open", usage},
+           {"inspect_open a 0", every},
+           {"inspect_open a 1 2", usage},
+           {"inspect_open " + long_glob, usage},
+           {R"({"method":"inspect_open","params":{}})", "glob is required"},
+           {R"({"method":"inspect_open","params":{"glob":""}})", glob},
+           {R"({"method":"inspect_open","params":{"glob":7}})", glob},
+           {R"({"method":"inspect_open","params":{"glob":")" + long_glob + "\"}}", glob},
+           {R"({"method":"inspect_open","params":{"glob":"*","every":0}})", every},
+           {R"({"method":"inspect_open","params":{"glob":"*","histogram":true}})", "unknown field"},
+           {R"({"method":"inspect_open","params":{"glob":"*","parameters":false,)"
+            R"("gradients":false,"activations":false}})",
+            "inspect_open requires at least one of parameters, gradients"},
+           {"inspect_read", "inspect_read takes the number of an inspection"},
+           {"inspect_read x", number},
+           {"inspect_read 1 -1", "after must be an integer from 0 to "},
+           {"inspect_close", close},
+           {"inspect_close 0", number},
+           {"inspect_close 1 2", close},
+           {R"({"method":"inspect_close","params":{"inspection":1,"after":2}})", "unknown field"}})
+    EXPECT_THAT(rejection(line), StartsWith(why)) << line;
 }
 
 // One call of each method with its plain-text arguments and its params.

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/test_seed.h"
+
 namespace stoker::control {
 namespace {
 
@@ -177,9 +179,10 @@ const SetSetting* setting_in(const std::variant<Request, ProtocolError>& parsed)
 }
 
 TEST(ProtocolTest, NeverCrashesOnRandomLines) {
-  std::mt19937 random(7);
+  std::mt19937 random(static_cast<uint32_t>(test::test_seed() + 7));
   const std::string seed =
       R"({"id":1,"method":"set","params":{"key":"optimizer.lr","value":1e-4}})";
+  size_t num_settings = 0;
   for (int round = 0; round < 20000; ++round) {
     std::string line = seed;
     for (unsigned flips = random() % 4; flips > 0; --flips)
@@ -187,10 +190,12 @@ TEST(ProtocolTest, NeverCrashesOnRandomLines) {
     line.resize(random() % (line.size() + 1));
     const auto parsed = parse_request(line);
     if (const auto* set = setting_in(parsed)) {
+      ++num_settings;
       EXPECT_LE(set->key.size(), SetSetting::kMaxKeyBytes);
       EXPECT_LE(set->value.size(), SetSetting::kMaxValueBytes);
     }
   }
+  EXPECT_GT(num_settings, 0u);
 }
 
 TEST(ProtocolTest, RoundTripsResultOnOneLine) {

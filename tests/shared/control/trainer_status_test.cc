@@ -54,8 +54,12 @@ TrainerStatus full() {
                        .failed_total = 1,
                        .skipped_total = 2,
                        .last_error = "disk \"full\"\n"};
-  status.evaluator = {
-      .state = "running", .last_evaluated_step = 800, .best_value = 1.5, .best_step = 600};
+  status.evaluator = {.state = "running",
+                      .last_evaluated_step = 800,
+                      .best_value = 1.5,
+                      .best_step = 600,
+                      .best_metric = "val/auroc",
+                      .best_direction = "maximize"};
   status.group = {
       .world_size = 2, .restart_count = 3, .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000}}};
   status.cluster = {.replicas = "async",
@@ -80,6 +84,7 @@ TrainerStatus full() {
                     .requests_total = 30,
                     .requests_failed = 4,
                     .connections_dropped = 3};
+  status.data = "3 classes: a, b, c";
   status.run_dir = "/runs/a b";
   status.run_dir_id = "2049:17";
   status.pid = 77;
@@ -95,6 +100,7 @@ TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
       "training_metric": {"name": "accuracy", "value": 0.75},
       "lr": 3e-4, "samples_per_second": 512.5, "step_time_ms": 31.2, "device_time_ms": 30.5,
       "eta_seconds": 25.0, "skipped_steps": 6, "rollbacks": 2, "device": "cuda:0",
+      "data": "3 classes: a, b, c",
       "live_settings": [{"key": "optimizer.lr", "value": "3.0e-04"}],
       "waiting_for": "step-1/SHA256SUMS",
       "memory": {"rss_bytes": 1, "peak_rss_bytes": 2, "device_allocated_bytes": 3,
@@ -107,7 +113,8 @@ TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
                      "commit_ms": 41.5, "saved_total": 5, "failed_total": 1, "skipped_total": 2,
                      "last_error": "disk \"full\"\n"},
       "evaluator": {"state": "running", "last_evaluated_step": 800, "best_value": 1.5,
-                    "best_step": 600},
+                    "best_step": 600, "best_metric": "val/auroc",
+                    "best_direction": "maximize"},
       "group": {"world_size": 2, "restart_count": 3,
                 "ranks": [{"compute_ms": 29.5, "data_wait_ms": 0.25, "optimizer_bytes": 0},
                           {"compute_ms": 30.5, "data_wait_ms": 0.5, "optimizer_bytes": 1000000}]},

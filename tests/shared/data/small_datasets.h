@@ -66,9 +66,16 @@ inline std::string encoded_image(int i) {
   }
 }
 
+// Random letters: files with NUL bytes are no text.
+inline std::string random_text(size_t count) {
+  std::string text = random_bytes(count);
+  for (char& byte : text) byte = static_cast<char>('a' + static_cast<unsigned char>(byte) % 26);
+  return text;
+}
+
 inline DatasetConfig text(const std::string& folder) {
-  write(folder + "/a.txt", random_bytes(20'000));
-  write(folder + "/b.txt", random_bytes(1'000));
+  write(folder + "/a.txt", random_text(20'000));
+  write(folder + "/b.txt", random_text(1'000));
   return {.source =
               config::TextDataset{.path = folder, .glob = "*.txt", .sequence = {.block_size = 64}}};
 }
@@ -81,8 +88,9 @@ inline DatasetConfig tokens(const std::string& folder) {
 inline DatasetConfig images(const std::string& folder) {
   for (int i = 0; i < 48; ++i)
     write(folder + (i % 2 == 0 ? "/cat/" : "/dog/") + std::to_string(i), encoded_image(i));
-  return {.source = config::ImageFolderDataset{
-              .path = folder, .transforms = {config::Resize{{32, 32}}}, .cache = {}}};
+  return {
+      .source = config::ImageFolderDataset{
+          .path = folder, .glob = "**/*", .transforms = {config::Resize{{32, 32}}}, .cache = {}}};
 }
 
 inline DatasetConfig packed(const std::string& folder) {

@@ -70,8 +70,9 @@ TEST(CaptionMetrics, ScoresAnEmptyCaptionAsZero) {
 }
 
 TEST(CaptionMetrics, IsUndefinedWithoutCaptions) {
-  for (const auto& [name, value] : CaptionMetrics().metrics())
-    EXPECT_TRUE(std::isnan(value)) << name;
+  const auto metrics = CaptionMetrics().metrics();
+  EXPECT_FALSE(metrics.empty());
+  for (const auto& [name, value] : metrics) EXPECT_TRUE(std::isnan(value)) << name;
 }
 
 // U+0161 ends with the byte of 'a'.

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/eventually.h"
+
 namespace stoker::feed {
 namespace {
 
@@ -17,7 +19,7 @@ class Acquiring {
         }) {}
   bool is_blocked() const { return reader_.is_blocked(); }
   void wait_until_blocked() const {
-    while (!is_blocked()) std::this_thread::yield();
+    EXPECT_TRUE(test::eventually([this] { return is_blocked(); }));
   }
   Status end() {
     thread_.join();

@@ -20,6 +20,7 @@
 #include "shared/data/record/label_range_check.h"
 #include "tests/shared/data/small_datasets.h"
 #include "tests/shared/feed/faulty_sample.h"
+#include "tests/support/machine_slowness.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::feed {
@@ -87,6 +88,9 @@ class SandboxedDatasetTest : public ::testing::Test {
                      std::move(inner)));
     return {};
   }
+  static std::string timeout_of(double seconds) {
+    return "{worker_timeout_seconds: " + std::to_string(test::scaled_seconds(seconds)) + "}";
+  }
   Status open_faulty(const std::string& mode, const std::string& feed = "{}") {
     return open(mode, "{format: synthetic, num_samples: 60, input_shape: [3, 10], num_classes: 4}",
                 REQUEST_WORKER_TEST_PROGRAM, feed);
@@ -135,14 +139,43 @@ TEST_P(SandboxedDatasetFormatTest, MatchesReadsOfThisProcess) {
   const std::string status{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(status.find("Seccomp:\t2") != std::string::npos, !feeder::kSanitized);
   expect_same(data_->spec(), 0, std::min<uint64_t>(data_->size(), 300));
-  if (data_->max_length() == 0) return;
-  for (uint64_t sample = 0; sample < std::min<uint64_t>(data_->size(), 5); ++sample)
-    expect_same(data_->spec_of_length(data_->length(sample)), sample, 1);
+  EXPECT_EQ(data_->max_length() > 0, name.ends_with("_sequences"));
+  if (data_->max_length() > 0)
+    for (uint64_t sample = 0; sample < std::min<uint64_t>(data_->size(), 5); ++sample)
+      expect_same(data_->spec_of_length(data_->length(sample)), sample, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SandboxedDatasetFormatTest,
                          ::testing::ValuesIn(data::testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
+
+// As the evaluator reads: neither a crash nor samples of other bytes.
+TEST_P(SandboxedDatasetFormatTest, ReportsFilesThatWereReplaced) {
+  const std::string name = GetParam().name;
+  const bool reads_files = name != "synthetic" && name != "packed";
+  GetParam().write(folder_ / "set");
+  std::filesystem::create_directories(folder_ / "set");
+  ASSERT_TRUE(open("val", GetParam().yaml_in(folder_ / "set"), FEED_PROGRAM, "{}",
+                   name.find("text") != std::string::npos || name == "tokens")
+                  .ok());
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "set"))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  for (const std::filesystem::path& file : files) {
+    const std::string copy = file.string() + ".copy";
+    std::filesystem::copy_file(file, copy);
+    std::filesystem::last_write_time(copy, std::filesystem::last_write_time(file));
+    std::filesystem::rename(copy, file);  // neither size nor time tell
+  }
+  const auto samples = requests_for(0, 10);
+  Rows rows(reader_->spec(), samples.size());
+  const data::BatchReadResult read = reader_->read_batch(samples, rows.spans());
+  EXPECT_EQ(read.good, reads_files ? 0u : samples.size()) << read.status.to_string();
+  EXPECT_EQ(read.status.code(), reads_files ? StatusCode::kCorrupt : StatusCode::kOk);
+  EXPECT_THAT(read.status.message(),
+              HasSubstr(reads_files ? "replaced by another file since it was indexed" : ""));
+  EXPECT_FALSE(reader_->is_quarantined(0));
+}
 
 TEST_F(SandboxedDatasetTest, ReadsSamplesLargerThanRequestMemory) {
   const Status opened = open("val",
@@ -166,7 +199,7 @@ class FaultySampleTest : public SandboxedDatasetTest,
 
 TEST_P(FaultySampleTest, IsQuarantinedAndOthersAreRead) {
   if (GetParam().needs_filter && feeder::kSanitized) GTEST_SKIP() << "there is no sandbox";
-  ASSERT_TRUE(open_faulty(GetParam().mode, "{worker_timeout_seconds: 0.02}").ok());
+  ASSERT_TRUE(open_faulty(GetParam().mode, timeout_of(0.02)).ok());
   Rows rows(data_->spec(), 60);
   const auto read = reader_->read_batch(requests_for(0, 60), rows.spans());
   EXPECT_EQ(read.good, kFaultySample);
@@ -189,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, FaultySampleTest,
                          [](const auto& test) { return std::string(test.param.mode); });
 
 TEST_F(SandboxedDatasetTest, ReportsTimeoutOfStoppedProcessWithoutQuarantine) {
-  ASSERT_TRUE(open_faulty("stops", "{worker_timeout_seconds: 0.1}").ok());
+  ASSERT_TRUE(open_faulty("stops", timeout_of(0.1)).ok());
   ::testing::internal::CaptureStderr();
   const Status status = read_one(kFaultySample);
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -201,14 +234,14 @@ TEST_F(SandboxedDatasetTest, ReportsTimeoutOfStoppedProcessWithoutQuarantine) {
 }
 
 TEST_F(SandboxedDatasetTest, DoesNotKillProcessWithLittleCpuTime) {
-  ASSERT_TRUE(open_faulty("naps", "{worker_timeout_seconds: 0.5}").ok());
+  ASSERT_TRUE(open_faulty("naps", timeout_of(0.5)).ok());
   const pid_t process = reader_->process_id();
   expect_same(data_->spec(), kFaultySample, 1);
   EXPECT_EQ(reader_->process_id(), process);
 }
 
 TEST_F(SandboxedDatasetTest, LimitsTimeOfEachSampleOfRequest) {
-  ASSERT_TRUE(open_faulty("pauses", "{worker_timeout_seconds: 0.1}").ok());
+  ASSERT_TRUE(open_faulty("pauses", timeout_of(0.1)).ok());
   const pid_t process = reader_->process_id();
   expect_same(data_->spec(), 0, 60);
   EXPECT_EQ(reader_->process_id(), process);

@@ -28,6 +28,7 @@
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/data/stream/producer_client.h"
 #include "tests/shared/data/stream/stream_fixture.h"
+#include "tests/support/machine_slowness.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::feed {
@@ -42,7 +43,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Labels = std::vector<int64_t>;
 
-constexpr auto kStreamTimeout = 60s;  // never reached in a successful test
+const auto kStreamTimeout = test::scaled(60s);  // never reached in a successful test
 
 // ---- Inputs
 

@@ -17,6 +17,7 @@
 #include "shared/feed/make_stream_feed.h"
 #include "shared/feed/stream_feed.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/support/machine_slowness.h"
 
 namespace stoker::feed {
 namespace {
@@ -30,9 +31,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Labels = std::vector<int64_t>;
 
-constexpr auto kMixtureTimeout = 60s;  // never reached in a successful test
-constexpr uint64_t kBatchRows = 8;     // of a batch
-constexpr int64_t kArchived = 36;      // samples with an index
+const auto kMixtureTimeout = test::scaled(60s);  // never reached in a successful test
+constexpr uint64_t kBatchRows = 8;               // of a batch
+constexpr int64_t kArchived = 36;                // samples with an index
 constexpr int64_t kFirstArchived = 10'000;
 
 struct MixedBatches {

@@ -11,6 +11,7 @@
 #include "shared/feed/sample_reader.h"
 #include "tests/shared/feed/fake_dataset.h"
 #include "tests/support/eventually.h"
+#include "tests/support/machine_slowness.h"
 
 namespace stoker::feed {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::eventually;
 using ::testing::HasSubstr;
-constexpr auto kTestTimeout = 20s;
+const auto kTestTimeout = test::scaled(60s);  // reached only if the test fails
 
 class WorkerPoolTest : public ::testing::Test {
  protected:

@@ -13,6 +13,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/eventually.h"
+
 namespace stoker::feed {
 namespace {
 
@@ -40,11 +42,10 @@ TEST(WorkerProcessTest, InheritsNoOtherDescriptors) {
   const auto process = WorkerProcess::spawn("/bin/sleep", {"600"}, std::to_array({passed.get()}));
   ASSERT_TRUE(process.ok()) << process.status().to_string();
   std::map<int, std::string> descriptors;
-  const auto deadline = std::chrono::steady_clock::now() + 30s;
-  do {  // while it starts, it has its libraries open
-    std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(test::eventually([&] {  // while it starts, it has its libraries open
     descriptors = descriptors_of(process->pid());
-  } while (descriptors.size() != 4 && std::chrono::steady_clock::now() < deadline);
+    return descriptors.size() == 4;
+  }));
   ASSERT_THAT(descriptors, ElementsAre(Key(0), Key(1), Key(2), Key(3)));
   EXPECT_EQ(descriptors[STDIN_FILENO], "/dev/null");
   EXPECT_EQ(descriptors[STDOUT_FILENO], "/dev/null");

@@ -28,6 +28,7 @@
 #include "tests/shared/feed/faulty_sample.h"
 #include "tests/shared/image/image_files.h"
 #include "tests/support/logged_text.h"
+#include "tests/support/machine_slowness.h"
 #include "tests/support/tokenizer_files.h"
 
 namespace stoker::feed {
@@ -109,6 +110,9 @@ class WorkerSandboxTest : public data::testing::FolderFixture {
         .status();
   }
   // Indexes with the test program, whose fault is `name`, and returns the log.
+  static std::string timeout_of(double seconds) {
+    return "{worker_timeout_seconds: " + std::to_string(test::scaled_seconds(seconds)) + "}";
+  }
   std::string open_faulty(const std::string& name, const std::string& feed = "{}") const {
     ::testing::internal::CaptureStderr();
     const Status opened = open(name, packed(name, feed), REQUEST_WORKER_TEST_PROGRAM);
@@ -152,7 +156,7 @@ class FaultyFileTest : public WorkerSandboxTest,
 
 TEST_P(FaultyFileTest, IsPackedUnchangedAndLoggedOnce) {
   if (GetParam().needs_filter && feeder::kSanitized) GTEST_SKIP() << "there is no sandbox";
-  const std::string log = open_faulty(GetParam().mode, "{worker_timeout_seconds: 0.4}");
+  const std::string log = open_faulty(GetParam().mode, timeout_of(0.4));
   EXPECT_EQ(count_of(log, "image not rewritten"), 1u) << log;
   EXPECT_THAT(log, AllOf(HasSubstr(path("data/a/1.jpg")), HasSubstr(GetParam().reason),
                          HasSubstr("num_failed=1")));

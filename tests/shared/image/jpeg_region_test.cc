@@ -336,8 +336,9 @@ TEST(JpegRegionDecodingTest, DetectsCorruptionOnlyInsideRegion) {
   // Fills the restart interval in the middle (row index 5, interval index 2) with ones, which is
   // not a valid code.
   size_t markers = 0, at = 0;
-  for (; markers < 5 * 5 + 2; ++at)
+  for (; markers < 5 * 5 + 2 && at + 2 <= file.size(); ++at)
     if (count_markers(std::span(file).subspan(at, 2)) == 1) ++markers;
+  ASSERT_LT(at + 13, file.size());
   for (size_t i = at + 3; i < at + 13; i += 2) {
     file[i] = std::byte{0xff};
     file[i + 1] = std::byte{0x00};

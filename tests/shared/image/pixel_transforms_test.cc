@@ -21,6 +21,7 @@ constexpr ImageShape kGray{.channels = 1, .height = 61, .width = 67};
 Planes random_planes(const ImageShape& shape, uint32_t seed) {
   std::mt19937 random(seed);
   Planes planes(shape.bytes());
+  EXPECT_FALSE(planes.empty());
   // Includes black, white and gray pixels, whose hue is a division by zero.
   for (std::byte& value : planes) {
     const auto level = static_cast<uint32_t>(random());

@@ -65,12 +65,12 @@ TEST_F(MetricsWriterTest, ReportsPositionEqualToFileLengthAfterFlush) {
     const uint64_t position = writer->report(make_record(step));
     EXPECT_EQ(position, writer->position());
     if (step % 10 == 0) {
-      ASSERT_TRUE(writer->flush(10s).ok());
+      ASSERT_TRUE(writer->flush(60s).ok());
       EXPECT_EQ(bytes(), position);
     }
   }
   threads.request_stop();
-  EXPECT_TRUE(threads.join(10s).ok());
+  EXPECT_TRUE(threads.join(60s).ok());
   EXPECT_EQ(steps().size(), 50u);
 }
 
@@ -121,7 +121,7 @@ TEST_F(MetricsWriterTest, WritesQueuedRecordsOnStop) {
   for (uint64_t step = 1; step <= 20; ++step) writer->report(make_record(step));
   threads.request_stop();
   files_.unblock_writes();
-  EXPECT_TRUE(threads.join(10s).ok());
+  EXPECT_TRUE(threads.join(60s).ok());
   EXPECT_EQ(steps().size(), 20u);
 }
 
@@ -130,9 +130,9 @@ TEST_F(MetricsWriterTest, WritesRecordsReportedAfterThreadExit) {
   Coordinator threads;
   start(threads, *writer);
   threads.request_stop();
-  ASSERT_TRUE(threads.join(10s).ok());
+  ASSERT_TRUE(threads.join(60s).ok());
   writer->report(make_record(1));
-  ASSERT_TRUE(writer->flush(10s).ok());
+  ASSERT_TRUE(writer->flush(60s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1}));
   writer->report(make_record(2));
   writer.reset();
@@ -207,7 +207,7 @@ TEST_F(MetricsWriterTest, DropsNewestRecordsWhenDiskIsSlow) {
   const uint64_t position = writer->position();
   EXPECT_EQ(writer->flush(1ms).code(), StatusCode::kTimedOut);
   files_.unblock_writes();
-  ASSERT_TRUE(writer->flush(10s).ok());
+  ASSERT_TRUE(writer->flush(60s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(bytes(), position);
 }
@@ -218,15 +218,15 @@ TEST_F(MetricsWriterTest, CountsFailedWritesAndRecoversOnFullDisk) {
   Coordinator threads;
   start(threads, *writer);
   writer->report(make_record(1));
-  ASSERT_TRUE(writer->flush(10s).ok());
+  ASSERT_TRUE(writer->flush(60s).ok());
   files_.fail_after_bytes(20);
   writer->report(make_record(2));
-  EXPECT_EQ(writer->flush(10s).code(), StatusCode::kNoSpace);
+  EXPECT_EQ(writer->flush(60s).code(), StatusCode::kNoSpace);
   EXPECT_EQ(writer->failed(), 1u);
   EXPECT_EQ(writer->position(), bytes());
   files_.repair();
   writer->report(make_record(3));
-  ASSERT_TRUE(writer->flush(10s).ok());
+  ASSERT_TRUE(writer->flush(60s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
   EXPECT_EQ(writer->position(), bytes());
 }
@@ -240,12 +240,12 @@ TEST_F(MetricsWriterTest, LogsLostTensorBoardRecordsAfterFullDisk) {
   // More than the buffer of the event file: 1 MiB.
   for (int batch = 0; batch < 100; ++batch) {
     for (int i = 0; i < 50; ++i) writer->report(make_record(++step));
-    EXPECT_EQ(writer->flush(10s).code(), StatusCode::kNoSpace);
+    EXPECT_EQ(writer->flush(60s).code(), StatusCode::kNoSpace);
   }
   const std::string logged = test::log_of([&] {
     files_.repair();
     writer->report(make_record(++step));
-    EXPECT_TRUE(writer->flush(10s).ok());
+    EXPECT_TRUE(writer->flush(60s).ok());
   });
   EXPECT_THAT(logged,
               testing::ContainsRegex("metrics record dropped step=5001 total=[1-9][0-9]+ reason="));

@@ -87,6 +87,17 @@ TEST(BertTest, HasSeparateProjectionsAPoolerAndAnOutputLayer) {
                                  "pooler.bias F32 [8]", "fc.weight F32 [3, 8]", "fc.bias F32 [3]"));
 }
 
+// As transformers' _init_weights; tests/parity has its gradient.
+TEST(BertTest, StartsWithAPadTokenOfZeros) {
+  config::BertConfig config = small_bert();
+  config.pad_token = 3;
+  const auto model = make_bert_model(config);
+  const auto unpadded = make_bert_model(small_bert());
+  const at::Tensor tokens = model->named_parameters()["tok.weight"];
+  EXPECT_EQ(tokens[3].abs().max().item<float>(), 0);
+  EXPECT_TRUE(at::equal(tokens[4], unpadded->named_parameters()["tok.weight"][4]));
+}
+
 TEST(BertTest, HasThePublishedNumberOfParameters) {
   config::BertConfig one_layer;
   one_layer.num_layers = 1;

@@ -53,7 +53,7 @@ class CompiledModelTest : public ::testing::Test {
   static at::Tensor loss_of(Model& model, int64_t samples, int seed) {
     const auto input = inputs(samples);
     torch::manual_seed(static_cast<uint64_t>(seed));
-    return model.loss(input, targets(samples));
+    return model.loss(input, targets(samples)).mean;
   }
   // The error of a copy of the package in which `from` of a file is replaced by `to`.
   std::string error_after(const std::string& file, const std::string& from, const std::string& to) {
@@ -177,7 +177,7 @@ TEST_F(CompiledModelTest, EvaluatesAnyBatchSizeInEvalMode) {
   for (const int64_t samples : {1, 5, 64}) {
     const at::Tensor outputs = model->forward(inputs(samples)[0]);
     EXPECT_EQ(outputs.sizes(), (std::vector<int64_t>{samples, 4}));
-    EXPECT_TRUE(at::allclose(model->loss(inputs(samples), targets(samples)),
+    EXPECT_TRUE(at::allclose(model->loss(inputs(samples), targets(samples)).mean,
                              at::cross_entropy_loss(outputs, targets(samples)[0]), 1e-5, 1e-6));
   }
   EXPECT_TRUE(at::equal(buffer(*model, "norm.running_mean"), before));

@@ -185,6 +185,16 @@ TEST(LlamaTest, RecomputesActivationsBitForBit) {
     EXPECT_TRUE(at::equal(gradients[0][i], gradients[1][i])) << i;
 }
 
+TEST(LlamaTest, DropsAttentionInTrainingOnly) {
+  config::LlamaConfig config = small_llama();
+  config.attention_dropout = 0.5;
+  const ModelPtr model = make(config);
+  EXPECT_TRUE(at::equal(logits_of(*model, tokens()), logits_of(*model, tokens())));
+  model->train();
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(at::equal(model->forward(tokens()), model->forward(tokens())));
+}
+
 TEST(LlamaTest, RunsInBf16WithF32Weights) {
   const ModelPtr model = make(small_llama());
   const at::Tensor exact = logits_of(*model, tokens());

@@ -118,6 +118,13 @@ TEST(FreezeTest, ReturnsOnlyNamesOfParametersThatWereTrainable) {
   EXPECT_FALSE(model.named_parameters()["body"].requires_grad());
 }
 
+TEST(FreezeTest, RejectsPatternWithoutMatch) {
+  ModelWithTable model;
+  EXPECT_THAT(freeze(model, {"body", "hed"}).status().message(),
+              HasSubstr("model.freeze: 'hed' matches no parameter"));
+  EXPECT_TRUE(model.named_parameters()["body"].requires_grad());
+}
+
 TEST(FreezeTest, RequiresTrainableParameterInAdditionToFixedTable) {
   ModelWithTable model;
   EXPECT_THAT(freeze(model, {"body", "head"}).status().message(),

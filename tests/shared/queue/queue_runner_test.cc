@@ -15,6 +15,7 @@
 
 #include "shared/base/file.h"
 #include "tests/support/eventually.h"
+#include "tests/support/machine_slowness.h"
 
 namespace stoker::queue {
 namespace {
@@ -26,7 +27,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr auto kRunnerTimeout = 60s;
+const auto kRunnerTimeout = test::scaled(60s);
 constexpr int kRunners = 13;  // of the program whose life cycle the tests repeat
 constexpr int kOwnThreads = 5;
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/queue/queue_values.h"
+#include "tests/support/eventually.h"
 
 namespace stoker::queue {
 namespace {
@@ -43,10 +44,12 @@ void produce(Queue& queue, int64_t index, Producer producer) {
     for (const Tensor& tensor : tuple)
       if (count == 1) element.push_back(tensor.slice(0));
     // A failed attempt keeps what was not enqueued.
-    Status status(StatusCode::kTimedOut, "");
-    while (status.code() == StatusCode::kTimedOut)
+    Status status;
+    EXPECT_TRUE(test::eventually([&] {
       status = count == 1 ? queue.enqueue(std::move(element), kNoStop, random_deadline(random))
                           : queue.enqueue_many(std::move(tuple), kNoStop, random_deadline(random));
+      return status.code() != StatusCode::kTimedOut;
+    }));
     ASSERT_TRUE(status.ok()) << status.to_string();
     next += count;
   }

@@ -11,6 +11,7 @@
 #include "shared/ring/ring_layout.h"
 #include "shared/ring/shm_ring.h"
 #include "tests/shared/ring/ring_fixture.h"
+#include "tests/support/test_seed.h"
 
 namespace stoker::ring {
 namespace {
@@ -91,7 +92,7 @@ TEST(RingAttachTest, RejectsChangedByteInConstantRegion) {
 }
 
 TEST(RingAttachTest, NeverCrashesOnRandomHeaders) {
-  std::mt19937_64 random(7);
+  std::mt19937_64 random(test::test_seed() + 7);
   const auto good = good_bytes();
   for (int round = 0; round < 500; ++round) {
     auto bytes = good;
@@ -109,7 +110,7 @@ TEST(RingAttachTest, NeverCrashesOnRandomHeaders) {
 }
 
 TEST(RingAttachTest, NeverCrashesConsumerOnGarbageTables) {
-  std::mt19937_64 random(11);
+  std::mt19937_64 random(test::test_seed() + 11);
   for (int round = 0; round < 200; ++round) {
     auto bytes = good_bytes();
     RingHeader header;

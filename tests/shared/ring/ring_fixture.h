@@ -16,13 +16,14 @@
 
 #include "shared/base/file.h"
 #include "shared/ring/shm_ring.h"
+#include "tests/support/machine_slowness.h"
 
 namespace stoker::ring {
 
 using namespace std::chrono_literals;
 
-inline constexpr auto kPollOnce = 0ns;     // poll once
-inline constexpr auto kTestTimeout = 20s;  // reached only if the test fails
+inline constexpr auto kPollOnce = 0ns;               // poll once
+inline const auto kTestTimeout = test::scaled(60s);  // reached only if the test fails
 
 inline BatchLayout small_layout(int64_t numbers = 20, uint64_t batch = 3) {
   return BatchLayout({{.name = "input", .dtype = DType::kF32, .shape = {numbers}},

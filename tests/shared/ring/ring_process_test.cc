@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/ring/ring_fixture.h"
+#include "tests/support/eventually.h"
 
 extern char** environ;
 
@@ -102,8 +103,9 @@ TEST_F(RingProcessTest, PreservesOrderAndBytesWhenProducersAreKilledRandomly) {
     // Prefer a victim that holds a ticket: most are asleep because the ring is full, or are still
     // starting.
     const size_t victim = random() % workers_.size();
-    while (ring_->progress(workers_[victim].id).claims == 0 && ring_->counters().ready < 4) {
-    }
+    ASSERT_TRUE(test::eventually([&] {
+      return ring_->progress(workers_[victim].id).claims > 0 || ring_->counters().ready == 4;
+    }));
     ASSERT_LT(ticket, 1'000'000u) << "no reader ever has a ticket in hand";
     if (kills >= 40 && ring_->progress(workers_[victim].id).claims == 0) continue;
     kill_and_requeue(victim);

@@ -19,6 +19,7 @@
 
 #include "shared/ring/mapped_ring.h"
 #include "tests/shared/ring/ring_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/own_cgroup.h"
 
 namespace stoker::ring {
@@ -340,7 +341,7 @@ TEST_F(ShmRingTest, RetiresProducerWhoseThreadsStillWait) {
   std::thread other([&] {
     EXPECT_EQ(ring_->claim(producer_, kTestTimeout).status().code(), StatusCode::kMismatch);
   });
-  while (waiters.load() == 0) std::this_thread::yield();
+  EXPECT_TRUE(test::eventually([&] { return waiters.load() > 0; }));
   EXPECT_EQ(ring_->retire(producer_), 1U);
   EXPECT_EQ(ring_->retire(producer_), 0U);
   other.join();
@@ -421,8 +422,10 @@ TEST_F(ShmRingTest, WaitsForErrorQueueSpaceDuringDrain) {
           {.ticket = 0, .sample = i, .code = StatusCode::kCorrupt, .reason = "r"});
   });
   std::set<uint64_t> taken;
-  while (taken.size() + ring_->counters().lost_reports < kMany)
+  EXPECT_TRUE(test::eventually([&] {
     for (const SampleError& error : ring_->drain_sample_errors()) taken.insert(error.sample);
+    return taken.size() + ring_->counters().lost_reports >= kMany;
+  }));
   reader.join();
   EXPECT_EQ(taken.size(), kMany);
 }
@@ -434,7 +437,7 @@ TEST_F(ShmRingTest, StopsWaitingForErrorQueueOnClose) {
       ring_->report_sample_error(
           {.ticket = 0, .sample = i, .code = StatusCode::kCorrupt, .reason = "r"});
   });
-  while (ring_->counters().sample_errors < 257) std::this_thread::yield();
+  EXPECT_TRUE(test::eventually([&] { return ring_->counters().sample_errors >= 257; }));
   ring_->close();
   reader.join();
   EXPECT_EQ(ring_->counters().lost_reports, 0u) << "nothing will use their batches";

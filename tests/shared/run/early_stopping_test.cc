@@ -14,12 +14,18 @@ std::vector<MonitorValue> every_100(const std::vector<double>& values) {
   return points;
 }
 
+const eval_metrics::MetricTable kTable({{.name = "loss"},
+                                        {.name = "accuracy",
+                                         .direction = eval_metrics::Direction::kMaximize},
+                                        {.name = "perplexity"}});
+const Monitor kAccuracy{"val", "accuracy", eval_metrics::Direction::kMaximize};
+
 EarlyStopping patient(uint64_t patience) {
   return {.monitor = {"val", "loss"}, .patience = patience};
 }
 
 TEST(EarlyStoppingTest, IsDisabledByDefault) {
-  EXPECT_FALSE(make_early_stopping({}).is_on());
+  EXPECT_FALSE(make_early_stopping({}, kTable)->is_on());
   EXPECT_FALSE(EarlyStopping{}.stop_reason(every_100({1, 2, 3, 4, 5, 6, 7, 8})));
 }
 
@@ -45,16 +51,29 @@ TEST(EarlyStoppingTest, IgnoresImprovementBelowMinDelta) {
 
 TEST(EarlyStoppingTest, TreatsHigherAccuracyAsBetter) {
   EarlyStopping rule = patient(2);
-  rule.monitor.metric = "accuracy";
+  rule.monitor = kAccuracy;
   EXPECT_FALSE(rule.stop_reason(every_100({0.1, 0.2, 0.3, 0.4})));
   EXPECT_TRUE(rule.stop_reason(every_100({0.4, 0.3, 0.2})));
 }
 
-TEST(EarlyStoppingTest, TreatsNonfiniteValueAsNoImprovement) {
-  const double nan = std::nan("");
-  EXPECT_TRUE(patient(2).stop_reason(every_100({1, nan, nan})));
-  EXPECT_TRUE(patient(2).stop_reason(every_100({nan, nan})));
-  EXPECT_FALSE(patient(2).stop_reason(every_100({nan, 1, 2})));
+TEST(EarlyStoppingTest, ComparesNothingWithNonfiniteValues) {
+  EarlyStopping rule = patient(2);
+  rule.patience_steps = 200;
+  for (const double undefined : {std::nan(""), double(INFINITY), -double(INFINITY)}) {
+    EXPECT_FALSE(rule.stop_reason(every_100({undefined, undefined, undefined, undefined})));
+    EXPECT_FALSE(rule.stop_reason(every_100({1, undefined, undefined, undefined})));
+    EXPECT_FALSE(rule.stop_reason(every_100({undefined, 1, 2})));
+    const auto reason = rule.stop_reason(every_100({undefined, 1, undefined, 2, 2}));
+    ASSERT_TRUE(reason);
+    EXPECT_EQ(*reason,
+              "val/loss has not become better than 1 of step 200 in 2 evaluations up to step 500");
+  }
+}
+
+TEST(EarlyStoppingTest, ReachesNoThresholdWithNonfiniteValue) {
+  const EarlyStopping rule{.monitor = kAccuracy, .stop_at = 0.5};
+  EXPECT_FALSE(rule.stop_reason(every_100({0.1, INFINITY})));
+  EXPECT_FALSE(rule.stop_reason(every_100({0.1, std::nan("")})));
 }
 
 TEST(EarlyStoppingTest, SupportsPatienceInSteps) {
@@ -70,7 +89,7 @@ TEST(EarlyStoppingTest, StopsWhenThresholdIsReached) {
   EXPECT_TRUE(rule.stop_reason(every_100({1, 0.5})));
   EXPECT_EQ(*rule.stop_reason(every_100({1, 0.4})),
             "val/loss is 0.4 at step 200, past eval.early_stopping.stopping_threshold 0.5");
-  rule.monitor.metric = "accuracy";
+  rule.monitor = kAccuracy;
   EXPECT_TRUE(rule.stop_reason(every_100({0.6})));
   EXPECT_FALSE(rule.stop_reason(every_100({0.4})));
 }
@@ -83,14 +102,43 @@ TEST(EarlyStoppingTest, FormatsDistinctTextPerRule) {
   EXPECT_EQ(patient(3).to_text(), patient(3).to_text());
 }
 
+TEST(EarlyStoppingTest, DirectionIsPartOfRule) {
+  EarlyStopping other = patient(3);
+  other.monitor.direction = eval_metrics::Direction::kMaximize;
+  EXPECT_NE(patient(3).to_text(), other.to_text())
+      << "a decision by the other direction must not end the run";
+}
+
+TEST(MonitorTest, TakesDirectionFromTable) {
+  config::EvalConfig config;
+  config.datasets = {"val"};
+  EXPECT_EQ(make_monitor(config, kTable)->direction, eval_metrics::Direction::kMinimize);
+  config.monitor = "accuracy";
+  const auto monitor = make_monitor(config, kTable);
+  EXPECT_EQ(monitor->direction, eval_metrics::Direction::kMaximize);
+  EXPECT_TRUE(monitor->is_better(0.9, 0.8));
+  EXPECT_FALSE(monitor->is_better(0.8, 0.9));
+}
+
+TEST(MonitorTest, RejectsMetricThatTableLacks) {
+  config::EvalConfig config;
+  config.monitor = "acuracy";
+  const auto monitor = make_monitor(config, kTable);
+  EXPECT_EQ(monitor.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      monitor.status().message(),
+      "eval.monitor: 'acuracy' is not a metric of this task; did you mean 'accuracy'?; choose "
+      "one of loss, accuracy, perplexity");
+}
+
 TEST(MonitorTest, DefaultsToLossOfFirstDataset) {
   config::EvalConfig config;
   config.datasets = {"val", "test"};
-  EXPECT_EQ(make_monitor(config).to_text(), "val/loss");
+  EXPECT_EQ(make_monitor(config, kTable)->to_text(), "val/loss");
   config.monitor = "accuracy";
-  EXPECT_EQ(make_monitor(config).to_text(), "val/accuracy");
+  EXPECT_EQ(make_monitor(config, kTable)->to_text(), "val/accuracy");
   config.monitor = "test/perplexity";
-  EXPECT_EQ(make_monitor(config).to_text(), "test/perplexity");
+  EXPECT_EQ(make_monitor(config, kTable)->to_text(), "test/perplexity");
 }
 
 TEST(MonitorTest, ReportsUnknownMetricWithAvailableOnes) {

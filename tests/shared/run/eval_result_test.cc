@@ -123,11 +123,12 @@ TEST(EvalResultTest, UsesStepInFileName) {
   const test::TemporaryDirectory directory;
   ASSERT_TRUE(write_eval_result(default_file_system(), directory.path(), two_sets()).ok());
   EXPECT_TRUE(std::filesystem::exists(directory / "step-000001200.json"));
-  EXPECT_EQ(read_best(directory / "best.json").status().code(), StatusCode::kNotFound);
+  const RunLayout layout(directory.path());
+  EXPECT_EQ(read_best(layout).status().code(), StatusCode::kNotFound);
   const BestCheckpoint best{"val", "loss", 1.25, 1200, "ab12", {}, {}};
-  ASSERT_TRUE(
-      write_file_atomically(default_file_system(), directory / "best.json", to_json(best)).ok());
-  EXPECT_EQ(read_best(directory / "best.json")->step, 1200u);
+  ASSERT_TRUE(make_directories(default_file_system(), layout.eval_dir()).ok());
+  ASSERT_TRUE(write_file_atomically(default_file_system(), layout.best_file(), to_json(best)).ok());
+  EXPECT_EQ(read_best(layout)->step, 1200u);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TEST(EvaluationOutcomesTest, AppliesFinalOutcomeOnlyToSameCheckpoint) {
     EXPECT_EQ(outcomes.is_corrupt(each, "m"), each == 2);
   }
   EXPECT_EQ(outcomes.state(5, "m"), EvaluationState::kPending);
-  EXPECT_EQ(outcomes.evaluated_steps(), std::set<uint64_t>{1});
+  EXPECT_EQ(outcomes.evaluated_steps(Lineage()), std::set<uint64_t>{1});
 }
 
 TEST(EvaluationOutcomesTest, IgnoresInvalidRecords) {
@@ -41,6 +41,12 @@ TEST(EvaluationOutcomesTest, RequiresOnlyCheckpointAndOutcome) {
   EvaluationOutcomes outcomes;
   outcomes.add_line(R"({"step":1,"manifest_sha256":"m","outcome":"corrupt"})");
   EXPECT_TRUE(outcomes.is_corrupt(1, "m"));
+}
+
+TEST(EvaluationOutcomesTest, WritesJsonWhateverBytesReasonHas) {
+  const std::string line =
+      to_json_line({.step = 1, .reason = "open caf\xe9/1.png: No such file"}, "");
+  EXPECT_NE(line.find("open caf\xef\xbf\xbd/1.png"), std::string::npos) << line;  // U+FFFD
 }
 
 TEST(EvaluationOutcomesTest, UsesLastRecordOfCheckpoint) {
@@ -64,7 +70,7 @@ TEST(EvaluationOutcomesTest, KeepsResultWhenRequestedEvaluationFails) {
   outcomes.add_line(requested(1, Outcome::kFailed));
   outcomes.add_line(requested(2, Outcome::kSuperseded));
   outcomes.add_line(requested(3, Outcome::kCorrupt));
-  EXPECT_EQ(outcomes.evaluated_steps(), (std::set<uint64_t>{1, 2}));
+  EXPECT_EQ(outcomes.evaluated_steps(Lineage()), (std::set<uint64_t>{1, 2}));
   EXPECT_TRUE(outcomes.is_corrupt(3, "m"));
   outcomes.add_line(line(4, "failed"));
   outcomes.add_line(requested(4, Outcome::kEvaluated));

@@ -183,7 +183,7 @@ class CaptioningTest : public ::testing::Test {
 TEST_F(CaptioningTest, AveragesTheLossOverTheTokensOfAllCaptions) {
   MarkovModel model(greedy_trap());
   const auto result = task()->loss_and_metric(model, batch({3, 4, kEnd, 4, kEnd, kPad}, "a b\nb"));
-  EXPECT_NEAR(result.loss.item<double>(),
+  EXPECT_NEAR(result.loss.mean.item<double>(),
               cross_entropy({{0, 3}, {3, 4}, {4, kEnd}, {0, 4}, {4, kEnd}}), 1e-6);
   EXPECT_DOUBLE_EQ(result.metric_sum.item<double>(), 2)
       << "the ends; otherwise the start is likelier";

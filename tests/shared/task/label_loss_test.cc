@@ -36,8 +36,8 @@ class LabelLossTest : public ::testing::Test {
 TEST_F(LabelLossTest, DividesLossBySumOfLabelWeights) {
   const double expected =
       (2 * nll(0, 1) + 0.5 * nll(1, 0) + 2 * nll(2, 1) + 4 * nll(3, 2)) / (2 + 0.5 + 2 + 4);
-  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, to_labels({1, 0, 1, 2})).item<double>(), expected,
-              1e-6);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, to_labels({1, 0, 1, 2})).mean.item<double>(),
+              expected, 1e-6);
 }
 
 TEST_F(LabelLossTest, WeightsSoftLabelsAndDividesBySamples) {
@@ -46,7 +46,7 @@ TEST_F(LabelLossTest, WeightsSoftLabelsAndDividesBySamples) {
   const double expected = (0.7 * 0.5 * nll(0, 0) + 0.3 * 2 * nll(0, 1) + 0.5 * nll(1, 0) +
                            0.5 * 2 * nll(2, 1) + 0.5 * 4 * nll(2, 2) + 4 * nll(3, 2)) /
                           4;
-  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, probabilities).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, probabilities).mean.item<double>(), expected, 1e-6);
 }
 
 TEST_F(LabelLossTest, AssignsWeightOneToOutputsBeyondWeights) {
@@ -58,15 +58,15 @@ TEST_F(LabelLossTest, AssignsWeightOneToOutputsBeyondWeights) {
     weights += weight[label];
     for (int each = 0; each < 3; ++each) sum += smoothed * weight[each] * nll(row, each);
   }
-  EXPECT_NEAR(loss({0.5, 2}, 0.3).mean(logits_, to_labels({0, 1, 1, 0})).item<double>(),
+  EXPECT_NEAR(loss({0.5, 2}, 0.3).mean(logits_, to_labels({0, 1, 1, 0})).mean.item<double>(),
               sum / weights, 1e-6);
 }
 
 TEST_F(LabelLossTest, ExcludesIgnoredLabelsFromSumAndDivisor) {
   const at::Tensor labels = to_labels({kIgnoredLabel, 0, 2, kIgnoredLabel});
-  EXPECT_NEAR(loss({}).mean_over_valid(logits_, labels).item<double>(), (nll(1, 0) + nll(2, 2)) / 2,
-              1e-6);
-  EXPECT_NEAR(loss({0.5, 2, 4}).mean_over_valid(logits_, labels).item<double>(),
+  EXPECT_NEAR(loss({}).mean_over_valid(logits_, labels).mean.item<double>(),
+              (nll(1, 0) + nll(2, 2)) / 2, 1e-6);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean_over_valid(logits_, labels).mean.item<double>(),
               (0.5 * nll(1, 0) + 4 * nll(2, 2)) / 4.5, 1e-6);
 }
 
@@ -75,7 +75,7 @@ TEST_F(LabelLossTest, ReturnsZeroLossAndGradientWithoutCountedLabels) {
   for (const auto& weights : {std::vector<double>{}, {0, 0, 4}}) {
     const at::Tensor labels = weights.empty() ? to_labels(std::vector<int64_t>(4, kIgnoredLabel))
                                               : to_labels({0, 1, 1, 0});
-    const at::Tensor none = loss(weights, 0.1).mean_over_valid(logits, labels);
+    const at::Tensor none = loss(weights, 0.1).mean_over_valid(logits, labels).mean;
     none.backward();
     EXPECT_EQ(none.item<double>(), 0);
     EXPECT_EQ(logits.grad().abs().max().item<double>(), 0);

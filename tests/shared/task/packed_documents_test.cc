@@ -228,12 +228,17 @@ TEST_P(PackedDocumentsTest, HaveTheLossAndGradientsOfDocumentsAloneInBf16) {
   }
 }
 
-// Positions come from other processes.
+// Positions come from other processes. Those outside of the sample are as the first and the last one.
 TEST_P(PackedDocumentsTest, AcceptAnyPositions) {
-  Batch batch = documents_.packed();
-  batch[1][0][3] = kLength + 1000;
-  batch[1][1][5] = -7;
-  EXPECT_TRUE(std::isfinite(task({kTokens, kPositions})->loss(*model_, batch).item<double>()));
+  const auto loss_with = [&](int64_t after, int64_t before) {
+    Batch batch = documents_.packed();
+    batch[1] = batch[1].clone();
+    batch[1][0][3] = after;
+    batch[1][1][5] = before;
+    return task({kTokens, kPositions})->loss(*model_, batch).item<double>();
+  };
+  EXPECT_EQ(loss_with(kLength + 1000, -7), loss_with(kLength - 1, 0));
+  EXPECT_NE(loss_with(kLength + 1000, -7), loss_with(3, 5)) << "their own positions";
 }
 
 // Labels as for conversations: the loss is the mean over what has a label.

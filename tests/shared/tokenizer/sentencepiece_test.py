@@ -126,7 +126,7 @@ class Unigram:
 
 
 def record(root):
-    lines = (root / "README.md").read_text().splitlines()
+    lines = (root / "docs/datasets.md").read_text().splitlines()
     rows = []
     for name, settings in GOLDEN.items():
         model = train(lines, 420, **settings)

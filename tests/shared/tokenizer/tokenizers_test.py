@@ -215,7 +215,7 @@ INVALID = [b"a\xffb\xe2\x82", b"\xed\xa0\x80\xf0\x9f\x98", bytes(range(256))]
 
 def record(root):
     """Small cases of some tokenizers, which the C++ tests read."""
-    texts = [(root / "README.md").read_text()]
+    texts = [(root / "docs/datasets.md").read_text()]
     made = {"gpt2": make_tokenizer(byte_level(add_prefix_space=False), texts, size=300),
             "prefix space": make_tokenizer(byte_level(), texts, size=300, special=[]),
             "llama3": make_tokenizer(split(LLAMA3), texts, size=300, ignore_merges=True),

@@ -37,12 +37,12 @@ class RunViewTest : public ::testing::Test {
                {.step = step, .loss = loss, .wall_time = "2026-01-31T12:00:00.000Z"})) +
                "\n");
   }
-  void write_eval(uint64_t step, double loss) {
+  void write_eval(uint64_t step, double loss, const std::string& manifest = "abc") {
     std::filesystem::create_directories(layout().eval_dir());
     ASSERT_TRUE(run::write_eval_result(
                     default_file_system(), layout().eval_dir(),
                     {.step = step,
-                     .manifest_sha256 = "abc",
+                     .manifest_sha256 = manifest,
                      .datasets = {{.dataset = "val", .samples = 5, .metrics = {{"loss", loss}}}},
                      .created = "2026-01-31T12:00:00.000Z"})
                     .ok());
@@ -94,6 +94,39 @@ TEST_F(RunViewTest, DescribesEndedRun) {
   EXPECT_THAT(std::string(run.at("last_event").as_string()), HasSubstr("disk \xEF\xBF\xBD full"));
 }
 
+// More results than the page has, of a branch that the run has left.
+TEST_F(RunViewTest, HasResultsOfPresentBranchBehindManyOfFormerOne) {
+  std::string lines;
+  const auto save = [&](uint64_t step, const std::string& manifest) {
+    write_eval(step, 0.5, manifest);
+    lines += json::serialize(
+                 json::object{{"event", "saved"}, {"step", step}, {"manifest_sha256", manifest}}) +
+             "\n";
+  };
+  for (uint64_t step = 1; step <= 3; ++step) save(step, "present" + std::to_string(step));
+  for (uint64_t step = 4; step <= 506; ++step) save(step, "left" + std::to_string(step));
+  lines += R"({"event":"resumed","step":3,"manifest_sha256":"present3"})"
+           "\n";
+  append(layout().lineage_file(), lines);
+  RunView view(layout());
+  for (int i = 0; i < 2; ++i) {  // then from the cache
+    const json::array evaluations = parse(view.overview())["evaluations"].as_array();
+    ASSERT_EQ(evaluations.size(), 3u);
+    for (uint64_t k = 0; k < 3; ++k)
+      EXPECT_EQ(evaluations[k].as_object().at("step").to_number<uint64_t>(), k + 1);
+  }
+}
+
+TEST_F(RunViewTest, HasDirectionsOfTableOfRun) {
+  append(layout().config_file(), "");
+  EXPECT_TRUE(parse(RunView(layout()).overview()).at("metrics").as_object().empty());
+  append(
+      layout().metric_table_file(),
+      R"({"metrics":[{"name":"dice","direction":"maximize","unit":"fraction","help":"overlap"}]})");
+  EXPECT_EQ(parse(RunView(layout()).overview()).at("metrics"),
+            json::parse(R"({"dice":{"direction":"maximize","unit":"fraction","help":"overlap"}})"));
+}
+
 TEST_F(RunViewTest, HasEnvironmentOfLastStart) {
   const auto environment = [&] {
     return json::serialize(parse(RunView(layout()).overview()).at("environment"));
@@ -130,6 +163,26 @@ TEST_F(RunViewTest, HasMachineOfNewestCheckpoint) {
   append(layout().trainer_log(),
          "2026-01-31T12:00:00.000Z info    training started device=cuda:0 num_threads=16\n");
   EXPECT_EQ(environment().at("device"), "cuda:0") << "of a start after the checkpoint";
+}
+
+TEST_F(RunViewTest, HidesSecretSettings) {
+  append(layout().config_file(),
+         "run:\n  dir: demo\n  on_event_command: [{events: [\"*\"], command: [/bin/n, TOKEN]}]\n"
+         "train:\n  max_steps: 100\n");
+  const std::string run = RunView(layout()).overview();
+  EXPECT_THAT(run, HasSubstr("dir: demo\\n  on_event_command: (hidden)\\ntrain:"));
+  EXPECT_THAT(run, Not(HasSubstr("TOKEN")));
+}
+
+TEST_F(RunViewTest, FindsLimitedNumberOfRunsInAllFolders) {
+  for (int folder = 0; folder < 4; ++folder)
+    for (int run = 0; run < 5; ++run)
+      append(root_ / ("a" + std::to_string(folder) + "/" + std::to_string(run) + "/config.yaml"),
+             "");
+  EXPECT_EQ(find_runs(root_.path()).size(), 20u);
+  EXPECT_EQ(find_runs(root_.path(), 19).size(), 19u);
+  EXPECT_EQ(find_runs(root_.path(), 7).size(), 7u);
+  EXPECT_EQ(find_runs(root_.path(), 3).size(), 3u) << "within one folder";
 }
 
 TEST_F(RunViewTest, SendsEventsForWhatIsNew) {

@@ -45,7 +45,7 @@ class CudaDryRunTest : public TrainerTest {
   // What training did, from the first step on.
   DryRunCounts counts_of(config::Config config, uint64_t steps) {
     config.train.max_steps = steps;
-    configure_numerics(config.run, config.train);
+    EXPECT_TRUE(configure_numerics(config.run, config.train).ok());
     Session run(config, fresh(), kNoPoison, {.device = *device_});
     DryRunCounts before;
     run.on_batch = [&, is_first = true](uint64_t) mutable {

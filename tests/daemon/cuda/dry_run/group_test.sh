@@ -5,7 +5,6 @@ set -euo pipefail
 bin=$(readlink -f "${1:?give the folder of the programs}")
 library=$(readlink -f "${2:?give libdry_run.so}")
 reduction=${3:?give ordered or allreduce} shard=${4:?give none or optimizer}
-readonly max_seconds=100
 
 work=$(mktemp -d)
 pids=()
@@ -23,14 +22,8 @@ fail() {
   tail -n 30 "$work"/*.log >&2 || true
   exit 1
 }
-within() {
-  local what=$1
-  shift
-  until "$@"; do
-    ((SECONDS < max_seconds)) || fail "$what: not in time"
-    sleep 0.1
-  done
-}
+# shellcheck source=tests/support/within.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../../../support/within.sh"
 
 cat >"$work/config.yaml" <<YAML
 data: {train: {format: synthetic, num_samples: 4096, input_shape: [16], num_targets: 1}}

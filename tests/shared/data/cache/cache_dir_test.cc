@@ -32,6 +32,7 @@ class CacheDirTest : public testing::FolderFixture,
     config::DatasetConfig config;
     config.source = config::ImageFolderDataset{};
     path_in(config) = path("data");
+    glob_in(config) = "**/*";
     transforms_in(config) = {config::Resize{{20, 30}}};
     return config;
   }

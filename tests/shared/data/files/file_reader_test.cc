@@ -126,5 +126,64 @@ TEST_F(FileReaderTest, ReportsTruncatedFileInGroupedReads) {
   EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("changed from 10 to 5 bytes"));
 }
 
+// The same size; only the time tells.
+TEST_F(FileReaderTest, ReportsRewrittenFileAfterRead) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  EXPECT_EQ(read(reader, 0, 0, 4), "0123");
+  write("digits", "9876543210");
+  age("digits", 2);
+  EXPECT_THAT(read(reader, 0, 0, 4), ::testing::HasSubstr("modified since it was indexed"));
+  EXPECT_THAT(read(reader, 0, 0, 4), ::testing::HasSubstr("modified since it was indexed"))
+      << "it is opened again";
+}
+
+TEST_F(FileReaderTest, ReportsRewrittenFileAfterGroupedReads) {
+  FileTable files(root_.string());
+  for (int file = 0; file < 6; ++file) add_file(files, std::to_string(file), "0123456789");
+  const FileReader reader(files);
+  const FileReader::ReadsTogether together;
+  for (size_t file = 0; file < 6; ++file) EXPECT_EQ(read(reader, file, 0, 4), "0123");
+  EXPECT_TRUE(together.check().ok());
+  write("2", "9876543210");
+  age("2", 2);
+  write("5", "9876543210");  // more files than are compared together
+  age("5", 2);
+  EXPECT_EQ(read(reader, 2, 0, 4), "9876") << "compared by check()";
+  EXPECT_THAT(together.check().message(), ::testing::HasSubstr("modified since it was indexed"));
+  EXPECT_THAT(read(reader, 5, 0, 4), ::testing::HasSubstr("modified since it was indexed"));
+}
+
+TEST_F(FileReaderTest, ReportsRewrittenFileAfterPrefetch) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  std::vector<std::byte> whole;
+  MemoryBudget budget(1000);
+  PrefetchedBytes before(budget), after(budget);
+  reader.prefetch(0, 0, 4, before);
+  write("digits", "9876543210");
+  age("digits", 2);
+  reader.prefetch(0, 0, 4, after);
+  reader.prefetch_whole(0, 100, after);
+  {
+    const PrefetchedBytes::Held held(&before);
+    EXPECT_EQ(read(reader, 0, 0, 4), "0123") << "of the indexed file";
+  }
+  const PrefetchedBytes::Held held(&after);
+  EXPECT_THAT(read(reader, 0, 0, 4), ::testing::HasSubstr("modified since it was indexed"));
+  EXPECT_THAT(reader.read_whole(0, 100, whole).message(),
+              ::testing::HasSubstr("modified since it was indexed"));
+}
+
+TEST_F(FileReaderTest, ReportsFileThatReplacedIndexedOne) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  const auto time = std::filesystem::last_write_time(path("digits"));
+  write("other", "9876543210");
+  std::filesystem::last_write_time(path("other"), time);
+  std::filesystem::rename(path("other"), path("digits"));
+  EXPECT_THAT(read(reader, 0, 0, 4), ::testing::HasSubstr("replaced by another file"));
+}
+
 }  // namespace
 }  // namespace stoker::data::files

@@ -142,12 +142,13 @@ TEST_F(PrefetchedBytesTest, ReadsOnlyPrefetchedRangeFromMemory) {
   MemoryBudget budget(100);
   PrefetchedBytes bytes(budget);
   reader_.prefetch(0, 2, 3, bytes);
-  write("digits", "abcdefghij");
+  write("digits", "abcdefghij");  // which a read from the file notices
+  age("digits", 2);
   const PrefetchedBytes::Held held(&bytes);
-  EXPECT_EQ(read(2, 4), "cdef");
-  EXPECT_EQ(read(3, 2), "de");
+  EXPECT_THAT(read(2, 4), HasSubstr("modified since it was indexed"));
+  EXPECT_THAT(read(3, 2), HasSubstr("modified since it was indexed"));
   EXPECT_EQ(read(2, 3), "234");
-  EXPECT_EQ(read(2, 3), "cde") << "each range is given once";
+  EXPECT_THAT(read(2, 3), HasSubstr("modified since it was indexed")) << "each range is given once";
 }
 
 TEST_F(PrefetchedBytesTest, ReturnsStoredErrorWithoutRetry) {

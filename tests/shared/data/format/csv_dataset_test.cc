@@ -109,7 +109,7 @@ TEST_F(CsvDatasetTest, RequiresSameHeaderInAllFilesOfFolder) {
 }
 
 TEST_F(CsvDatasetTest, ReportsMalformedNumberWithFileLineAndColumn) {
-  write("data.csv", "age,y\n1,0\n\"1\n\n\",1\nold,1\n1e99,0\nnan,0\n0x10,1\n");
+  write("data.csv", "age,y\n1,0\n\"1\n\n\",1\nold,1\n1e99,0\ninf,0\n0x10,1\n");
   const auto dataset = opened(csv());
   EXPECT_TRUE(read_sample(*dataset, 0).status.ok());
   EXPECT_TRUE(read_sample(*dataset, 1).status.ok());
@@ -119,6 +119,57 @@ TEST_F(CsvDatasetTest, ReportsMalformedNumberWithFileLineAndColumn) {
             path("data.csv") + ": line 6 at offset 18: input 'age' must be a number, got 'old'");
   for (uint64_t sample = 3; sample < dataset->size(); ++sample)
     EXPECT_EQ(read_sample(*dataset, sample).status.code(), StatusCode::kCorrupt) << sample;
+}
+
+// STR_NA_VALUES of pandas 3.1.1, what read_csv takes for missing by default, but for the empty cell.
+TEST_F(CsvDatasetTest, DropsRowsWithMissingValuesOfPandas) {
+  const std::vector<std::string> markers{
+      "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+      "<NA>", "N/A",      "NA",  "NULL",    "NaN",      "None", "n/a",  "nan",    "null"};
+  for (const std::string& marker : markers) {
+    write("data.csv", "x,z,y\n1,5,0\n" + marker + ",6,1\n3, " + marker + " ,2\n\"" + marker +
+                          "\",8,0\n4,7,1\n");
+    auto config = csv();
+    expect_error(config, StatusCode::kCorrupt, {"line 3", "has no input 'x'", "3 of 5"});
+    record_in(config).on_missing_field = config::OnMissingField::kDrop;
+    const auto dataset = opened(config);
+    ASSERT_EQ(dataset->size(), 2u) << marker;
+    EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(4, 7)) << marker;
+  }
+}
+
+// Names can be those words: Namibia's code is NA.
+TEST_F(CsvDatasetTest, TakesWordsForMissingValuesAsLabels) {
+  write("data.csv", "x,y\n1,NA\n2,None\n3,DE\n");
+  EXPECT_THAT(opened(csv())->class_names(), ElementsAre("DE", "NA", "None"));
+}
+
+TEST_F(CsvDatasetTest, DropsRowsWithGivenMarkersAlsoInLabels) {
+  write("data.csv", "x,y\n1,0\n-999,1\n3,?\n4,1\n");
+  auto config = csv();
+  std::get<config::CsvDataset>(config.source).na_values = {"-999", "?"};
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_EQ(dataset->classes(), 2u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(4));
+}
+
+TEST_F(CsvDatasetTest, LeavesOutBadRowsWithinLimitAndListsThem) {
+  std::string rows = "x,y\n";
+  for (int i = 0; i < 100; ++i) rows += std::to_string(i) + "," + std::to_string(i % 2) + "\n";
+  write("data.csv", rows + "1,0,5\n\"2\"3,1\n");
+  auto config = csv();
+  expect_error(config, StatusCode::kCorrupt,
+               {"line 102", "has 3 fields, but there are 2 columns", "2 of 102 are bad",
+                "data.train.max_bad_record_rate (0.001)", "train.bad_records.jsonl"});
+  record_in(config).max_bad_record_rate = 0.02;
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->size(), 100u);
+  const std::string list = content_of(".index/train.bad_records.jsonl");
+  EXPECT_THAT(list, HasSubstr("\"record\":\"line 102\""));
+  EXPECT_THAT(list, HasSubstr("behind its closing quote"));
+  EXPECT_EQ(std::ranges::count(list, '\n'), 2);
 }
 
 TEST_F(CsvDatasetTest, RoundsNumbersToFloats) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@ namespace {
 using image::testing::encode_png_file;
 using image::testing::plain;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::read_sample;
 
 class ImageListTest : public testing::FolderFixture {
@@ -121,6 +123,24 @@ TEST_F(ImageListTest, RejectsRowsWithoutPathOrLabel) {
   expect_error(listed("set/list.csv"), StatusCode::kCorrupt, {"line 2", "no path"});
   write("set/list.jsonl", "{\"path\": \"p/0.png\", \"label\": -1}\n");
   expect_error(listed("set/list.jsonl"), StatusCode::kCorrupt, {"line 1", "must be at least 0"});
+}
+
+TEST_F(ImageListTest, LeavesOutBadRowsUpToRate) {
+  write("set/list.csv",
+        "path,label\np/0.png,0\np/9.png,1\np/1.png,\np/1.png,1\np/2.png\np/2.png,2\n");
+  auto config = listed("set/list.csv");
+  expect_error(config, StatusCode::kNotFound,
+               {"line 3", "p/9.png", "3 of 6 are bad", "data.train.max_bad_record_rate (0.001)"});
+  source_in<config::ImageListDataset>(config).max_bad_record_rate = 0.5;
+  ::testing::internal::CaptureStderr();
+  EXPECT_THAT(samples(config), ElementsAre(std::pair(0, 0), std::pair(10, 1), std::pair(20, 2)));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("bad records skipped dataset=train count=3 total=6"));
+  const auto list = read_file(index_dir() + "/train.bad_records.jsonl", 1 << 20);
+  ASSERT_TRUE(list.ok()) << list.status().to_string();
+  for (const char* const line : {"\"line 3\"", "\"line 4\"", "\"line 6\""})
+    EXPECT_THAT(*list, HasSubstr(line));
+  EXPECT_EQ(std::ranges::count(*list, '\n'), 3);
 }
 
 TEST_F(ImageListTest, RejectsInvalidLists) {

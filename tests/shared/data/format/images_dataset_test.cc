@@ -27,6 +27,7 @@ class ImageFolderDatasetTest : public testing::FolderFixture {
     config::DatasetConfig config;
     config.source = config::ImageFolderDataset{};
     path_in(config) = path("data");
+    glob_in(config) = "**/*";
     transforms_in(config) = {config::Resize{{4, 6}}};
     return config;
   }
@@ -56,6 +57,42 @@ TEST_F(ImageFolderDatasetTest, SortsClassFoldersAndDetectsFormatByContent) {
   EXPECT_EQ((*dataset)->source(0).file, path("data/cat/deep/2.jpg"));
 }
 
+// The classes and samples of ImageFolder of torchvision 0.26.
+TEST_F(ImageFolderDatasetTest, ReadsFilesWithExtensionsOfImagesByDefault) {
+  for (const std::string name : {"b/1.PNG", "b/2.jpg", "a/3.jpeg", "10/4.webp", "2/x.png"})
+    write("data/" + name, png(1));
+  write("data/a/Thumbs.db", "\xd0\xcf\x11\xe0junk");
+  write("data/a/notes.txt", "x");
+  auto config = images();
+  glob_in(config) = config::ImageFolderDataset().glob;
+  const auto dataset = opened(config);
+  EXPECT_THAT(dataset->class_names(), ElementsAre("10", "2", "a", "b"));
+  std::vector<std::string> files;
+  for (uint64_t i = 0; i < dataset->size(); ++i) files.push_back(dataset->source(i).file);
+  EXPECT_THAT(files,
+              ElementsAre(path("data/10/4.webp"), path("data/2/x.png"), path("data/a/3.jpeg"),
+                          path("data/b/1.PNG"), path("data/b/2.jpg")));
+}
+
+TEST_F(ImageFolderDatasetTest, WarnsAboutFolderAboveSplits) {
+  const auto log_of = [this] {
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(open(images()).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  write("data/train/cat/1", png(1));
+  write("data/other/1", png(1));
+  EXPECT_THAT(log_of(), ::testing::Not(HasSubstr("look like splits")));
+  write("data/Val/cat/1", png(1));
+  EXPECT_THAT(log_of(), HasSubstr("class folders look like splits"));
+}
+
+TEST_F(ImageFolderDatasetTest, EscapesClassNamesThatAreNotUtf8) {
+  write("data/caf\xe9/1", png(1));
+  write("data/caf\xc3\xa9/1", png(1));
+  EXPECT_THAT(opened(images())->class_names(), ElementsAre("caf\xc3\xa9", "caf\\xE9"));
+}
+
 TEST_F(ImageFolderDatasetTest, ConvertsToGrayWithOneChannel) {
   write("data/a/1", encode_png_file(plain(5, 5, {200, 100, 50})));
   auto config = images();
@@ -64,6 +101,22 @@ TEST_F(ImageFolderDatasetTest, ConvertsToGrayWithOneChannel) {
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ((*dataset)->spec()[0].shape, (std::vector<int64_t>{1, 4, 6}));
   EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(24, '\x7c'));
+}
+
+TEST_F(ImageFolderDatasetTest, RejectsImagesAboveConfiguredNumberOfPixels) {
+  EXPECT_EQ(config::ImageFolderDataset().max_image_pixels, 100'000'000);
+  write("data/a/1", png(7));  // 5x5
+  auto config = images();
+  const auto status_with = [&](int64_t pixels) {
+    source_in<config::ImageFolderDataset>(config).max_image_pixels = pixels;
+    return read_sample(*opened(config), 0).status;
+  };
+  EXPECT_TRUE(status_with(25).ok());
+  const Status status = status_with(24);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("5x5 pixels: more than the limit of 24 pixels "
+                                          "(max_image_pixels)"));
+  EXPECT_TRUE(status_with(25).ok()) << "of the same thread";
 }
 
 TEST_F(ImageFolderDatasetTest, SplitsEveryClassInSameRatio) {

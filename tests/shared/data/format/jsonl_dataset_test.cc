@@ -247,6 +247,28 @@ TEST_F(JsonlDatasetTest, RejectsMalformedLinesWithLocationOnOpen) {
   expect_error(text(2), StatusCode::kCorrupt, {"line 1", "text 't' must be text, got 1 integer"});
 }
 
+// As json.dumps() of Python writes NaN, and files cut within a character or a surrogate pair.
+TEST_F(JsonlDatasetTest, SaysWhyLinesAreBadAndCountsThem) {
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {R"({"x": NaN, "y": 0})", "NaN is no number of JSON; write null"},
+      {R"({"x": -Infinity, "y": 0})", "Infinity is no number of JSON"},
+      {R"({"x": 1, "z": "\ud83d here", "y": 0})", "half of a surrogate pair"},
+      {"{\"x\": 1, \"z\": \"caf\xe9\", \"y\": 0}", "not UTF-8"},
+      {R"({"x": 1, "y": 0)", "invalid JSON (incomplete JSON)"},
+      {R"({"x": 1, "y": -1})", "label 'y' must be at least 0, got -1"}};
+  std::string good;
+  for (int i = 0; i < 97; ++i)
+    good += R"({"x": 2, "y": 1})"
+            "\n";
+  for (const auto& [line, cause] : bad) {
+    write("data.jsonl", good + line + "\n" + line + "\n" + line + "\n");
+    auto config = labeled();
+    expect_error(config, StatusCode::kCorrupt, {"line 98", cause, "3 of 100 are bad"});
+    record_in(config).max_bad_record_rate = 0.03;
+    EXPECT_EQ(opened(config)->size(), 97u);
+  }
+}
+
 TEST_F(JsonlDatasetTest, RejectsOrDropsLinesWithMissingField) {
   write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": null, \"y\": 1}\n{\"x\": 3, \"y\": 1}\n{}\n");
   auto config = labeled();

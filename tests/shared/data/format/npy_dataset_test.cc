@@ -1,5 +1,6 @@
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -54,7 +55,7 @@ class NumpyDatasetTest : public testing::FolderFixture {
 };
 
 TEST_F(NumpyDatasetTest, ReadsFloatRowsUnchanged) {
-  write("x.npy", npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, NAN})));
+  write("x.npy", npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, -0.0f})));
   write_labels(3);
   const auto dataset = opened(arrays());
   ASSERT_EQ(dataset->size(), 3u);
@@ -66,8 +67,50 @@ TEST_F(NumpyDatasetTest, ReadsFloatRowsUnchanged) {
   EXPECT_EQ(dataset->source(1).offset, 128u + 8u);
 }
 
+TEST_F(NumpyDatasetTest, LeavesOutRowsWithInvalidLabelsUpToRate) {
+  write("x.npy", npy("<f4", "(6, 1)", bytes_of<float>({0, 10, 20, 30, 40, 50})));
+  write("y.npy", npy("<i8", "(6,)", bytes_of<int64_t>({-1, 0, 2, -1, -7, 1})));
+  auto config = arrays();
+  expect_error(config, StatusCode::kCorrupt,
+               {path("y.npy"), "offset 128", "not a class", "3 of 6 are bad",
+                "data.train.max_bad_record_rate (0.001)"});
+  source_in<config::NumpyDataset>(config).max_bad_record_rate = 0.5;
+  opened(config);
+  const auto dataset = pipeline::open_indexed("train", config, index_dir(), "");
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  ASSERT_EQ((*dataset)->size(), 3u);
+  EXPECT_EQ((*dataset)->classes(), 3u);
+  const std::vector<std::pair<float, int64_t>> expected{{10, 0}, {20, 2}, {50, 1}};
+  for (uint64_t i = 0; i < 3; ++i) {
+    const auto sample = read_sample(**dataset, i);
+    EXPECT_EQ(sample.values<float>(0)[0], expected[i].first);
+    EXPECT_EQ(sample.label(), expected[i].second);
+  }
+  EXPECT_EQ((*dataset)->source(2).offset, 128u + 5 * 4);
+  std::vector<int64_t> labels(2);
+  ASSERT_TRUE((*dataset)->read_labels(1, labels).ok());
+  EXPECT_THAT(labels, ElementsAre(2, 1));
+}
+
+TEST_F(NumpyDatasetTest, RejectsNonfiniteNumbersWithFileAndRow) {
+  const auto expect_bad = [](const Dataset& dataset, uint64_t sample, const std::string& text) {
+    const Status status = read_sample(dataset, sample).status;
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_EQ(status.message(), text);
+  };
+  write("x.npy", npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, NAN, 5, 6})));
+  write("y.npy", npy("<f8", "(3,)", bytes_of<double>({0.5, 1, 1e300})));
+  const auto dataset = opened(arrays());
+  ASSERT_TRUE(dataset);
+  EXPECT_TRUE(read_sample(*dataset, 0).status.ok());
+  expect_bad(*dataset, 1, path("x.npy") + ": row 1: must be finite, got NaN");
+  // The largest float is 3.4e38.
+  expect_bad(*dataset, 2, path("y.npy") + ": row 2: must be finite, got infinity");
+}
+
 TEST_F(NumpyDatasetTest, RoundsOtherNumbersToFloats) {
-  EXPECT_THAT(floats<double>("<f8", {0.1, 1e300}), ElementsAre(0.1f, INFINITY));
+  EXPECT_THAT(floats<double>("<f8", {0.1, -3.4028234663852886e38}),
+              ElementsAre(0.1f, std::numeric_limits<float>::lowest()));
   EXPECT_THAT(floats<uint16_t>("<f2", {0x3c00, 0xc100}), ElementsAre(1, -2.5));
   EXPECT_THAT(floats<int8_t>("|i1", {-128, 127}), ElementsAre(-128, 127));
   EXPECT_THAT(floats<uint8_t>("|u1", {0, 255}), ElementsAre(0, 255));

@@ -183,6 +183,23 @@ TEST_F(WebdatasetTest, RejectsSamplesWithMissingMember) {
               HasSubstr("reason=missing_field count=2 total=3"));
 }
 
+// GNU tar stores all but the first of several hard links as type 1, without content.
+TEST_F(WebdatasetTest, RejectsFieldThatIsLink) {
+  for (const char type : {'1', '2'})
+    expect_rejected(sample("a", "123", "0") + tar_member("b.cls", "", type) +
+                        tar_member("b.bin", "456") + kTarEnd,
+                    {"sample 'b' ('cls' 'bin') at offset 2048: member 'cls' is a link",
+                     "--hard-dereference --dereference", "1 of 2"});
+}
+
+TEST_F(WebdatasetTest, IgnoresLinksThatAreNoFields) {
+  const auto dataset =
+      opened(sample("a", "123", "0") + tar_member("a.txt", "", '1') +
+             tar_member("latest.png", "", '2') + sample("b", "456", "1") + kTarEnd);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_EQ(read_sample(*dataset, 1).text(), "456");
+}
+
 TEST_F(WebdatasetTest, TreatsSeparatedMembersAsTwoSamples) {
   expect_rejected(tar_member("a.bin", "123") + sample("b", "456", "1") + tar_member("a.cls", "0"),
                   {"sample 'a' ('bin') at offset 0", "2 of 3"});

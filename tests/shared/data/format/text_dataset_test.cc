@@ -52,7 +52,7 @@ TEST_F(TextDatasetTest, ContinuesBlocksAcrossFiles) {
 
 TEST_F(TextDatasetTest, SplitsWithoutSharedOrMissingBytes) {
   std::string content;
-  for (int i = 0; i < 100; ++i) content += static_cast<char>(i);
+  for (int i = 0; i < 100; ++i) content += static_cast<char>(' ' + i);
   write("data", content);
   const auto train = open(text(1, {0, 0.29})), valid = open(text(1, {0.29, 1}), "val");
   ASSERT_TRUE(train.ok() && valid.ok());
@@ -92,6 +92,18 @@ TEST_F(TextDatasetTest, ReadsOnlyFilesMatchedByGlob) {
   EXPECT_EQ(read_sample(**dataset, 0).text(), "aaaacccc");
   glob_in(config) = "*.py";
   expect_error(config, StatusCode::kNotFound, {"'*.py'"});
+}
+
+TEST_F(TextDatasetTest, RejectsAnyFileThatIsNoText) {
+  auto config = text(3);
+  glob_in(config) = "*";
+  write("data/a.txt", "some text");
+  write("data/b.txt", "some more text");
+  EXPECT_TRUE(open(config).ok());
+  write("data/c.gz", "\x1f\x8b\x08 packed");
+  expect_error(config, StatusCode::kCorrupt, {"data.train.path", path("data/c.gz"), "gunzip"});
+  write("data/c.gz", std::string("h\0i\0 \0t\0h\0e\0r\0e\0", 16));
+  expect_error(config, StatusCode::kCorrupt, {path("data/c.gz"), "is UTF-16"});
 }
 
 }  // namespace

@@ -275,7 +275,8 @@ TEST_F(TfrecordDatasetTest, RejectsInvalidLabelsDuringIndexing) {
   };
   EXPECT_THAT(of(ints_feature({-1})), HasSubstr("offset 0: label 'y' must be at least 0, got -1"));
   EXPECT_THAT(of(ints_feature({1, 2})), HasSubstr("label 'y' must be one integer, got 2 integers"));
-  EXPECT_THAT(of(floats_feature({1})), HasSubstr("label 'y' must be one integer, got 1 number"));
+  EXPECT_THAT(of(floats_feature({1.5f})),
+              HasSubstr("label 'y' must be an integer of at least 0, got 1.5"));
   EXPECT_THAT(of(bytes_feature(std::string(5000, 'x'))), HasSubstr("no label"));
   EXPECT_THAT(of(message(1, message(1, "a") + message(1, "b"))),
               HasSubstr("must have one value, got 2"));

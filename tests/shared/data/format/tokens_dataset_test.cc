@@ -87,5 +87,49 @@ TEST_F(TokensDatasetTest, RejectsPartialTokenShortFileAndUnknownDtype) {
   expect_error(tokens(config::TokenType::kUint16), StatusCode::kInvalidArgument, {"0 tokens"});
 }
 
+// As numpy.save() writes it.
+TEST_F(TokensDatasetTest, RejectsFileOfOtherKind) {
+  write("data.bin", std::string("\x93NUMPY\1\0v\0{'descr': '<u2'}", 25) + std::string(101, ' '));
+  expect_error(tokens(config::TokenType::kUint16), StatusCode::kCorrupt,
+               {path("data.bin"), "is an .npy file", "tofile()"});
+}
+
+// Ids of a vocabulary of 50257, as astype(...).tofile() of numpy writes them.
+TEST_F(TokensDatasetTest, RejectsIdsOfOtherWidth) {
+  std::vector<uint16_t> narrow;
+  std::vector<uint32_t> wide;
+  std::vector<int64_t> widest;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    const uint32_t id = i * 7919 % 50257;
+    narrow.push_back(static_cast<uint16_t>(id));
+    wide.push_back(id);
+    widest.push_back(id);
+  }
+  const auto uint16 = tokens(config::TokenType::kUint16),
+             uint32 = tokens(config::TokenType::kUint32);
+  write("data.bin", little_endian(narrow));
+  EXPECT_TRUE(open(uint16).ok());
+  expect_error(uint32, StatusCode::kCorrupt,
+               {path("data.bin"), "not plausible as uint32", "as uint16; set data.train.dtype"});
+  write("data.bin", little_endian(wide));
+  EXPECT_TRUE(open(uint32).ok());
+  expect_error(uint16, StatusCode::kCorrupt, {"not plausible as uint16", "as uint32"});
+  for (uint32_t& id : wide) id *= 3;  // a vocabulary of 150,000
+  write("data.bin", little_endian(wide));
+  expect_error(uint16, StatusCode::kCorrupt, {"not plausible as uint16", "as uint32"});
+  write("data.bin", little_endian(widest));
+  expect_error(uint16, StatusCode::kCorrupt, {"as int64; write them as uint16 or uint32"});
+  expect_error(uint32, StatusCode::kCorrupt, {"as int64; write them as uint16 or uint32"});
+}
+
+TEST_F(TokensDatasetTest, AcceptsIdsOfSmallVocabularies) {
+  for (const uint16_t size : {2, 10, 65}) {
+    std::vector<uint16_t> ids;
+    for (uint16_t i = 0; i < 1000; ++i) ids.push_back(static_cast<uint16_t>(i * 31 / 7 % size));
+    write("data.bin", little_endian(ids));
+    EXPECT_TRUE(open(tokens(config::TokenType::kUint16)).ok()) << size;
+  }
+}
+
 }  // namespace
 }  // namespace stoker::data::format

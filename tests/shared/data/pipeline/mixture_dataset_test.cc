@@ -260,5 +260,59 @@ TEST_F(NamedDatasetsTest, TreatsTokenAndRecordFilesAsShards) {
   EXPECT_THAT((*open(cifar))->shard_ends(), ElementsAre(2, 6));
 }
 
+// Tables with the same columns in another order, of which the input is all but the label.
+class ColumnsTest : public testing::FolderFixture {
+ protected:
+  Result<std::unique_ptr<Dataset>> concat(const std::string& first, const std::string& other,
+                                          std::vector<std::string> other_input = {}) const {
+    write("a.csv", first);
+    write("b.csv", other);
+    config::DatasetConfigs datasets;
+    for (const std::string name : {"a", "b"}) {
+      config::CsvDataset csv;
+      csv.path = path(name + ".csv");
+      csv.record.fields.label = "y";
+      if (name == "b") csv.record.fields.input = other_input;
+      datasets[name].source = csv;
+    }
+    datasets["train"].source = config::Concat{{"a", "b"}};
+    return open_dataset("train", datasets, index_dir(), {});
+  }
+};
+
+TEST_F(ColumnsTest, MatchesColumnsByName) {
+  const auto data = concat("p,q,r,y\n1,2,3,0\n", "r,y,p,q\n6,1,4,5\n9,0,7,8\n");
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT((*data)->info().input_columns, ElementsAre("p", "q", "r"));
+  EXPECT_THAT(read_sample(**data, 0).values<float>(0), ElementsAre(1, 2, 3));
+  EXPECT_THAT(read_sample(**data, 1).values<float>(0), ElementsAre(4, 5, 6));
+  std::vector<float> inputs(9);
+  std::vector<int64_t> labels(3);
+  const std::vector<std::span<std::byte>> rows{std::as_writable_bytes(std::span(inputs)),
+                                               std::as_writable_bytes(std::span(labels))};
+  const std::vector<SampleReadRequest> samples{{2, {}}, {1, {}}, {0, {}}};
+  EXPECT_EQ((*data)->info().size, 3u);
+  EXPECT_EQ((*data)->read_batch(samples, rows).good, 3u);
+  EXPECT_THAT(inputs, ElementsAre(7, 8, 9, 4, 5, 6, 1, 2, 3));
+}
+
+TEST_F(ColumnsTest, RejectsOtherColumnsUnlessTheyAreGiven) {
+  const auto data = concat("p,q,y\n1,2,0\n", "p,s,y\n4,5,1\n");
+  EXPECT_EQ(data.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(data.status().message(),
+              ::testing::AllOf(HasSubstr("data.b has the input columns p, s"),
+                               HasSubstr("data.a has p, q"), HasSubstr("data.b.fields.input")));
+  EXPECT_TRUE(concat("p,q,y\n1,2,0\n", "p,s,y\n4,5,1\n", {"p", "s"}).ok());
+}
+
+TEST_F(ColumnsTest, ComparesSingleColumnByName) {
+  EXPECT_TRUE(concat("p,y\n1,0\n", "y,p\n1,4\n").ok());
+  const auto data = concat("p,y\n1,0\n", "y,q\n1,4\n");
+  EXPECT_EQ(data.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(data.status().message(),
+              HasSubstr("data.b has the input columns q, but data.a has p"));
+  EXPECT_TRUE(concat("p,y\n1,0\n", "y,q\n1,4\n", {"q"}).ok());
+}
+
 }  // namespace
 }  // namespace stoker::data::pipeline

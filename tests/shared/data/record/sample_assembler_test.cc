@@ -110,16 +110,23 @@ TEST(SampleAssemblerTest, DerivesInputTypeFromFirstValue) {
 }
 
 TEST(SampleAssemblerTest, LeavesArrayThatWasReadIntoItsTensor) {
-  const SampleAssembler assembler(SampleSpec::labeled({.shape = {2}, .must_be_finite = false}));
-  std::array<float, 2> input{1, std::numeric_limits<float>::quiet_NaN()};
+  const SampleAssembler assembler(SampleSpec::labeled({.shape = {2}}));
+  std::array<float, 2> input{1, std::numeric_limits<float>::denorm_min()};
   int64_t label = 0;
   const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
                                                     std::as_writable_bytes(std::span(&label, 1))};
   std::array<FieldValue, 2> values{FieldArray{.bytes = outputs[0], .type = {}}, FieldValue()};
   ASSERT_TRUE(assembler.assemble({.fields = values, .label = 7}, {}, outputs).ok());
   EXPECT_EQ(input[0], 1);
-  EXPECT_TRUE(std::isnan(input[1]));
+  EXPECT_EQ(input[1], std::numeric_limits<float>::denorm_min());
   EXPECT_EQ(label, 7);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    input[1] = bad;
+    const Status status = assembler.assemble({.fields = values}, {}, outputs);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr("must be finite, got "));
+  }
 }
 
 TEST(SampleAssemblerTest, ReportsErrorsOfUnnamedValuesWithoutName) {

@@ -241,6 +241,31 @@ TEST_F(RecordDecoderTest, ReadsPriorityOfSequences) {
   EXPECT_THAT(priorities(tar), ElementsAre(9));
 }
 
+TEST_F(RecordDecoderTest, MapsLabelsToClassNames) {
+  config::DatasetConfig config = labeled<config::JsonlDataset>(
+      "{\"x\": 1, \"y\": \"dog\"}\n{\"x\": 2, \"y\": \"cat\"}\n{\"x\": 3, \"y\": 0}\n"
+      "{\"x\": 4, \"y\": \"owl\"}\n{\"x\": 5, \"y\": 2}\n",
+      {});
+  record_in(config).num_classes.reset();
+  record_in(config).class_names = {"cat", "dog"};
+  EXPECT_EQ((*make(config))->classes(), 2u);
+  const auto samples = decode(config);
+  ASSERT_EQ(samples.size(), 5u);
+  EXPECT_EQ(samples[0].label(), 1);
+  EXPECT_EQ(samples[1].label(), 0);
+  EXPECT_EQ(samples[2].label(), 0);
+  EXPECT_THAT(samples[3].status.message(), HasSubstr("'owl' is none of the 2 in class_names"));
+  EXPECT_THAT(samples[4].status.message(), HasSubstr("'2' is none of the 2 in class_names"));
+}
+
+TEST_F(RecordDecoderTest, ReportsMemberThatIsLink) {
+  using data::testing::tar_member;
+  EXPECT_THAT(
+      error_of(labeled<config::WebdatasetDataset>(
+          tar_member("a.y", "", '1') + tar_member("a.x", "12") + data::testing::kTarEnd, {2})),
+      HasSubstr("member 'y' is a link"));
+}
+
 TEST_F(RecordDecoderTest, ReportsPriorityThatIsNoInteger) {
   const auto with_priority = [this](const std::string& priority) {
     config::DatasetConfig config =

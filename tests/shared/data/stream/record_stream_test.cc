@@ -204,6 +204,7 @@ TEST_P(FramingTest, CountsMemoryOfWindow) {
 // A stream that ends anywhere returns records of the complete stream, and never another one.
 TEST_P(FramingTest, ReturnsOnlyCompleteRecordsOfTruncatedStream) {
   const Example& example = GetParam();
+  ASSERT_FALSE(example.content.empty());
   for (size_t length = 0; length < example.content.size(); ++length) {
     const ReadRecords read = read_records(example.framing, example.content.substr(0, length), 64);
     ASSERT_LE(read.records.size(), example.records.size());
@@ -225,6 +226,7 @@ TEST_P(FramingTest, ContinuesBehindLastCompleteRecord) {
   const bool has_lines = framing.kind == Framing::Kind::kLines;
   const std::string content = GetParam().content + (has_lines ? "\n" : "");
   std::vector<std::string> expected = GetParam().records;
+  ASSERT_FALSE(expected.empty());
   if (has_lines) expected.back() += '\n';
   const size_t step = content.size() > 1000 ? 3 : 1;
   for (size_t length = 0; length < content.size(); length += step) {

@@ -97,7 +97,7 @@ TEST_F(SpoolFolderTest, OrderOfAscendingNamesDoesNotDependOnTime) {
       write_whole(folder / ".partial", "x");
       std::filesystem::rename(folder / ".partial", folder / names[added++]);
     };
-    while (added < present) add_next();
+    for (size_t i = added; i < present; ++i) add_next();
     for (size_t taken = 0; taken < names.size(); ++taken) {
       if (added == taken) add_next();
       EXPECT_EQ(next(**opened), names[taken]) << present << " files at first";

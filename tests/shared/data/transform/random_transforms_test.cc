@@ -330,6 +330,7 @@ class CroppedImagesTest : public testing::FolderFixture {
     config::DatasetConfig config;
     config.source = config::ImageFolderDataset{};
     path_in(config) = path("data");
+    glob_in(config) = "**/*";
     transforms_in(config) = std::move(transforms);
     return config;
   }
@@ -374,6 +375,54 @@ TEST_F(CroppedImagesTest, ChangesFingerprintWithCropMode) {
   std::set<std::string> prints;
   for (const auto& rule : {kStretch, kCenter, kRandom})
     EXPECT_TRUE(prints.insert((*open(images(rule)))->fingerprint()).second);
+}
+
+// A mask that stays where it is does not belong to an image that moves.
+TEST_F(TransformedDatasetTest, RejectsMovedImagesWithImagesAsTargets) {
+  write("x.npy", test::npy("|u1", "(2, 8, 8)", std::string(128, 'x')));
+  write("mask.npy", test::npy("<f4", "(2, 8, 8)", std::string(512, '\0')));
+  write("value.npy", test::npy("<f4", "(2, 5)", std::string(40, '\0')));
+  write("channels_last.npy", test::npy("<f4", "(2, 8, 8, 2)", std::string(1024, '\0')));
+  config::NumpyDataset numpy;
+  numpy.path = path("x.npy");
+  numpy.labels_path = path("mask.npy");
+  config::DatasetConfig config;
+  config.source = numpy;
+  EXPECT_TRUE(open(config).ok());
+  for (const config::Transform& transform : std::vector<config::Transform>{
+           config::RandomHorizontalFlip{}, config::RandomCrop{.size = {8, 8}, .padding = 2}}) {
+    transforms_in(config) = {transform};
+    expect_error(config, StatusCode::kInvalidArgument,
+                 {"data.train.transforms", "moves the input only", "8 x 8"});
+  }
+  source_in<config::NumpyDataset>(config).labels_path = path("channels_last.npy");
+  expect_error(config, StatusCode::kInvalidArgument, {"moves the input only", "8 x 8"});
+  transforms_in(config) = {config::ColorJitter{.brightness = 0.5}};
+  EXPECT_TRUE(open(config).ok());
+  source_in<config::NumpyDataset>(config).labels_path = path("value.npy");
+  transforms_in(config) = {config::RandomHorizontalFlip{}};
+  EXPECT_TRUE(open(config).ok());
+}
+
+// Of as many numbers as the image has pixels: a teacher's features, which do not depend on a flip.
+TEST_F(TransformedDatasetTest, WarnsAboutVectorsThatMayBeImages) {
+  write("x.npy", test::npy("|u1", "(2, 8, 8)", std::string(128, 'x')));
+  write("vector.npy", test::npy("<f4", "(2, 64)", std::string(512, '\0')));
+  write("other.npy", test::npy("<f4", "(2, 65)", std::string(520, '\0')));
+  config::DatasetConfig config;
+  config.source = config::NumpyDataset{.path = path("x.npy")};
+  transforms_in(config) = {config::RandomHorizontalFlip{}};
+  const auto log_of = [&](const std::string& target) {
+    source_in<config::NumpyDataset>(config).labels_path = path(target);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(open(config).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(log_of("vector.npy"),
+              ::testing::HasSubstr(
+                  "key=data.train.transforms reason=\"random_horizontal_flip moves the input "
+                  "only, and the target is 64 numbers; remove it if they are an image of 8 x 8"));
+  EXPECT_THAT(log_of("other.npy"), ::testing::Not(::testing::HasSubstr("contradictory")));
 }
 
 }  // namespace

@@ -1,0 +1,561 @@
+"""The export of a module and its loss as a graph of PyTorch's operators, which stokerd runs under LibTorch's autograd.
+
+A folder holds graph.json (graph.py), model.safetensors (parameters, buffers, constants) and self_test.safetensors (the example batch). Programs:
+
+  train    inputs, targets -> loss, or its sum and count      module.train()
+  eval     inputs, targets -> loss, or its sum and count      module.eval()
+  predict  inputs -> outputs of the module                    module.eval()
+
+What torch.export loses without an error is found here, or by the comparison of a step with Python's (self_test.py).
+"""
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import sys
+import time
+import traceback
+import warnings
+
+import safetensors.torch
+import torch
+import torch.utils._pytree as pytree
+import torch.utils.checkpoint
+from torch.export import Dim
+from torch.fx.experimental import symbolic_shapes
+
+from . import ExportError
+from .files import as_tensors, check_batch, check_can_write, first_line, new_folder
+from .graph import Table, autocast_error, batch_range, program_json, user_line, without_inputs
+from .self_test import compare
+
+FORMAT = 1
+FILES = ("graph.json", "model.safetensors", "self_test.safetensors")
+PREFIX = "module."  # of the names of the module's tensors in Step
+
+
+class Step(torch.nn.Module):
+    """The module with its loss: tensors -> the values of the loss, then the tensors that the module returned. Without the loss if it is None."""
+
+    def __init__(self, module, loss, num_inputs):
+        super().__init__()
+        self.module, self.loss, self.num_inputs = module, loss, num_inputs
+        self.num_loss_values = self.output_names = None  # known after a call
+        self.is_plain = False  # leaves buffers that forward() replaced as the module leaves them
+
+    def forward(self, *tensors):
+        before = dict(self.module.named_buffers())
+        returned = self.module(*tensors[:self.num_inputs])
+        if not self.is_plain:
+            self.keep_buffers(before)
+        leaves = self.tensors_of(returned)
+        versions = [leaf._version for _, leaf in leaves]
+        loss = [] if self.loss is None else self.loss(returned, *tensors[self.num_inputs:])
+        if versions != [leaf._version for _, leaf in leaves]:
+            raise ExportError("the loss changes an output of the module in place, so that predictions would be others than the module's; write it with "
+                              "operators without an underscore (div instead of div_)")
+        loss = list(loss) if isinstance(loss, (tuple, list)) else [loss]
+        if len(loss) > 2 or loss and not isinstance(loss[0], torch.Tensor):
+            raise ExportError("the loss must be a scalar, the mean over the batch, or (sum, count)")
+        if len(loss) == 2 and not isinstance(loss[1], torch.Tensor):
+            loss[1] = loss[0].new_full((), loss[1])
+        self.num_loss_values, self.output_names = len(loss), [name for name, _ in leaves]
+        return [*loss, *(leaf for _, leaf in leaves)]
+
+    def train(self, mode=True):
+        """The loss keeps its mode, as in Python's loops of training."""
+        self.training = mode
+        self.module.train(mode)
+        return self
+
+    @staticmethod
+    def tensors_of(returned):
+        if dataclasses.is_dataclass(returned) and not isinstance(returned, dict):
+            returned = vars(returned)
+        leaves = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(returned)[0]
+                  if isinstance(leaf, torch.Tensor)]
+        return sorted(leaves, key=lambda leaf: leaf[0] != "['logits']")  # the first output is the one that is scored
+
+    def keep_buffers(self, before):
+        """`self.buffer = value` writes to the buffer instead: torch.export keeps replaced buffers of the root module only."""
+        replaced = []
+        for name, buffer in before.items():
+            owner, _, last = name.rpartition(".")
+            owner = self.module.get_submodule(owner)
+            now = owner._buffers.get(last)
+            if now is buffer:
+                continue
+            if now is None or now.shape != buffer.shape:
+                raise ExportError(f"the buffer {name} gets another shape in forward(); keep it the same")
+            # A copy before any of them is written to: the new value may be another buffer.
+            replaced.append((owner, last, buffer, now.detach().clone()))
+        for owner, last, buffer, value in replaced:
+            with torch.no_grad():
+                buffer.copy_(value)
+            owner._buffers[last] = buffer
+
+
+def mean_loss(values):
+    return values[0] if len(values) == 1 else values[0] / values[1].to(values[0].dtype)
+
+
+# ---- What Python does in addition to the operators
+
+class TracingGuards:
+    """While a module is traced: rejects torch.autograd.Function, whose backward() would be lost, and notes what torch.utils.checkpoint
+    recomputes, which would be forgotten. Replaces two functions of PyTorch that read values or fix the batch size."""
+
+    def __init__(self, module):
+        self.names = {id(each): name for name, each in module.named_modules()}
+        self.checkpointed = set()
+        self.lines = {}  # of the user: conditions on sizes
+
+    def note(self, function):
+        self.checkpointed.add(self.names.get(id(getattr(function, "__self__", function)), ""))
+
+    @contextlib.contextmanager
+    def active(self):
+        guards, checkpoint = self, torch.utils.checkpoint
+        apply = torch.autograd.Function.__dict__["apply"]
+        generator = checkpoint._checkpoint_without_reentrant_generator
+        transformer, functions = torch.nn.modules.transformer, torch._C._nn
+        detect_causal, cross_entropy = transformer._detect_is_causal_mask, functions.cross_entropy_loss
+
+        def guarded(cls, *args, **kwargs):
+            if cls is checkpoint.CheckpointFunction:
+                self.note(args[0])
+                return args[0](*args[2:])
+            if cls.__module__.startswith("torch._higher_order_ops."):
+                return apply.__func__(cls, *args, **kwargs)
+            line = user_line(traceback.extract_stack())
+            raise ExportError(f"{line}: {cls.__qualname__} is a torch.autograd.Function, whose backward() an exported graph does not hold; write "
+                              "it with differentiable operators, for example x + (f(x) - x).detach()")
+
+        def no_recomputation(function, *args, **kwargs):
+            self.note(function)
+            yield
+
+        def hinted_causal(mask, is_causal=None, size=None):
+            return bool(is_causal)  # only a hint: the mask is used in any case
+
+        autocast, log_guard = torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard
+
+        def autocast_of_cpu(self, device_type, *args, **kwargs):
+            if device_type != "cpu":
+                raise ExportError(f"{user_line(traceback.extract_stack())}: {autocast_error(device_type)}")
+            autocast(self, device_type, *args, **kwargs)
+
+        def noted_guard(self, prefix, condition, *args, **kwargs):
+            guards.lines.setdefault(str(condition), user_line(traceback.extract_stack()))
+            return log_guard(self, prefix, condition, *args, **kwargs)
+
+        def cross_entropy_of_sizes(logits, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
+            if not target.is_floating_point():
+                return cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
+            return soft_cross_entropy(logits, target, weight, reduction, label_smoothing)
+
+        torch.autograd.Function.apply = classmethod(guarded)
+        checkpoint._checkpoint_without_reentrant_generator = no_recomputation
+        transformer._detect_is_causal_mask, functions.cross_entropy_loss = hinted_causal, cross_entropy_of_sizes
+        torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard = autocast_of_cpu, noted_guard
+        try:
+            yield
+        finally:
+            torch.autograd.Function.apply = apply
+            torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard = autocast, log_guard
+            checkpoint._checkpoint_without_reentrant_generator = generator
+            transformer._detect_is_causal_mask, functions.cross_entropy_loss = detect_causal, cross_entropy
+
+
+def soft_cross_entropy(logits, target, weight, reduction, label_smoothing):
+    """The cross entropy with probabilities as PyTorch computes it, which fixes the batch size when it is exported."""
+    dim = 0 if logits.dim() == 1 else 1
+    classes = logits.shape[dim]
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    products = logits.log_softmax(dim) * target
+    if weight is not None:
+        products = products * weight.view([classes if i == dim else 1 for i in range(logits.dim())])
+    if reduction == 0:
+        return -products.sum(dim)
+    total = -products.sum()
+    return total / (logits.numel() // classes) if reduction == 1 else total
+
+
+def parts_of(value, depth=4):
+    """Numbers, texts and tensors in dictionaries and lists: (path, value)."""
+    if isinstance(value, (bool, int, float, str, torch.Tensor)):
+        yield "", value
+    elif depth and isinstance(value, (dict, list, tuple)):
+        for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            for path, part in parts_of(each, depth - 1):
+                yield f"[{key!r}]{path}", part
+
+
+def attributes_of(module):
+    """(what, attribute, value) of what a module or a function has in addition to its tensors."""
+    if isinstance(module, torch.nn.Module):
+        for name, each in module.named_modules():
+            where = f"{name} ({type(each).__name__})" if name else type(each).__name__
+            yield from ((where, key, value) for key, value in vars(each).items() if key != "training" and not key.startswith("_forward") and
+                        key not in ("_parameters", "_buffers", "_modules"))
+        return
+    where = getattr(module, "__qualname__", type(module).__name__).replace("<locals>.", "")
+    yield from ((where, key, value) for key, value in getattr(module, "__dict__", {}).items())
+    function = getattr(module, "__func__", module)
+    for key, cell in zip(getattr(getattr(function, "__code__", None), "co_freevars", ()), getattr(function, "__closure__", None) or ()):
+        with contextlib.suppress(ValueError):  # an empty cell
+            yield where, key, cell.cell_contents
+    if hasattr(module, "__self__") and not isinstance(module.__self__, torch.nn.Module):
+        yield from ((where, key, value) for key, value in getattr(module.__self__, "__dict__", {}).items())
+
+
+def host_state(*modules):
+    """What forward() and the loss could read or change outside of parameters and buffers, and Python's random generators."""
+    values = {}
+    for module in modules:
+        for where, key, value in attributes_of(module):
+            for path, part in parts_of(value):
+                is_tensor = isinstance(part, torch.Tensor)
+                # A tensor that is replaced is another matter: check_second_call().
+                values[(where, key + path, id(part) if is_tensor else 0)] = part.detach().clone() if is_tensor else part
+    return values, random.getstate(), str(sys.modules["numpy"].random.get_state()) if "numpy" in sys.modules else None
+
+
+def is_same(a, b):
+    if isinstance(a, torch.Tensor):
+        return a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+    return a == b or a != a and b != b  # NaN
+
+
+def check_host_state(before, after):
+    for (where, key, tensor), value in after[0].items():
+        if is_same(before[0].get((where, key, tensor), value), value):
+            continue
+        if tensor:
+            raise ExportError(f"{key} of {where} is changed in place, but it is no buffer, so that no checkpoint would have it; make it one "
+                              f"(register_buffer(\"{key}\", …)), in the loss a buffer of the module")
+        raise ExportError(f"forward() changes {key} of {where}, which is not a tensor: a graph would keep its value; make it a buffer "
+                          f"(register_buffer(\"{key}\", torch.tensor(…))) of the module")
+    if before[1:] != after[1:]:
+        raise ExportError("forward() draws random numbers from Python or NumPy: a graph would keep those of the export; draw them with torch.rand")
+
+
+def check_loss_state(loss, state):
+    """Parameters and buffers of the loss are constants of a graph."""
+    for owner, key, tensor, value, _ in state.tensors:
+        if owner.get(key) is not tensor or not is_same(tensor.detach(), value):
+            raise ExportError(f"the loss changes its buffer {key}, which would be in no checkpoint: make the loss a part of the module")
+
+
+class State:
+    """Parameters, buffers and attributes as they were, to be restored."""
+
+    def __init__(self, module):
+        self.attributes = [(each, {key: value for key, value in vars(each).items() if key not in ("_parameters", "_buffers", "_modules")})
+                           for each in module.modules()]
+        self.tensors = [(owner._parameters if kind else owner._buffers, key, tensor, tensor.detach().clone(), tensor.grad)
+                        for owner in module.modules() for kind in (True, False)
+                        for key, tensor in (owner._parameters if kind else owner._buffers).items() if tensor is not None]
+
+    def restore_tensors(self):
+        with torch.no_grad():
+            for owner, key, tensor, value, grad in self.tensors:
+                tensor.copy_(value)
+                tensor.grad = grad
+                owner[key] = tensor
+
+    def restore(self):
+        self.restore_tensors()
+        for each, attributes in self.attributes:
+            for key in set(vars(each)) - set(attributes) - {"_parameters", "_buffers", "_modules"}:
+                delattr(each, key)
+            vars(each).update(attributes)
+
+    def changed_attribute(self):
+        """An attribute with a tensor that was not there: "last of blocks.0 (Block)"."""
+        for each, attributes in self.attributes:
+            for key, value in vars(each).items():
+                if isinstance(value, torch.Tensor) and attributes.get(key) is not value:
+                    return f"{key} of {type(each).__name__}"
+        return "an attribute"
+
+
+# ---- Checks before anything is traced
+
+def check_module(module, loss):
+    if not isinstance(module, torch.nn.Module):
+        raise ExportError(f"the module is a {type(module).__name__}, not a torch.nn.Module")
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+            raise ExportError(f"{name} has no shape yet: run the module once on the example batch before the export")
+        if tensor.is_meta:
+            raise ExportError(f"{name} is on the device meta and has no values: initialize the module (module.to_empty(device='cpu'), then "
+                              "reset_parameters()) before the export")
+        if tensor.device.type != "cpu":
+            raise ExportError(f"{name} is on {tensor.device}: move the module and the batch to the CPU for the export; train.device of the run "
+                              "chooses the device")
+        if tensor.layout != torch.strided or tensor.is_complex() or tensor.is_quantized:
+            raise ExportError(f"{name} is {tensor.dtype} ({tensor.layout}), which checkpoints do not hold")
+    for name, parameter in module.named_parameters():
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise ExportError(f"{name} has a hook on its gradient (register_hook()), which a graph does not have: remove it, or put it into forward() as "
+                              "differentiable operators")
+        if parameter.dtype != torch.float32:
+            raise ExportError(f"{name} is {parameter.dtype}: parameters must be torch.float32; train.precision of the run chooses a lower precision")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ExportError("the module has no parameter with requires_grad: nothing would be trained")
+    if isinstance(loss, torch.nn.Module) and any(p.requires_grad for p in loss.parameters()):
+        raise ExportError("the loss has parameters, which would not be trained: make it a part of the module")
+
+
+def check_memory(module, changed):
+    """Tensors that share memory without being one would be apart in stokerd."""
+    first = {}
+    for kind, named in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
+        for name, tensor in named:
+            if tensor.numel() == 0:
+                continue
+            other, was_changed = first.setdefault(tensor.untyped_storage().data_ptr(), (name, False))
+            is_changed = kind == "parameter" and tensor.requires_grad or name in changed
+            if other != name and (is_changed or was_changed):
+                raise ExportError(f"{name} shares the memory of {other} and is changed in training; make them one tensor, or compute one from the "
+                                  "other in forward()")
+            first[tensor.untyped_storage().data_ptr()] = (other, was_changed or is_changed)
+
+
+def check_second_call(step, tensors, state, first):
+    state.restore_tensors()
+    torch.manual_seed(0)
+    second = mean_loss(step(*tensors)[:step.num_loss_values])
+    if not torch.equal(first, second):
+        raise ExportError(f"forward() reads a tensor that the call before it kept in {state.changed_attribute()}; make it a buffer (register_buffer())")
+
+
+def check_leaves(loss, module):
+    """What the loss is differentiated by must be parameters of the module."""
+    known = {id(parameter) for parameter in module.parameters()}
+    stack, seen = [(loss.grad_fn, None)], set()
+    while stack:
+        node, user = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in known:
+            frames = [] if user is None else re.findall(r'File "(.*)", line (\d+), in (.*)', "".join(user.metadata.get("traceback_", [])))
+            line = user_line(traceback.FrameSummary(name, int(number), function, lookup_line=False) for name, number, function in frames)
+            raise ExportError(f"{line + ': ' if line else ''}a tensor {list(leaf.shape)} has requires_grad, but it is no parameter of the module and would not be "
+                              "trained; make it one (self.name = torch.nn.Parameter(…))")
+        stack.extend((following, node) for following, _ in node.next_functions)
+
+
+def check_first_step(step, tensors):
+    """Runs a step in Python; finds most errors."""
+    module = step.module
+    has_modules = isinstance(step.loss, torch.nn.Module)
+    state, loss_state = State(module), State(step.loss if has_modules else torch.nn.Module())
+    before = host_state(module, step.loss)
+    names = dict(module.named_buffers())
+    old = {name: buffer.detach().clone() for name, buffer in names.items()}
+    try:
+        module.train()
+        torch.manual_seed(0)
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):  # keeps lines
+            values = step(*tensors)
+        check_loss_state(step.loss, loss_state)
+        check_host_state(before, host_state(module, step.loss))
+        loss = mean_loss(values[:step.num_loss_values])
+        changed = {name for name, buffer in names.items() if not torch.equal(buffer, old[name])}
+        if values[0].dim() != 0:
+            raise ExportError(f"the loss has the shape {list(values[0].shape)}; it must be a scalar: reduce it, for example with .mean()")
+        if not torch.isfinite(loss):
+            raise ExportError(f"the loss of the example batch is {loss.item()}; export with a batch that has a finite loss")
+        if not loss.requires_grad:
+            raise ExportError("the loss does not depend on a parameter with requires_grad: nothing would be trained")
+        check_leaves(loss, module)
+        check_memory(module, changed)
+        saved = module.state_dict()
+        for name in sorted(changed - set(saved)):
+            raise ExportError(f"the buffer {name} is changed in training, but it is not part of checkpoints: register it with persistent=True")
+        check_second_call(step, tensors, state, loss)
+        train_values = step.num_loss_values
+        module.eval()
+        with torch.no_grad():
+            outputs = step(*tensors)[step.num_loss_values:]
+        check_loss_state(step.loss, loss_state)
+        if step.num_loss_values != train_values:
+            raise ExportError("the loss must have the same form in training and in evaluation")
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"{at_line(error)}module and loss fail on the example batch: {first_line(error)}") from error
+    finally:
+        state.restore()
+        loss_state.restore()
+    if not outputs:
+        raise ExportError("the module returns no tensor")
+    for name, output in zip(step.output_names, outputs):
+        if output.dim() == 0 and name == step.output_names[0]:
+            raise ExportError(f"the output{name} that is scored has no dimension; return the outputs first, or as 'logits'")
+
+
+def per_step(step, inputs):
+    """Of each output, whether its second dimension is that of the steps of the input, as a shorter input shows; else by its dimensions."""
+    x = inputs[0]
+    steps = x.shape[1] if x.dim() > 1 else 0
+    state = State(step.module)
+
+    def outputs(tensors):
+        step.module.eval()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return [leaf for _, leaf in Step.tensors_of(step.module(*tensors))]
+
+    try:
+        found = outputs(inputs)
+        is_possible = [steps > 1 and output.dim() > 1 and output.shape[1] == steps for output in found]
+        try:
+            length = [tensor.clamp(max=steps - 1) for tensor in inputs[1:]]
+            shorter = outputs([x[:, :-1].contiguous(), *length])
+            return [possible and each.dim() > 1 and each.shape[1] == steps - 1 for possible, each in zip(is_possible, shorter, strict=True)]
+        except Exception:  # the module fixes the length
+            return [possible and output.dim() > 2 for possible, output in zip(is_possible, found)]
+    finally:
+        state.restore()
+
+
+def at_line(error):
+    line = user_line(traceback.extract_tb(error.__traceback__))
+    return f"{line}: " if line else ""
+
+
+# ---- Tracing
+
+def trace(step, tensors, what, guards):
+    for dim in (Dim("batch", min=1), Dim.AUTO):  # AUTO accepts what restricts the batch
+        try:
+            # PyTorch prints the graph of what it cannot export.
+            with warnings.catch_warnings(), guards.active(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                warnings.simplefilter("ignore")
+                program = torch.export.export(step, tuple(tensors), dynamic_shapes=(tuple({0: dim} for _ in tensors),), strict=False)
+        except ExportError:
+            raise
+        except Exception as error:
+            if dim is not Dim.AUTO and any(text in str(error) for text in ("Constraints violated", "Expected op to be")):
+                continue
+            raise ExportError(f"{what}: {explain(error)}") from error
+        if batch_range(program, guards.lines) is None:
+            raise ExportError(f"{what}: the module's Python code fixes the batch size at that of the example ({tensors[0].shape[0]}); write "
+                              "x.shape[0] or -1 instead of a number")
+        return program
+    raise AssertionError("unreachable")
+
+
+def explain(error):
+    text, kind = str(error), type(error).__name__
+    if any(word in text + kind for word in ("data-dependent", "DataDependent", "Could not guard", "Could not extract specialized integer")):
+        return (f"{at_line(error)}the module's Python code depends on values of its tensors (an `if`, a loop or .item()); write it with torch.where "
+                "or torch.cond")
+    if "specialized" in text or "inferred to be a constant" in text or "Constraints violated" in text:
+        return f"{at_line(error)}the module's Python code fixes the batch size; write x.shape[0] or -1 instead of a number"
+    if "DynamicOutputShape" in kind:
+        return f"{at_line(error)}the size of a result depends on values, which PyTorch does not export for this operator: {first_line(error)}"
+    return f"{at_line(error)}{kind}: {first_line(error)}"
+
+
+def export(module, loss, example_batch, path, *, overwrite=False, progress=None):
+    """Writes the folder `path` of `model: {name: exported, path: …}`.
+
+    module         a torch.nn.Module with float32 parameters on the CPU
+    loss           loss(output, *targets) -> the mean over the batch, a scalar; or (sum, count)
+    example_batch  (input, *targets); input is a tensor, or (input, length) for padded sequences. Two samples or more; dtypes and shapes except the
+                   batch size are those of the run. Stored in the folder for the self-test
+    progress       called with a line about each phase
+
+    Training uses module.train(), evaluation module.eval(). The folder appears complete or not at all. Raises ExportError with one line.
+    """
+    say = progress or (lambda text: None)
+    began = time.monotonic()
+    check_can_write(path, FILES, overwrite)
+    check_module(module, loss)
+    if not isinstance(example_batch, (tuple, list)) or len(example_batch) < 2:
+        raise ExportError("the example batch must be (input, target, …)")
+    inputs = [t.detach().contiguous() for t in as_tensors(example_batch[0], "the input")]
+    targets = [t.detach().contiguous() for t in as_tensors(example_batch[1:], "the targets")]
+    if not 1 <= len(inputs) <= 2:
+        raise ExportError("the input must be a tensor, or (input, length)")
+    check_batch(inputs, targets)
+    threads = torch.get_num_threads()
+    state = State(module)
+    loss_state = State(loss if isinstance(loss, torch.nn.Module) else torch.nn.Module())
+    try:
+        with torch.random.fork_rng(devices=[]), new_folder(path) as folder:
+            torch.set_num_threads(1)  # the self-test compares bits
+            write(module, loss, inputs, targets, folder, say)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"the export fails: {explain(error)}") from error
+    finally:
+        torch.set_num_threads(threads)
+        state.restore()
+        loss_state.restore()
+    say(f"wrote {path} in {time.monotonic() - began:.0f} s")
+
+
+def write(module, loss, inputs, targets, folder, say):
+    tensors = [*inputs, *targets]
+    step = Step(module, loss, len(inputs))
+    check_first_step(step, tensors)
+    table = Table(module)
+    guards = TracingGuards(module)
+    programs, schemas, traced, batch = {}, {}, {}, [1, None]
+    for name in ("train", "eval"):
+        say(f"tracing {name}")
+        step.train(name == "train")
+        with contextlib.nullcontext() if name == "train" else torch.no_grad():
+            traced[name] = trace(step, tensors, name, guards)
+        program, used = program_json(traced[name], table, PREFIX)
+        schemas |= used
+        lower, upper = batch_range(traced[name], guards.lines)
+        batch = [max(lower, batch[0]), upper if batch[1] is None else batch[1] if upper is None else min(upper, batch[1])]
+        count = step.num_loss_values
+        outputs = program["outputs"][count:]
+        programs[name] = program | {"outputs": program["outputs"][:count]}
+    programs["predict"] = without_inputs(program, len(inputs), outputs)
+    if programs["predict"] is None:  # the loss returned an output itself, as broadcast_tensors() does: then the output is that of the loss
+        with torch.no_grad():
+            predict = trace(Step(module, None, len(inputs)).eval(), inputs, "predict", guards)
+        programs["predict"], used = program_json(predict, table, PREFIX)
+        schemas |= used
+    if guards.checkpointed:
+        named = sorted(name for name in guards.checkpointed if name)
+        say("recomputed in the backward pass: " + (", ".join(named) or "nothing, because torch.utils.checkpoint gets functions, not modules"))
+
+    say("comparing a step with Python's")
+    state = State(module)
+    test = compare(step, traced, tensors, state.restore)
+    weights = dict(zip((entry["name"] for entry in table.entries), table.values))
+    safetensors.torch.save_file(weights, os.path.join(folder, "model.safetensors"))
+    names = [*(f"input.{i}" for i in range(len(inputs))), *(f"target.{i}" for i in range(len(targets)))]
+    safetensors.torch.save_file({n: t.clone() for n, t in zip(names, tensors)}, os.path.join(folder, "self_test.safetensors"))
+    document = {
+        "format": FORMAT, "torch": torch.__version__.split("+")[0], "num_inputs": len(inputs), "batch": {"min": batch[0], "max": batch[1]},
+        "outputs": step.output_names, "per_step": per_step(step, inputs), "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
+        "operators": schemas, "programs": programs, "self_test": test,
+        "files": {name: sha256(os.path.join(folder, name)) for name in FILES[1:]},
+    }
+    with open(os.path.join(folder, "graph.json"), "w", encoding="utf-8") as file:
+        json.dump(document, file, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,89 @@
+"""export_zoo.py FOLDER [NAME]…: exports the modules of zoo.py to FOLDER/NAME, and writes what eager PyTorch computes with them at one thread to
+FOLDER/NAME.safetensors: `batch.STEP.I`, `loss.STEP`, gradients of the first step, all tensors after the last one, and the loss and the first output in
+eval mode."""
+import importlib.util
+import os
+import sys
+import time
+import warnings
+
+import safetensors.torch
+import torch
+
+import zoo
+from stoker_export import ExportError, export
+
+STEPS, LR = 3, 0.05
+
+
+def batches(example):
+    """As the example, of other sizes."""
+    torch.manual_seed(77)
+    rows = []
+    for step in range(STEPS):
+        count = example[0].shape[0] - (step == 2)
+        order = torch.randperm(example[0].shape[0])[:count]
+        rows.append([tensor[order].contiguous() for tensor in example])
+    return rows
+
+
+def mean(loss):
+    return loss[0] / loss[1].to(loss[0].dtype) if isinstance(loss, tuple) else loss
+
+
+def first_output(outputs):
+    if isinstance(outputs, dict):  # also of transformers
+        return outputs["logits"] if "logits" in outputs else next(iter(outputs.values()))
+    return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+
+
+def reference(module, loss, example):
+    out = {}
+    module.train()
+    for step, row in enumerate(batches(example)):
+        torch.manual_seed(1000 + step)
+        module.zero_grad()
+        value = mean(loss(module(row[0]), *row[1:]))
+        value.backward()
+        out |= {f"batch.{step}.{i}": t.clone() for i, t in enumerate(row)} | {f"loss.{step}": value.detach().clone()}
+        if step == 0:
+            out |= {f"gradient.{n}": p.grad.contiguous().clone() for n, p in module.named_parameters() if p.grad is not None}
+        with torch.no_grad():
+            for parameter in module.parameters():
+                if parameter.requires_grad and parameter.grad is not None:
+                    parameter.add_(parameter.grad, alpha=-LR)
+    out |= {f"after.{n}": t.detach().contiguous().clone() for n, t in [*module.named_parameters(), *module.named_buffers()]}
+    module.eval()
+    torch.backends.mha.set_fastpath_enabled(False)
+    with torch.no_grad():
+        torch.manual_seed(2000)
+        outputs = module(example[0])
+        out |= {"eval.loss": mean(loss(outputs, *example[1:])).clone(), "eval.output": first_output(outputs).contiguous().clone()}
+    return out | {f"eval.batch.{i}": t.clone() for i, t in enumerate(example)}
+
+
+def main():
+    folder, *names = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    os.makedirs(folder, exist_ok=True)
+    began, failed, done = time.process_time(), [], []
+    for name in names or zoo.NAMES:
+        if name in zoo.LIBRARIES and importlib.util.find_spec(name.split(".")[0]) is None:
+            print(f"skipped: {name} is not installed")
+            continue
+        try:
+            module, loss, example = zoo.make(name)
+            export(module, loss, example, os.path.join(folder, name), overwrite=True)
+            safetensors.torch.save_file(reference(module, loss, example), os.path.join(folder, name + ".safetensors"))
+            done.append(name)
+        except ExportError as error:
+            failed.append(f"{name}: {error}")
+    with open(os.path.join(folder, "names"), "w", encoding="utf-8") as file:
+        file.writelines(name + "\n" for name in done)
+    print(*failed, f"{len(done)} modules exported in {time.process_time() - began:.0f} s of processor time", sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
