@@ -68,6 +68,8 @@ usr/share/stoker/libtorch/libtorch-cpu.txt
 usr/share/stoker/libtorch/libtorch-cuda.txt
 usr/share/stoker/libtorch/libtorch-version
 usr/share/stoker/libtorch/libtorch_wheels.sh
+usr/share/stoker/monitoring/grafana-dashboard.json
+usr/share/stoker/monitoring/prometheus-rules.yml
 usr/share/zsh/vendor-completions/_stoker-eval
 usr/share/zsh/vendor-completions/_stoker-web
 usr/share/zsh/vendor-completions/_stokerctl
