@@ -433,8 +433,7 @@ Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_tok
     if (is_ahead) state_.buffers().swap();
   });
   if (const std::string nonfinite = state_.first_nonfinite(); !nonfinite.empty())
-    return Status(StatusCode::kCorrupt, nonfinite + " is not finite at step " +
-                                            std::to_string(step) + "; this state is not saved");
+    return train::nonfinite_error(nonfinite, step);
   writer::Snapshot* const snapshot = chief_->writer.try_begin();
   if (snapshot == nullptr)
     return Status(StatusCode::kInternal, "the checkpoint writer rejected the snapshot");

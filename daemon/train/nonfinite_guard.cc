@@ -14,7 +14,6 @@
 namespace stoker::train {
 namespace {
 
-constexpr const char* kHints = "try a smaller optimizer.lr or train.max_grad_norm";
 constexpr const char* kLossOrGradient = "loss or gradient";
 // With skip_step it is not known which one.
 constexpr const char* kAnyOfStep = "loss, gradient or buffer";
@@ -154,9 +153,10 @@ Result<NonfiniteGuard::NonfiniteAction> NonfiniteGuard::evaluate_state(
 
 Result<NonfiniteGuard::NonfiniteAction> NonfiniteGuard::action(const std::string& found,
                                                                uint64_t step) const {
-  if (config_.on_nonfinite != config::OnNonfinite::kRollback) return failure(found, step, "");
+  if (config_.on_nonfinite != config::OnNonfinite::kRollback) return nonfinite_error(found, step);
   if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
-    return failure(found, step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
+    return nonfinite_error(found, step,
+                           " after " + std::to_string(state_.rollbacks) + " rollbacks");
   return NonfiniteAction::kRollBack;
 }
 
@@ -177,17 +177,12 @@ Status NonfiniteGuard::check_skipped(const NonfiniteReport& found, int64_t conse
                                {"loss_scale", *found.maybe_loss_scale},
                                {"reason", "a gradient overflowed in fp16"}});
     if (*found.maybe_loss_scale < kMinScale)
-      return failure(kLossOrGradient, step, ", even at the minimum loss scale");
+      return nonfinite_error(kLossOrGradient, step, ", even at the minimum loss scale");
   }
   if (skips_ && consecutive >= config_.max_nonfinite)
-    return failure(kAnyOfStep, step, " (" + std::to_string(consecutive) + " consecutive steps)");
+    return nonfinite_error(kAnyOfStep, step,
+                           " (" + std::to_string(consecutive) + " consecutive steps)");
   return {};
-}
-
-Status NonfiniteGuard::failure(const std::string& found, uint64_t step,
-                               const std::string& after) const {
-  return Status(StatusCode::kCorrupt, found + " is not finite at step " + std::to_string(step) +
-                                          after + "; this state is not saved; " + kHints);
 }
 
 }  // namespace stoker::train

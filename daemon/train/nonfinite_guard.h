@@ -72,7 +72,6 @@ class NonfiniteGuard {
   void add_metric_unless(const at::Tensor& is_excluded, const TrainStep& step);
   Status check_skipped(const NonfiniteReport& found, int64_t consecutive, uint64_t step);
   Result<NonfiniteAction> action(const std::string& found, uint64_t step) const;
-  Status failure(const std::string& found, uint64_t step, const std::string& after) const;
 
   const config::TrainConfig& config_;
   TrainingState& state_;

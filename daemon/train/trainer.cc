@@ -309,8 +309,7 @@ void Trainer::save_for_requests() {
 
 Status Trainer::nonfinite_state() const {
   if (!nonfinite_action_.ok()) return nonfinite_action_.status();
-  return Status(StatusCode::kCorrupt,
-                "loss, gradient or state is not finite at step " + std::to_string(state_.step));
+  return nonfinite_error("loss, gradient or state", state_.step);
 }
 
 // The state is restored from the checkpoint, as after a restart of stokerd.

@@ -96,8 +96,7 @@ Result<NonfiniteGuard::NonfiniteAction> Trainer::check_state(Checked checked) {
   if (checked == Checked::kByAllRanks)
     nonfinite_action_ = action;
   else if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kRollBack)
-    return nonfinite_action_ = Status(StatusCode::kCorrupt, found + " is not finite at step " +
-                                                                std::to_string(state_.step));
+    return nonfinite_action_ = nonfinite_error(found, state_.step);
   return action;
 }
 

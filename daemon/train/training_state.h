@@ -141,4 +141,7 @@ class TrainingState : public LiveState {
   bool has_model_parts_ = true;  // of a snapshot
 };
 
+// kCorrupt, what is not finite at which step, and what to try. `after`: follows the step.
+Status nonfinite_error(const std::string& found, uint64_t step, const std::string& after = {});
+
 }  // namespace stoker::train
