@@ -52,12 +52,15 @@ tmux -S "$work/tmux" -u -f /dev/null new-session -d -x 80 -y 24 -s top \
   "env LC_ALL=C.UTF-8 TERM=screen sh -c 'echo \$\$ >\"$work/pid\"; exec \"$bin/stokerctl\" --run-dir \"$work/run\" top'; echo code \$?; stty -a; echo end of settings; sleep 600"
 shows "batches ready"
 shows "train loss"
-# An evaluation, as stoker-eval writes it.
-cat >"$work/eval.json" <<'JSON'
-{"step":100,"manifest_sha256":"0000000000000000000000000000000000000000000000000000000000000000","duration_seconds":1.0,"created_at":"2026-01-05T08:45:37.595Z","datasets":{"val":{"loss":1.25,"num_samples":100}}}
+# An evaluation of a checkpoint, as stoker-eval writes it.
+"$bin/stokerctl" --run-dir "$work/run" checkpoint >/dev/null
+saved=$work/run/checkpoints/$(readlink "$work/run/checkpoints/latest")
+step=$((10#${saved##*step-}))
+cat >"$work/eval.json" <<JSON
+{"step":$step,"manifest_sha256":"$(sha256sum "$saved/manifest.json" | cut -d ' ' -f 1)","duration_seconds":1.0,"created_at":"2026-01-05T08:45:37.595Z","datasets":{"val":{"loss":1.25,"num_samples":100}}}
 JSON
 mkdir -p "$work/run/eval"
-mv "$work/eval.json" "$work/run/eval/step-000000100.json"
+mv "$work/eval.json" "$work/run/eval/${saved##*/}.json"
 shows "val loss"
 shows " q  quit"
 [[ $(screen | wc -l) == 24 ]] || fail "not 24 lines"
