@@ -228,10 +228,9 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
     if (state.phase == run::RunState::Phase::kRunning)
       std::this_thread::sleep_for(milliseconds(50));
   }
-  if (!state.end.has_value())
-    return console.fail(reply.status(), exit_code_for_reply(reply.status()));
+  if (!state.exit_code()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (!command.json) console.out << format_run_state(state) << "\n";
-  return static_cast<ExitCode>(state.end->exit_code);
+  return static_cast<ExitCode>(*state.exit_code());
 }
 
 namespace {

@@ -60,16 +60,28 @@ Result<run::RunLayout> locate_run(const std::string& run_dir) {
   return layout;
 }
 
-std::string format_run_state(const run::RunState& state) {
+namespace {
+
+// A reason can have lines of details.
+std::string one_line(const std::string& reason) {
+  std::string text;
+  for (size_t at = 0; at < reason.size(); ++at) {
+    text += reason[at] == '\n' ? ' ' : reason[at];
+    if (reason[at] == '\n') at = std::min(reason.find_first_not_of("\n ", at), reason.size()) - 1;
+  }
+  return printable(text);
+}
+
+std::string format_phase(const run::RunState& state) {
   switch (state.phase) {
     case run::RunState::Phase::kRunning:
       return "stokerd is running";
     case run::RunState::Phase::kEnded:
       return std::string(run::to_string(state.end->outcome)) + " at step " +
-             format_count(state.end->step) + ": " + printable(state.end->reason);
+             format_count(state.end->step) + ": " + one_line(state.end->reason);
     case run::RunState::Phase::kPreempted:
       return "preempted at step " + format_count(state.end->step) + " (" +
-             printable(state.end->reason) + "): not ended, its launcher starts it again";
+             one_line(state.end->reason) + "): not ended, its launcher starts it again";
     case run::RunState::Phase::kCrashed:
       return "stokerd was killed or the machine crashed; after a restart it resumes from the "
              "newest checkpoint";
@@ -77,6 +89,16 @@ std::string format_run_state(const run::RunState& state) {
       break;
   }
   return "stokerd has not run in this directory yet";
+}
+
+}  // namespace
+
+std::string format_run_state(const run::RunState& state) {
+  if (!state.last_start) return format_phase(state);
+  const run::ExitStatus& end = state.last_start->end;
+  return format_phase(state) + "; a start after that ended before training (" +
+         printable(state.last_start->time) + ", exit code " + std::to_string(end.exit_code) +
+         "): " + one_line(end.reason);
 }
 
 std::vector<RunningRank> find_running_ranks(const run::RunLayout& layout) {

@@ -375,10 +375,10 @@ class Top {
       std::this_thread::sleep_for(50ms);
       state = run::read_run_state(*maybe_layout_);
     }
-    if (!state.end.has_value())  // also preempted: it has an exit code, too
+    if (!state.exit_code())  // also preempted: it has an exit code, too
       return console_.fail(status, exit_code_for_reply(status));
     console_.out << format_run_state(state) << "\n";
-    return static_cast<ExitCode>(state.end->exit_code);
+    return static_cast<ExitCode>(*state.exit_code());
   }
 
   const CommandLine& command_;

@@ -255,6 +255,7 @@ Status DaemonApp::open_run_directory() {
     log_warn("run directory not durable", {{"reason", warning}});
   // A restart by the launcher has the same command line.
   if (command_.fresh && launch_.environment.restart_count == 0) {
+    STOKER_RETURN_IF_ERROR(run::put_back_exit_status(default_file_system(), layout_));
     STOKER_RETURN_IF_ERROR(archive_run(default_file_system(), layout_.root()));
     STOKER_RETURN_IF_ERROR(directory_->make_folders());
   }

@@ -80,6 +80,8 @@ class DaemonApp {
   void force_exit(int number);
   void handle_early_stop_request();
   ExitCode exit_already_finished(const std::string& reason);
+  // Whether this process may end the run, not only its own start.
+  bool is_start_accepted() const { return is_already_finished_ || (run_ && run_->is_accepted()); }
   void tick();
   // Ends the process, whatever its threads do.
   [[noreturn]] void exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace = {});
@@ -127,7 +129,8 @@ class DaemonApp {
   bool is_preempted_ = false;  // the stop was requested by the launcher
   bool is_short_deadline_logged_ = false;
   group::HangDetector hang_detector_;
-  bool ended_early_ = false;  // early stopping, requested by the evaluator
+  bool ended_early_ = false;          // early stopping, requested by the evaluator
+  bool is_already_finished_ = false;  // by an early stop before this start
   std::chrono::nanoseconds stop_requested_at_{0};
   std::string reason_ = "max_steps reached";
 

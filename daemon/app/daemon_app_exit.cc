@@ -126,7 +126,8 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   // Without the lock this process must not write to the directory.
   if (directory_) {
     (void)directory_->publish_pause({});
-    if (const Status written = directory_->save_exit_status(end); !written.ok()) {
+    if (const Status written = directory_->save_exit_status(end, is_start_accepted());
+        !written.ok()) {
       log_error("file write failed",
                 {{"path", layout_.exit_status_file()}, {"error", written.to_string()}});
     }
@@ -181,6 +182,7 @@ ExitCode DaemonApp::leave_group(const Status& reason) {
 // A run that was stopped early is not continued by another start, like a finished one.
 ExitCode DaemonApp::exit_already_finished(const std::string& reason) {
   reason_ = "stopped early: " + reason;
+  is_already_finished_ = true;
   log_info("run already finished",
            {{"reason", reason_},
             {"hint", "change eval.early_stopping, or remove " + layout_.early_stop_file()}});
@@ -194,7 +196,7 @@ ExitCode DaemonApp::exit_already_finished(const std::string& reason) {
 // Without a return: a thread does not end. `grace`: for the programs of events.
 void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace) {
   set_progress_line("");
-  if (directory_) (void)directory_->save_exit_status(end);
+  if (directory_) (void)directory_->save_exit_status(end, is_start_accepted());
   flush_log();
   if (event_commands_ && grace > 0ms) {
     event_commands_->stop(grace);

@@ -80,6 +80,8 @@ class Run final : public server::TrainingControl {
   void request_stop(bool is_preemption = false);
   // Whether a segment is open. False during each preparation; remains true after the last segment.
   bool is_prepared() const;
+  // Whether the start has been accepted (run_state.h). From any thread.
+  bool is_accepted() const { return is_accepted_; }
   // Whether train() ended because a checkpoint stayed locked. Only after train().
   bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
   // Whether it ended because a stream had no more data. Only after train().
@@ -186,10 +188,12 @@ class Run final : public server::TrainingControl {
   // Of the segment before, or of the checkpoint.
   Result<config::LiveSettings> choose_settings(const ResumeCheckpoint& saved) const;
   void remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& saved) const;
-  // Makes the states of the ranks equal, or finds that they are not.
+  // kMismatch: the states of the ranks of a group differ.
+  Status accept(const SegmentStart& start);
+  // Makes new states of the ranks equal.
   Status synchronize(SegmentStart& start, bool is_new);
   bool is_chief() const { return !group_ || group_->is_chief(); }
-  Status resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved);
+  Status resolve_dataset_version(SegmentStart& start);
 
   // Constant after construction.
   const config::Config& config_;
@@ -207,6 +211,7 @@ class Run final : public server::TrainingControl {
   // Only ever becomes true; relaxed order would do, because nothing else is passed with it.
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> is_preempted_{false};  // the same
+  std::atomic<bool> is_accepted_{false};   // the same
   std::atomic<bool> is_released_{false};   // for other threads, which only show it
   std::stop_source preparation_stop_;      // the same for the waits of a group before training
 

@@ -263,17 +263,29 @@ void Run::remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& save
     log_warn("setting changes not recorded", {{"path", path}, {"error", removed.to_string()}});
 }
 
+// Everything is checked, on all ranks, and what follows changes the run. That it ended before is then past.
+Status Run::accept(const SegmentStart& start) {
+  const train::TrainingState& state = *start.state;
+  if (group_)
+    STOKER_RETURN_IF_ERROR(
+        group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
+                            {"model digest", state.model_digest()},
+                            {"model file digest", start.manifest.model_file},
+                            {"base weights", base_sha256(start.manifest)},
+                            {"step", std::to_string(state.step)},
+                            {"ticket", std::to_string(state.ticket)},
+                            {"rollbacks", std::to_string(state.rollbacks)}},
+                           preparation_stop()));
+  STOKER_RETURN_IF_ERROR(check_stop());
+  if (is_chief() && !is_accepted_)
+    STOKER_RETURN_IF_ERROR(run::accept_start(default_file_system(), layout_));
+  is_accepted_ = true;
+  return {};
+}
+
 Status Run::synchronize(SegmentStart& start, bool is_new) {
   train::TrainingState& state = *start.state;
   const std::stop_token stop = preparation_stop();
-  STOKER_RETURN_IF_ERROR(group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
-                                             {"model digest", state.model_digest()},
-                                             {"model file digest", start.manifest.model_file},
-                                             {"base weights", base_sha256(start.manifest)},
-                                             {"step", std::to_string(state.step)},
-                                             {"ticket", std::to_string(state.ticket)},
-                                             {"rollbacks", std::to_string(state.rollbacks)}},
-                                            stop));
   for (const std::string& reason : world_size_effects(state.model()))
     log_warn("results depend on the number of ranks", {{"reason", reason}});
   if (!is_new) return {};
@@ -438,13 +450,14 @@ Status Run::begin(SegmentStart& start) {
                                             " is not finite before the first step; check "
                                             "model.pretrained.path");
   record_base_weights(config_.model, start.state->model(), start.manifest);
+  STOKER_RETURN_IF_ERROR(accept(start));
   if (is_chief()) {
     record_start(default_file_system(), layout_);
     write_start_summary(config_, start.state->task().training_metric(), layout_, clock_);
   }
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
-  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
+  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start));
   return restore_errors(start, nullptr);
 }
 
@@ -478,10 +491,16 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
                                           changed_config(start.config), command_.allowed));
   STOKER_RETURN_IF_ERROR(
       check_finite(*start.state, *start.store, saved, command_.allowed[ChangeKind::kModel]));
+  if (maybe_refresher_ && manifest.next_ticket != start.state->ticket &&
+      maybe_refresher_->history().size() > 1)
+    return Status(StatusCode::kMismatch,
+                  "train.micro_batch_size: cannot change after a dataset refresh, because dataset "
+                  "versions start at tickets of the previous batch size");
+  STOKER_RETURN_IF_ERROR(accept(start));
   // Also of a checkpoint from before the first batch. Other data starts over.
   if (maybe_stream_input_ && manifest.data_digest == start.manifest.data_digest)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
-  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
+  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start));
   start.is_saved = is_checkpoint_of(*start.store, saved);
   if (is_chief()) {
     // An own checkpoint of the same step is another state, too.
@@ -519,14 +538,9 @@ ResumeCompatibility Run::changed_config(const config::Config& now) const {
   return changes;
 }
 
-Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved) {
+Status Run::resolve_dataset_version(SegmentStart& start) {
   if (!maybe_refresher_) return {};
   start.manifest.dataset_versions = maybe_refresher_->history();
-  if (maybe_saved && maybe_saved->next_ticket != start.state->ticket &&
-      start.manifest.dataset_versions.size() > 1)
-    return Status(StatusCode::kMismatch,
-                  "train.micro_batch_size: cannot change after a dataset refresh, because dataset "
-                  "versions start at tickets of the previous batch size");
   // The quarantine refers to sample numbers of the previous version.
   if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
       start.data->fingerprint())

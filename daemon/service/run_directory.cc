@@ -40,16 +40,16 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
   }
   if (!lock.ok()) return not_usable(lock.status(), layout.root());
 
-  RunDirectory directory(layout, files, *std::move(lock));
+  RunDirectory directory(layout, clock, files, *std::move(lock));
   STOKER_RETURN_IF_ERROR(remove_temporary_files(files, layout.root()));
   STOKER_RETURN_IF_ERROR(directory.make_folders());
   STOKER_RETURN_IF_ERROR(directory.test_writing());
   directory.warnings_ = durability_warnings(inspect_file_system(layout.lock_file()));
-  for (const std::string& stale : {layout.exit_status_file(), layout.paused_file()}) {
-    const Status removed = files.remove_file(stale);
-    if (!removed.ok() && removed.code() != StatusCode::kNotFound)
-      return not_usable(removed, layout.root());
-  }
+  const Status removed = files.remove_file(layout.paused_file());
+  if (!removed.ok() && removed.code() != StatusCode::kNotFound)
+    return not_usable(removed, layout.root());
+  if (const Status moved = run::set_aside_exit_status(files, layout); !moved.ok())
+    return not_usable(moved, layout.root());
   return directory;
 }
 
@@ -101,9 +101,16 @@ Status RunDirectory::check_directory() const {
                 layout_.root() + ": is no longer the directory that this run was started in");
 }
 
-Status RunDirectory::save_exit_status(const run::ExitStatus& end) {
+Status RunDirectory::save_exit_status(const run::ExitStatus& end, bool is_accepted) {
   STOKER_RETURN_IF_ERROR(check_directory());
-  return run::write_exit_status(*files_, layout_, end);
+  std::error_code error;
+  if (is_accepted || !std::filesystem::exists(layout_.config_file(), error)) {
+    STOKER_RETURN_IF_ERROR(run::write_exit_status(*files_, layout_, end));
+    return run::accept_start(*files_, layout_);
+  }
+  STOKER_RETURN_IF_ERROR(run::put_back_exit_status(*files_, layout_));
+  const run::LastStart start{.time = to_iso8601(clock_->wall()), .end = end};
+  return write_file_atomically(*files_, layout_.last_start_file(), run::to_json(start));
 }
 
 // In checkpoints/, because later saves depend on that directory.

@@ -25,7 +25,7 @@ namespace stoker::service {
 class RunDirectory {
  public:
   // Creates the directory, acquires the lock, creates the subdirectories, verifies that files can
-  // be written, synced and renamed, and removes exit_status.json and paused.json. `files` must
+  // be written, synced and renamed, sets exit_status.json aside and removes paused.json. `files` must
   // outlive this object. If the run has saved before, a missing checkpoints/ is not created.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
                                    FileSystem& files = default_file_system());
@@ -34,7 +34,9 @@ class RunDirectory {
   Status make_folders();
   // The next two methods change nothing if the directory is gone or has been replaced by another
   // one: kNotFound.
-  Status save_exit_status(const run::ExitStatus& end);
+  // `is_accepted`: whether the start was (run_state.h). If it was not, and there was a run before, this is not
+  // the end of that run: its exit_status.json is put back, and last_start.json says how the start ended.
+  Status save_exit_status(const run::ExitStatus& end, bool is_accepted);
   // Writes or removes paused.json if the state has changed, for programs that only see the
   // directory.
   Status publish_pause(const std::optional<run::PauseStatus>& maybe_pause);
@@ -43,12 +45,13 @@ class RunDirectory {
   const run::RunLayout& layout() const { return layout_; }
 
  private:
-  RunDirectory(run::RunLayout layout, FileSystem& files, FileLock lock)
-      : layout_(std::move(layout)), files_(&files), lock_(std::move(lock)) {}
+  RunDirectory(run::RunLayout layout, Clock& clock, FileSystem& files, FileLock lock)
+      : layout_(std::move(layout)), clock_(&clock), files_(&files), lock_(std::move(lock)) {}
   Status test_writing();
   Status check_directory() const;
 
   run::RunLayout layout_;
+  Clock* clock_;
   FileSystem* files_;
   FileLock lock_;
   bool has_pause_file_ = false;

@@ -15,6 +15,10 @@ class RunLayout {
   const std::string& root() const { return root_; }
   std::string lock_file() const { return at("LOCK"); }  // flock held by the running stokerd
   std::string exit_status_file() const { return at("exit_status.json"); }  // absent while running
+  // The exit_status.json of before the present start, until that start is accepted (run_state.h).
+  std::string former_exit_status_file() const { return at("former_exit_status.json"); }
+  // How the newest start ended, if it did before it was accepted.
+  std::string last_start_file() const { return at("last_start.json"); }
   std::string paused_file() const { return at("paused.json"); }  // while training is paused
   // Consecutive restarts without progress.
   std::string restart_count_file() const { return at("restart_count.json"); }

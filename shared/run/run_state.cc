@@ -28,28 +28,56 @@ RunOutcome run_outcome_of(std::string_view word) {
   return static_cast<RunOutcome>(found - kRunOutcomes.begin());
 }
 
+json::object to_object(const ExitStatus& end) {
+  return {{"state", to_string(end.outcome)},
+          {"step", end.step},
+          {"reason", valid_utf8(end.reason)},
+          {"exit_code", end.exit_code}};
+}
+
+ExitStatus exit_status_of(const json::object& root) {
+  ExitStatus end;
+  end.outcome = run_outcome_of(root.at("state").as_string());
+  end.step = root.at("step").to_number<uint64_t>();
+  end.reason = root.at("reason").as_string().c_str();
+  end.exit_code = root.at("exit_code").to_number<int>();
+  return end;
+}
+
+// nullopt: there is no such file, or it cannot be read.
+template <typename Value>
+std::optional<Value> read_value(const std::string& path,
+                                Result<Value> (*parse)(std::string_view, const std::string&)) {
+  const auto text = read_file(path, kMaxBytes);
+  if (!text.ok()) return std::nullopt;
+  auto value = parse(*text, path);
+  return value.ok() ? std::optional<Value>(*std::move(value)) : std::nullopt;
+}
+
 }  // namespace
 
 std::string_view to_string(RunOutcome outcome) {
   return kRunOutcomes[static_cast<size_t>(outcome)];
 }
 
-std::string to_json(const ExitStatus& end) {
-  return json::serialize(json::object{{"state", to_string(end.outcome)},
-                                      {"step", end.step},
-                                      {"reason", valid_utf8(end.reason)},
-                                      {"exit_code", end.exit_code}}) +
-         "\n";
-}
+std::string to_json(const ExitStatus& end) { return json::serialize(to_object(end)) + "\n"; }
 
 Result<ExitStatus> parse_exit_status(std::string_view text, const std::string& path) {
-  return parse_json_object<ExitStatus>(text, path, [](const json::object& root) {
-    ExitStatus end;
-    end.outcome = run_outcome_of(root.at("state").as_string());
-    end.step = root.at("step").to_number<uint64_t>();
-    end.reason = root.at("reason").as_string().c_str();
-    end.exit_code = root.at("exit_code").to_number<int>();
-    return end;
+  return parse_json_object<ExitStatus>(text, path, exit_status_of);
+}
+
+std::string to_json(const LastStart& start) {
+  json::object root = to_object(start.end);
+  root.erase("step");
+  root["time"] = start.time;
+  return json::serialize(root) + "\n";
+}
+
+Result<LastStart> parse_last_start(std::string_view text, const std::string& path) {
+  return parse_json_object<LastStart>(text, path, [](const json::object& root) {
+    json::object end = root;
+    end["step"] = 0;
+    return LastStart{.time = root.at("time").as_string().c_str(), .end = exit_status_of(end)};
   });
 }
 
@@ -68,25 +96,44 @@ Status write_exit_status(FileSystem& files, const RunLayout& layout, const ExitS
   return write_file_atomically(files, layout.exit_status_file(), to_json(end));
 }
 
+Status set_aside_exit_status(FileSystem& files, const RunLayout& layout) {
+  const Status moved = files.rename(layout.exit_status_file(), layout.former_exit_status_file());
+  return moved.code() == StatusCode::kNotFound ? Status() : moved;
+}
+
+Status put_back_exit_status(FileSystem& files, const RunLayout& layout) {
+  const Status moved = files.rename(layout.former_exit_status_file(), layout.exit_status_file());
+  if (moved.code() == StatusCode::kNotFound) return {};
+  return moved.ok() ? files.sync_directory(layout.root()) : moved;
+}
+
+// Synced: otherwise, after a power cut, the run would seem to have ended before what it has done since.
+Status accept_start(FileSystem& files, const RunLayout& layout) {
+  bool is_changed = false;
+  for (const std::string& path : {layout.former_exit_status_file(), layout.last_start_file()}) {
+    const Status removed = files.remove_file(path);
+    if (!removed.ok() && removed.code() != StatusCode::kNotFound) return removed;
+    is_changed = is_changed || removed.ok();
+  }
+  return is_changed ? files.sync_directory(layout.root()) : Status();
+}
+
 RunState read_run_state(const RunLayout& layout) {
   RunState state;
   const auto locked = is_locked(layout.lock_file());
   if (locked.ok() && *locked) {
     state.phase = RunState::Phase::kRunning;
-    if (const auto text = read_file(layout.paused_file(), kMaxBytes); text.ok()) {
-      auto pause = parse_pause_status(*text, layout.paused_file());
-      if (pause.ok()) state.pause = *std::move(pause);
-    }
+    state.pause = read_value<PauseStatus>(layout.paused_file(), parse_pause_status);
     return state;
   }
-  if (const auto text = read_file(layout.exit_status_file(), kMaxBytes); text.ok()) {
-    auto end = parse_exit_status(*text, layout.exit_status_file());
-    if (end.ok()) {
-      state.phase = end->outcome == RunOutcome::kPreempted ? RunState::Phase::kPreempted
-                                                           : RunState::Phase::kEnded;
-      state.end = *std::move(end);
-      return state;
-    }
+  state.last_start = read_value<LastStart>(layout.last_start_file(), parse_last_start);
+  state.end = read_value<ExitStatus>(layout.exit_status_file(), parse_exit_status);
+  if (!state.end)
+    state.end = read_value<ExitStatus>(layout.former_exit_status_file(), parse_exit_status);
+  if (state.end) {
+    state.phase = state.end->outcome == RunOutcome::kPreempted ? RunState::Phase::kPreempted
+                                                               : RunState::Phase::kEnded;
+    return state;
   }
   if (!locked.ok()) state.no_locks = locked.status().message();
   std::error_code ignored;

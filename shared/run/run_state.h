@@ -2,9 +2,13 @@
 // alone.
 //
 // A held LOCK means that the trainer is running. The kernel releases the lock however the process
-// ends, so no heartbeat is needed. A trainer that ends in an orderly way writes exit_status.json,
-// and the next one removes the file at its start. A paused trainer also holds the lock and
-// additionally writes paused.json.
+// ends, so no heartbeat is needed. A trainer that ends in an orderly way writes exit_status.json. A paused
+// trainer also holds the lock and additionally writes paused.json.
+//
+// A start that is refused is not the end of the run: exit_status.json is set aside when stokerd opens the directory, and is
+// gone when the start is accepted: everything is checked, and the run is about to change. A start that ends before
+// puts the file back and writes last_start.json; after one that was killed, the file that was set aside says how the
+// run ended.
 //
 // Threads: any.
 // Errors:  read_run_state() reports none: a file that cannot be read is treated as missing.
@@ -38,9 +42,22 @@ struct ExitStatus {
   int exit_code = 0;   // of stokerd
 };
 
+// A start that ended before it was accepted.
+struct LastStart {
+  std::string time;  // of its end, ISO 8601
+  ExitStatus end;    // the step is 0
+};
+
 std::string to_json(const ExitStatus& end);
 Result<ExitStatus> parse_exit_status(std::string_view json, const std::string& path_in_messages);
+std::string to_json(const LastStart& start);
+Result<LastStart> parse_last_start(std::string_view json, const std::string& path_in_messages);
 Status write_exit_status(FileSystem& files, const RunLayout& layout, const ExitStatus& end);
+
+// Of the holder of LOCK. After a crash, each can be repeated.
+Status set_aside_exit_status(FileSystem& files, const RunLayout& layout);
+Status put_back_exit_status(FileSystem& files, const RunLayout& layout);
+Status accept_start(FileSystem& files, const RunLayout& layout);  // also removes last_start.json
 
 // Written by a paused trainer for programs that only see the run directory.
 struct PauseStatus {
@@ -55,15 +72,22 @@ struct RunState {
   enum class Phase {
     kAbsent,     // no run directory, or an empty one
     kRunning,    // the lock is held
-    kEnded,      // exit_status.json exists
+    kEnded,      // exit_status.json exists, or was set aside
     kPreempted,  // the same, with RunOutcome::kPreempted: its launcher starts it again
     kCrashed,    // neither: the process was killed or the machine went down
   };
   Phase phase = Phase::kAbsent;
-  std::optional<ExitStatus> end;     // kEnded, kPreempted
+  std::optional<ExitStatus> end;  // kEnded, kPreempted
+  // Of the newest start, if it ended before it was accepted. Not set while the trainer is running.
+  std::optional<LastStart> last_start;
   std::optional<PauseStatus> pause;  // set while a running trainer is paused
   // Not empty if the file system does not support locks; a running trainer is then reported as crashed.
   std::string no_locks;
+  // Of the newest process that has ended in an orderly way: of last_start, else of `end`.
+  std::optional<int> exit_code() const {
+    if (last_start) return last_start->end.exit_code;
+    return end ? std::optional(end->exit_code) : std::nullopt;
+  }
 };
 
 RunState read_run_state(const RunLayout& layout);

@@ -228,8 +228,11 @@ std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
 run::RunState state_of(const run::RunLayout& layout) {
   run::RunState state = run::read_run_state(layout);
   if (state.pause && !open_run_file(layout.root(), layout.paused_file()).ok()) state.pause.reset();
-  if (state.end && !open_run_file(layout.root(), layout.exit_status_file()).ok())
-    state = {.phase = run::RunState::Phase::kAbsent, .end = {}, .pause = {}, .no_locks = {}};
+  if (state.last_start && !open_run_file(layout.root(), layout.last_start_file()).ok())
+    state.last_start.reset();
+  if (state.end && !open_run_file(layout.root(), layout.exit_status_file()).ok() &&
+      !open_run_file(layout.root(), layout.former_exit_status_file()).ok())
+    state = {};
   return state;
 }
 
@@ -359,6 +362,11 @@ std::string RunView::summary() const {
                                 : last    ? last->step
                                           : 0},
                        {"loss", last ? number(last->loss) : nullptr}};
+  if (const auto& start = state.last_start)
+    summary["last_start"] = json::object{{"time", valid_utf8(start->time)},
+                                         {"state", run::to_string(start->end.outcome)},
+                                         {"reason", valid_utf8(start->end.reason)},
+                                         {"exit_code", start->end.exit_code}};
   if (config.ok())
     if (const auto steps = find_count(*config, "\n  max_steps: ")) summary["max_steps"] = *steps;
   if (const auto best = best_of(layout_); best.ok())
@@ -490,7 +498,8 @@ std::string RunView::change_stamp() const {
   for (const std::string& path :
        {layout_.eval_dir(), layout_.eval_artifacts_dir(), layout_.checkpoints_dir(),
         layout_.best_file(), layout_.lineage_file(), layout_.sample_errors_file(),
-        layout_.exit_status_file(), layout_.paused_file(), layout_.config_file()})
+        layout_.exit_status_file(), layout_.last_start_file(), layout_.paused_file(),
+        layout_.config_file()})
     stamp += file_stamp(path) + " ";
   return stamp;
 }

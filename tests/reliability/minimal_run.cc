@@ -52,7 +52,7 @@ class MinimalRun {
     STOKER_RETURN_IF_ERROR(writers_.join(60s));
     STOKER_RETURN_IF_ERROR(status);
     return directory.save_exit_status(
-        {run::RunOutcome::kFinished, state_.step, "all steps done", 0});
+        {run::RunOutcome::kFinished, state_.step, "all steps done", 0}, /*is_accepted=*/true);
   }
 
  private:

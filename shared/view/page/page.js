@@ -342,6 +342,7 @@ class RunPage {
       max ? h("progress", {max: 1, value: Math.min(1, step / max), "aria-label": `Step ${step} of ${max}`}) : h("p"),
       h("dl", {class: "figures"}, figures.map(([name, value, more, about]) => h("div", about ? {title: about} : null, h("dt", null, name), h("dd", null, value, h("small", null, more))))),
       ...(run.reason ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, state + ": " + run.reason)] : []),
+      ...(run.last_start ? [h("p", {class: "notice bad"}, `a later start ended before training (${run.last_start.time}, exit code ${run.last_start.exit_code}): ${run.last_start.reason}`)] : []),
       ...(state === "crashed" ? [h("p", {class: "notice bad"}, "stokerd was killed or the machine crashed; a restart resumes from the newest checkpoint")] : []),
       ...(status && status.waiting_for ? [h("p", {class: "notice"}, "waiting for " + status.waiting_for)] : []),
       ...(this.offline ? [h("p", {class: "notice bad", role: "alert"}, "no connection; the values are from " + this.offline)] : [])];

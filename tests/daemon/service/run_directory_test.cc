@@ -107,8 +107,10 @@ TEST_F(RunDirectoryTest, WritesExitStatusAndRemovesItOnNextStart) {
   {
     auto directory = RunDirectory::open(layout_, clock_);
     ASSERT_TRUE(directory.ok());
-    ASSERT_TRUE(
-        directory->save_exit_status({run::RunOutcome::kStopped, 12, "stopped by SIGTERM", 0}).ok());
+    ASSERT_TRUE(directory
+                    ->save_exit_status({run::RunOutcome::kStopped, 12, "stopped by SIGTERM", 0},
+                                       /*is_accepted=*/true)
+                    .ok());
   }
   const RunState ended = run::read_run_state(layout_);
   ASSERT_EQ(ended.phase, RunState::Phase::kEnded);
@@ -172,13 +174,17 @@ TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
   auto directory = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(directory.ok());
   std::filesystem::rename(layout_.root(), layout_.root() + "-moved");
-  EXPECT_EQ(directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(
+      directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}, /*is_accepted=*/true)
+          .code(),
+      StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(layout_.root()));
   const auto another = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(another.ok()) << another.status().message();
-  EXPECT_EQ(directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(
+      directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}, /*is_accepted=*/true)
+          .code(),
+      StatusCode::kNotFound);
   EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kRunning);
   EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file()));
 }
@@ -234,7 +240,7 @@ TEST_F(RunDirectoryTest, DoesNotCreateMissingCheckpointsOfRunThatHasSaved) {
 TEST_F(RunDirectoryTest, PreservesPreviousExitStatusOnFailedStart) {
   {
     ASSERT_TRUE(RunDirectory::open(layout_, clock_)
-                    ->save_exit_status({run::RunOutcome::kFinished, 9, "", 0})
+                    ->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}, /*is_accepted=*/true)
                     .ok());
   }
   files_.sync_error = EIO;

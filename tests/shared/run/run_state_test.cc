@@ -85,5 +85,40 @@ TEST_F(RunStateTest, DoesNotTakePreemptionForEnd) {
   EXPECT_EQ(to_string(state.end->outcome), "preempted");
 }
 
+TEST_F(RunStateTest, KeepsEndOfRunUntilStartIsAccepted) {
+  FileSystem& files = default_file_system();
+  std::ofstream(layout_.lock_file()).close();
+  EXPECT_TRUE(set_aside_exit_status(files, layout_).ok()) << "a run that has not ended";
+  EXPECT_TRUE(put_back_exit_status(files, layout_).ok());
+  EXPECT_TRUE(accept_start(files, layout_).ok());
+  EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kCrashed);
+
+  ASSERT_TRUE(write_exit_status(files, layout_, {RunOutcome::kFinished, 9, "done", 0}).ok());
+  const std::string bytes = *read_file(layout_.exit_status_file(), 1000);
+  ASSERT_TRUE(set_aside_exit_status(files, layout_).ok());
+  EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file())) << "as while it is running";
+  const RunState killed = read_run_state(layout_);
+  ASSERT_EQ(killed.phase, RunState::Phase::kEnded) << "of a start that was killed";
+  EXPECT_EQ(killed.end->step, 9u);
+  ASSERT_TRUE(set_aside_exit_status(files, layout_).ok()) << "the next start";
+  ASSERT_TRUE(put_back_exit_status(files, layout_).ok());
+  EXPECT_EQ(*read_file(layout_.exit_status_file(), 1000), bytes);
+
+  const LastStart start{"2026-01-05T08:45:37.595Z", {RunOutcome::kFailed, 0, "no such file", 78}};
+  ASSERT_TRUE(write_file_atomically(files, layout_.last_start_file(), to_json(start)).ok());
+  const RunState refused = read_run_state(layout_);
+  ASSERT_TRUE(refused.last_start.has_value());
+  EXPECT_EQ(refused.last_start->time, start.time);
+  EXPECT_EQ(refused.last_start->end.reason, "no such file");
+  EXPECT_EQ(refused.end->exit_code, 0);
+  EXPECT_EQ(refused.exit_code(), 78) << "of the newest process";
+
+  ASSERT_TRUE(set_aside_exit_status(files, layout_).ok());
+  ASSERT_TRUE(accept_start(files, layout_).ok());
+  const RunState running = read_run_state(layout_);
+  EXPECT_EQ(running.phase, RunState::Phase::kCrashed) << "it is killed while it trains";
+  EXPECT_FALSE(running.last_start.has_value());
+}
+
 }  // namespace
 }  // namespace stoker::run
