@@ -290,6 +290,9 @@ class State:
 def check_module(module, loss):
     if not isinstance(module, torch.nn.Module):
         raise ExportError(f"the module is a {type(module).__name__}, not a torch.nn.Module")
+    if any(isinstance(each, torch.jit.ScriptModule) for part in (module, loss) if isinstance(part, torch.nn.Module) for each in part.modules()):
+        raise ExportError("a part of the module or its loss is TorchScript: export the Python module that it was written from, which takes the weights by "
+                          "load_state_dict(torch.jit.load(FILE).state_dict())")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
             raise ExportError(f"{name} has no shape yet: run the module once on the example batch before the export")

@@ -34,6 +34,7 @@
 #include "shared/model/load_weights.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/model_file.h"
+#include "shared/model/out_of_vocab.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 #include "shared/model/user_model.h"
@@ -180,7 +181,15 @@ Tensors Exported::run(const GraphProgram& program, const std::vector<TensorSpec>
                       const Tensors& inputs) {
   validate(specs, inputs);
   move_constants(inputs[0].device());
-  return program.run(inputs, table_);
+  try {
+    return program.run(inputs, table_);
+  } catch (const c10::Error& error) {
+    // Not of the loss: a target can be out of range, too.
+    const std::string reported = error.what_without_backtrace();
+    if (reported.find("aten::embedding") != std::string::npos)
+      throw_if_out_of_vocab(inputs[0], reported);
+    throw;
+  }
 }
 
 void Exported::validate(const std::vector<TensorSpec>& specs, const Tensors& inputs) const {

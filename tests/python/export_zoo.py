@@ -1,6 +1,7 @@
 """export_zoo.py FOLDER [NAME]…: exports the modules of zoo.py to FOLDER/NAME, and writes what eager PyTorch computes with them at one thread to
-FOLDER/NAME.safetensors: `batch.STEP.I`, `loss.STEP`, gradients of the first step, all tensors after the last one, and the loss and the first output in
-eval mode. Without names: of the layers and losses every fourth, and all else; with STOKER_PARITY=all every one (scripts/nightly.sh parity)."""
+FOLDER/NAME.safetensors: `batch.STEP.I`, of padded sequences also `batch.STEP.length`, `loss.STEP`, gradients of the first step, all tensors after
+the last one, and the loss and the first output in eval mode. Without names: of the layers and losses every fourth, and all else; with STOKER_PARITY=all
+every one (scripts/nightly.sh parity)."""
 import importlib.util
 import os
 import sys
@@ -16,15 +17,25 @@ from stoker_export import ExportError, export
 STEPS, LR = 3, 0.05
 
 
+def split(example):
+    """The inputs and the targets."""
+    return list(example[0]) if isinstance(example[0], tuple) else [example[0]], list(example[1:])
+
+
 def batches(example):
     """As the example, of other sizes."""
     torch.manual_seed(77)
-    rows = []
+    rows, parts = [], split(example)
     for step in range(STEPS):
-        count = example[0].shape[0] - (step == 2)
-        order = torch.randperm(example[0].shape[0])[:count]
-        rows.append([tensor[order].contiguous() for tensor in example])
+        samples = parts[0][0].shape[0]
+        order = torch.randperm(samples)[:samples - (step == 2)]
+        rows.append([[tensor[order].contiguous() for tensor in part] for part in parts])
     return rows
+
+
+def named(prefix, inputs, targets):
+    tensors = {f"{prefix}.{i}": tensor.clone() for i, tensor in enumerate([inputs[0], *targets])}
+    return tensors | {f"{prefix}.length": tensor.clone() for tensor in inputs[1:]}
 
 
 def mean(loss):
@@ -40,12 +51,12 @@ def first_output(outputs):
 def reference(module, loss, example):
     out = {}
     module.train()
-    for step, row in enumerate(batches(example)):
+    for step, (inputs, targets) in enumerate(batches(example)):
         torch.manual_seed(1000 + step)
         module.zero_grad()
-        value = mean(loss(module(row[0]), *row[1:]))
+        value = mean(loss(module(*inputs), *targets))
         value.backward()
-        out |= {f"batch.{step}.{i}": t.clone() for i, t in enumerate(row)} | {f"loss.{step}": value.detach().clone()}
+        out |= named(f"batch.{step}", inputs, targets) | {f"loss.{step}": value.detach().clone()}
         if step == 0:
             out |= {f"gradient.{n}": p.grad.contiguous().clone() for n, p in module.named_parameters() if p.grad is not None}
         with torch.no_grad():
@@ -57,9 +68,10 @@ def reference(module, loss, example):
     torch.backends.mha.set_fastpath_enabled(False)
     with torch.no_grad():
         torch.manual_seed(2000)
-        outputs = module(example[0])
-        out |= {"eval.loss": mean(loss(outputs, *example[1:])).clone(), "eval.output": first_output(outputs).contiguous().clone()}
-    return out | {f"eval.batch.{i}": t.clone() for i, t in enumerate(example)}
+        inputs, targets = split(example)
+        outputs = module(*inputs)
+        out |= {"eval.loss": mean(loss(outputs, *targets)).clone(), "eval.output": first_output(outputs).contiguous().clone()}
+    return out | named("eval.batch", inputs, targets)
 
 
 def chosen():

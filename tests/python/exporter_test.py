@@ -5,6 +5,9 @@ import io
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -14,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import stoker_export
 from stoker_export import ExportError, __main__ as command, export, exporter, graph
 
 BATCH = 6
@@ -430,6 +434,24 @@ class ArgumentsTest(ExportTest):
         self.assertIn("nothing would be trained", self.error(nn.Linear(8, 4).requires_grad_(False)))
         self.assertIn("has no shape yet", self.error(nn.LazyLinear(4)))
 
+    def test_torchscript(self):
+        script = torch.jit.script(nn.Linear(8, 4))
+        for module, loss in ((script, F.cross_entropy), (nn.Sequential(script), F.cross_entropy), (nn.Linear(8, 4), torch.jit.script(nn.CrossEntropyLoss()))):
+            self.assertIn("is TorchScript: export the Python module", self.error(module, loss))
+        path = os.path.join(self.folder.name, "net.pt")
+        script.save(path)
+        module = nn.Linear(8, 4)
+        module.load_state_dict(torch.jit.load(path).state_dict())  # as the message says
+        self.assertTrue(torch.equal(module.weight, script.weight))
+
+    def test_version_of_pytorch(self):
+        with mock.patch.object(stoker_export, "TORCH_VERSION", "2.99.0"):
+            self.assertIn("pip install torch==2.99.0", self.error(nn.Linear(8, 4)))
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        for name in ("python/pyproject.toml", "scripts/libtorch-cpu.txt"):
+            with open(os.path.join(root, name), encoding="utf-8") as file:
+                self.assertIn(f"torch=={stoker_export.TORCH_VERSION}", file.read(), name)
+
     def test_folders(self):
         export(nn.Linear(8, 4), F.cross_entropy, batch(), self.path)
         with self.assertRaisesRegex(ExportError, "exists; choose another folder"):
@@ -559,10 +581,20 @@ def make_branch():
     return Branch(), F.cross_entropy, batch()
 
 
+def make_waiting():
+    class Waiting(Net):
+        def forward(self, x):
+            print("called", flush=True)
+            sys.stdin.readline()
+            return self.linear(x)
+
+    return Waiting(), F.cross_entropy, batch()
+
+
 class CommandTest(ExportTest):
     def run_command(self, name):
         with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(io.StringIO()):
-            return command.main([f"exporter_test:{name}", "--output", self.path]), errors.getvalue()
+            return command.main([name if ":" in name else f"exporter_test:{name}", "--output", self.path]), errors.getvalue()
 
     def test_writes_a_folder(self):
         self.assertEqual(self.run_command("make"), (0, ""))
@@ -573,6 +605,32 @@ class CommandTest(ExportTest):
         self.assertEqual(code, 1)
         self.assertEqual(errors.count("\n"), 1, errors)
         self.assertIn("stoker-export: train: exporter_test.py:", errors)
+        for name, expected in (("exporter_test:", "MODULE:FUNCTION"), ("no_such_module:make", "no_such_module"), ("exporter_test:nothing", "has no function")):
+            code, errors = self.run_command(name)
+            self.assertEqual(code, 1)
+            self.assertIn(expected, errors)
+            self.assertEqual(errors.count("\n"), 1, errors)
+
+    def process(self, name):
+        return subprocess.Popen([sys.executable, "-m", "stoker_export", f"exporter_test:{name}", "--output", self.path], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def test_error_is_all_that_a_process_prints(self):
+        with self.process("nothing") as process:
+            _, errors = process.communicate()
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(errors, "stoker-export: exporter_test:nothing: exporter_test has no function nothing\n")
+
+    def test_interrupted_export(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+            with self.subTest(number), self.process("make_waiting") as process:
+                self.assertEqual(process.stdout.readline(), "called\n")
+                process.send_signal(number)
+                process.communicate()
+                self.assertEqual(process.returncode, code)
+                self.assertFalse(os.path.exists(self.path), "a folder appears complete or not at all")
+            if number == signal.SIGINT:
+                self.assertEqual(os.listdir(self.folder.name), [])
 
 
 if __name__ == "__main__":

@@ -566,6 +566,7 @@ def _():
 
 zoo("mlp")(export_models.mlp)
 zoo("byte_gpt")(export_models.gpt)
+zoo("tagger")(export_models.tagger)
 
 
 @zoo("plain_mlp")

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -213,9 +215,11 @@ TEST_F(ExportedRunTest, TrainsSameParametersInTwoProcesses) {
     EXPECT_EQ(a.at(name), b.at(name)) << name;
 }
 
-// Dropout inside attention; two outputs, of which the first is scored.
+// Dropout inside attention; two outputs, of which the first is scored; generated text, which is shorter than
+// the sequences of the module.
 TEST_F(ExportedRunTest, TrainsLanguageModel) {
-  std::string text = text_config("eval: {batch_size: 24}\n");
+  std::string text =
+      text_config("eval: {batch_size: 24, generate: {max_new_tokens: 40, prompt: \"line 1\"}}\n");
   replace(text, "{name: gpt, num_layers: 2, embed_dim: 32, num_heads: 2, context_length: 32}",
           exported("byte_gpt"));
   for (const char* const split : {"[0.0, 0.9]", "[0.9, 1.0]"})
@@ -224,6 +228,45 @@ TEST_F(ExportedRunTest, TrainsLanguageModel) {
   expect_same_bytes_after_kills(config, 1);
   ASSERT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
   EXPECT_LT(metrics_of(run_dir())["loss"], 5.3) << "untrained: 5.5";
+}
+
+// The tag of a word says whether the next word is larger than the previous one; the first and the
+// last have none. Batches are padded to their longest sequence, the module has 12 words.
+TEST_F(ExportedRunTest, TrainsPaddedSequences) {
+  std::mt19937 random(1);
+  for (const auto& [name, records] : {std::pair("train.jsonl", 800), std::pair("val.jsonl", 100)}) {
+    std::ofstream file(path(name));
+    for (int record = 0; record < records; ++record) {
+      std::vector<int> words(4 + random() % 9);
+      for (int& word : words) word = static_cast<int>(random() % 8);
+      std::string texts, tags;
+      for (size_t i = 0; i < words.size(); ++i) {
+        const bool has_tag = i > 0 && i + 1 < words.size();
+        texts += (i > 0 ? ", " : "") + std::to_string(words[i]);
+        tags += std::string(i > 0 ? ", " : "") + (!has_tag                      ? "-100"
+                                                  : words[i + 1] > words[i - 1] ? "1"
+                                                                                : "0");
+      }
+      file << R"({"words": [)" << texts << R"(], "tags": [)" << tags << "]}\n";
+    }
+  }
+  const std::string fields =
+      ", fields: {input_ids: words, labels: tags}, sequence: {max_length: 12}}";
+  const std::string config =
+      write_config("data:\n  train: {format: jsonl, path: " + path("train.jsonl") + fields +
+                   "\n  val: {format: jsonl, path: " + path("val.jsonl") + fields +
+                   "\nmodel: " + exported("tagger") +
+                   "\ntask: {name: sequence_labeling}\noptimizer: {name: adam, lr: 0.01}\n"
+                   "scheduler: {name: constant}\n"
+                   "train: {max_steps: 250, micro_batch_size: 32, device: cpu, num_threads: 1}\n");
+  const auto loss = [&](const std::string& run, const std::vector<std::string>& more) {
+    EXPECT_EQ(train(config, run_dir(run), more).code, 0) << log_of("stokerd");
+    EXPECT_EQ(evaluate(run_dir(run)), 0) << log_of("stoker-eval");
+    return metrics_of(run_dir(run))["loss"];
+  };
+  const double padded = loss("run", {"--set", "eval.batch_size=24"});
+  EXPECT_GT(metrics_of(run_dir())["accuracy"], 0.95);
+  EXPECT_NEAR(loss("one", {"--set", "eval.batch_size=1"}), padded, 1e-5);
 }
 
 TEST_F(ExportedRunTest, RejectsWhatDoesNotFitWithOneLine) {

@@ -25,6 +25,7 @@
 #include "shared/model/model.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/model_file.h"
+#include "shared/model/out_of_vocab.h"
 #include "shared/model/torch_dtype.h"
 #include "tests/support/temporary_directory.h"
 
@@ -66,7 +67,7 @@ Named read_tensors(const std::string& path) {
   return tensors;
 }
 
-// The tensors PREFIX0, PREFIX1, …
+// A batch of the reference: the tensors PREFIX0, PREFIX1, …, of which the first is the input.
 std::vector<at::Tensor> numbered(const Named& tensors, const std::string& prefix) {
   std::vector<at::Tensor> found;
   for (auto each = tensors.find(prefix + "0"); each != tensors.end();
@@ -74,13 +75,25 @@ std::vector<at::Tensor> numbered(const Named& tensors, const std::string& prefix
     found.push_back(each->second);
   return found;
 }
+// Its lengths, if it has padded sequences.
+at::Tensor length_of(const Named& tensors, const std::string& prefix) {
+  const auto found = tensors.find(prefix + "length");
+  return found == tensors.end() ? at::Tensor() : found->second;
+}
+at::Tensor loss_of_batch(Model& model, const Named& tensors, const std::string& prefix) {
+  const auto batch = numbered(tensors, prefix);
+  const at::Tensor length = length_of(tensors, prefix);
+  std::vector<at::Tensor> inputs{batch[0]};
+  if (length.defined()) inputs.push_back(length);
+  return model.loss(inputs, {batch.begin() + 1, batch.end()}).mean;
+}
 
 config::ModelConfig config_of(const std::string& folder) {
   return {.arch = config::ExportedConfig{.path = folder}};
 }
 
 // The samples of a dataset that has the batches of the reference.
-Samples samples_for(const std::vector<at::Tensor>& batch) {
+Samples samples_for(const std::vector<at::Tensor>& batch, bool has_length = false) {
   const auto spec = [&](size_t i, const char* name) {
     TensorSpec of = to_tensor_spec(name, batch[i]);
     of.shape.erase(of.shape.begin());
@@ -88,6 +101,7 @@ Samples samples_for(const std::vector<at::Tensor>& batch) {
   };
   const bool has_tokens = batch[0].scalar_type() == at::kLong;
   Samples samples{spec(0, has_tokens ? "tokens" : "input")};
+  if (has_length) samples.push_back({"length", DType::kI64, {}});
   for (size_t i = 1; i < batch.size(); ++i)
     samples.push_back(spec(i, batch[i].is_floating_point() ? "target"
                               : batch[i].dim() == 1        ? "label"
@@ -119,11 +133,11 @@ void train_as_in_python(Model& model, const Named& expected, Differences& differ
   model.train();
   for (int step = 0;; ++step) {
     const std::string number = std::to_string(step);
-    const auto batch = numbered(expected, "batch." + number + ".");
-    if (batch.empty()) break;
+    const std::string prefix = "batch." + number + ".";
+    if (!expected.contains(prefix + "0")) break;
     torch::manual_seed(1000 + static_cast<uint64_t>(step));
     model.zero_grad();
-    const at::Tensor loss = model.loss({batch[0]}, {batch.begin() + 1, batch.end()}).mean;
+    const at::Tensor loss = loss_of_batch(model, expected, prefix);
     loss.backward();
     differences.compare("loss " + number, loss, expected.at("loss." + number));
     const at::NoGradGuard no_grad;
@@ -145,12 +159,15 @@ void train_as_in_python(Model& model, const Named& expected, Differences& differ
 void evaluate_as_in_python(Model& model, const Named& expected, Differences& differences) {
   model.eval();
   const at::NoGradGuard no_grad;
-  const auto batch = numbered(expected, "eval.batch.");
+  const std::string prefix = "eval.batch.";
+  const at::Tensor& input = expected.at(prefix + "0");
+  const at::Tensor length = length_of(expected, prefix);
   torch::manual_seed(2000);
-  differences.compare("output", model.forward(batch[0]), expected.at("eval.output"));
+  differences.compare(
+      "output", length.defined() ? model.forward_padded(input, length) : model.forward(input),
+      expected.at("eval.output"));
   torch::manual_seed(2000);
-  differences.compare("loss in eval mode",
-                      model.loss({batch[0]}, {batch.begin() + 1, batch.end()}).mean,
+  differences.compare("loss in eval mode", loss_of_batch(model, expected, prefix),
                       expected.at("eval.loss"));
 }
 
@@ -162,8 +179,10 @@ TEST(ExportedZoo, ComputesBitsOfPython) {
   for (std::string name; std::getline(names, name); ++modules) {
     const std::string folder = std::string(kZoo) + "/" + name;
     const Named expected = read_tensors(folder + ".safetensors");
-    const auto model =
-        make_model(config_of(folder), samples_for(numbered(expected, "batch.0.")), 0);
+    const std::string prefix = "batch.0.";
+    const auto model = make_model(
+        config_of(folder),
+        samples_for(numbered(expected, prefix), length_of(expected, prefix).defined()), 0);
     ASSERT_TRUE(model.ok()) << name << ": " << model.status().message();
     const Status tested = (*model)->prepare_training({}, at::kCPU);
     EXPECT_TRUE(tested.ok()) << name << ": " << tested.message();
@@ -414,6 +433,26 @@ TEST_F(ExportedModelTest, RejectsBatchesThatItDoesNotTake) {
   EXPECT_THAT(error(input.narrow(1, 0, 11), target), HasSubstr("the batch has Float [4, 11]"));
   EXPECT_THAT(error(input, target.narrow(0, 0, 3)), HasSubstr("exported for I64 [4]"));
   EXPECT_THAT(error(input, target + 100), HasSubstr("cross_entropy_loss"));
+}
+
+// Only lookups of the input: a target has another message.
+TEST_F(ExportedModelTest, ReportsOutOfVocabTokensOfBatch) {
+  const ModelPtr model = load("gpt");
+  const auto batch = batch_of("gpt");
+  at::Tensor tokens = batch[0].clone();
+  tokens[1][2] = 64;  // the table has as many
+  for (const bool is_training : {true, false}) {
+    try {
+      if (is_training)
+        (void)model->loss({tokens}, {batch[1]});
+      else
+        (void)model->forward(tokens);
+      ADD_FAILURE() << "the table has 64 tokens";
+    } catch (const OutOfVocabError& error) {
+      EXPECT_THAT(error.what_without_backtrace(), HasSubstr(" to 64 (index out of range"));
+    }
+  }
+  EXPECT_THROW((void)model->loss({batch[0]}, {tokens}), c10::IndexError);
 }
 
 TEST_F(ExportedModelTest, RejectsOtherData) {
