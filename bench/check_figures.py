@@ -25,7 +25,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-BENCHMARKS, MODELS = "docs/benchmarks.md", "docs/models.md"
+BENCHMARKS = "docs/benchmarks.md"
 BEGIN, END = "<!-- figures: bench/check_figures.py --write -->\n", "<!-- end of figures -->"
 
 
@@ -119,12 +119,10 @@ def snapshot_stall(baseline):
 FIGURES = [
     Figure("training step: eager PyTorch",
            lambda: column(BENCHMARKS, STEPS, "relative to eager PyTorch", is_rate=True) +
-           columns(MODELS, "compiled", "stokerd, own model", "eager PyTorch"), steps("eager PyTorch")),
+           columns(BENCHMARKS, STEPS, "stokerd", "eager PyTorch"), steps("eager PyTorch")),
     Figure("training step: `torch.compile`",
            lambda: column(BENCHMARKS, STEPS, "relative to torch.compile", is_rate=True) +
-           columns(MODELS, "compiled", "stokerd, own model", "torch.compile"), steps("torch.compile")),
-    Figure("step of a `compiled` Python module: eager PyTorch",
-           lambda: columns(MODELS, "compiled", "stokerd, compiled", "eager PyTorch"), []),
+           columns(BENCHMARKS, STEPS, "stokerd", "torch.compile"), steps("torch.compile")),
     Figure("step of several processes: DistributedDataParallel",
            lambda: rows(BENCHMARKS, "Several processes", "*", lambda name: name.startswith("PyTorch, DistributedDataParallel")), []),
     Figure("step next to an evaluation or a save: step alone", next_to_others,

@@ -2,7 +2,7 @@
 # Runs the fault tests of docs/reliability.md in full; normal test runs execute only a part of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-all=(crash_enum powercut_enum program_enum exact_resume compiled corruption memory device_schedule ring_model hostile)
+all=(crash_enum powercut_enum program_enum exact_resume exported corruption memory device_schedule ring_model hostile)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
@@ -16,8 +16,7 @@ devices) is skipped with the reason.
   powercut_enum  power cut of an ext4 file system at each of these calls; needs root (seconds)
   program_enum   both faults with stokerd and stoker-eval (a quarter of an hour)
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
-  compiled       Python modules that are compiled here: also a language model, padded sequences and bf16;
-                 runs killed twenty times; needs scripts/deps.sh --python (ten minutes)
+  exported       runs of a Python module that is exported here, killed twenty times; needs scripts/deps.sh --python (minutes)
   corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
   device_schedule  training on a simulated device in 100,000 random schedules (20 minutes)
@@ -61,18 +60,17 @@ check_ring() {
   "$root/tests/shared/ring/ring_model_test.sh" "$root"
 }
 
-check_compiled() {
+check_exported() {
   export STOKER_PYTHON=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
-  "$root/tests/python/export_package.sh" "$root" "$root/build/release/tests/compiled" "$root/build/release/bin" || (($? == 77))
-  "$root/build/release/tests/compiled_test"
-  "$root/build/release/tests/compiled_run_test"
+  "$root/tests/python/export_zoo.sh" "$root" "$root/build/release/tests/exported" || (($? == 77))
+  "$root/build/release/tests/exported_run_test"
 }
 
 targets=() sanitized=()
 for name in "${names[@]}"; do
   case $name in
     ring_model) targets+=(ring_schedule_test) ;;
-    compiled) targets+=(programs compiled_test compiled_run_test) ;;
+    exported) targets+=(programs exported_run_test) ;;
     hostile)
       targets+=(programs hostile_cache_test hostile_ring_test hostile_test slot_writer_test socket_collision_test)
       sanitized=(hostile_cache_test hostile_ring_test)
@@ -89,7 +87,7 @@ for name in "${names[@]}"; do
   command=(run_tests "$name")
   case $name in
     ring_model) command=(check_ring) ;;
-    compiled) command=(check_compiled) ;;
+    exported) command=(check_exported) ;;
     hostile)
       STOKER_FAULT_TESTS=full step "Run $name with AddressSanitizer" "fault_tests-$name-asan" ctest --preset asan -L hostile
       command=(ctest --preset release -L hostile)

@@ -120,9 +120,9 @@ run_test() {
     ctest --test-dir .. --timeout "$3" -R "^$2\$"
     return
   fi
-  if [[ $(definition_of "$1") == *compiled_package* ]]; then
+  if [[ $(definition_of "$1") == *exported_zoo* ]]; then
     export STOKER_PYTHON=${STOKER_PYTHON:-$tree/.deps/venv/bin/python}
-    "$tree/tests/python/export_package.sh" "$tree" "$PWD/compiled" "$tree/build/release/bin" || return
+    "$tree/tests/python/export_zoo.sh" "$tree" "$PWD/exported" || return
   fi
   timeout --kill-after=10 "$3" "./$1" --gtest_filter="$2"
 }

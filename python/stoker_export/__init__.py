@@ -22,10 +22,3 @@ def export(module, loss, example_batch, path, **options):
     _check_torch()
     from . import exporter
     return exporter.export(module, loss, example_batch, path, **options)
-
-
-def compile_module(module, loss, example_batch, path, **options):
-    """Writes the folder `path` for model.name compiled, see compiler.export()."""
-    _check_torch()
-    from . import compiler
-    return compiler.export(module, loss, example_batch, path, **options)

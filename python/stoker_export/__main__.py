@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from . import ExportError, _check_torch, compile_module, export
+from . import ExportError, _check_torch, export
 
 EPILOG = """
 FACTORY is a function without arguments that returns the module, the loss and an example batch:
@@ -42,14 +42,6 @@ def main(arguments=None):
     parser.add_argument("factory", metavar="MODULE:FUNCTION", help="returns (module, loss, example batch)")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
-    parser.add_argument("--compile", action="store_true",
-                        help="compile the step ahead of time instead, with AOTInductor, for model.name compiled: slow, and for this processor only")
-    parser.add_argument("--max-batch", type=int, default=4096, metavar="N",
-                        help="with --compile: largest batch that the package accepts (default: 4096)")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
-                        help="with --compile: train.precision of the run; bf16: autocast (default: fp32)")
-    parser.add_argument("--max-operations", type=int, default=10_000, metavar="N",
-                        help="with --compile: limit of the size of a step; larger ones compile for very long (default: 10000)")
     options = parser.parse_args(arguments)
     # PyTorch's remarks about its own internals; errors are reported by ExportError.
     warnings.simplefilter("ignore")
@@ -60,12 +52,7 @@ def main(arguments=None):
         made = find_factory(options.factory)()
         if not isinstance(made, tuple) or len(made) != 3:
             raise ExportError(f"{options.factory} must return the module, the loss and an example batch")
-        shared = {"overwrite": options.overwrite, "progress": lambda text: print(text, flush=True)}
-        if options.compile:
-            compile_module(*made, options.output, max_batch=options.max_batch, precision=options.precision,
-                           max_operations=options.max_operations, **shared)
-        else:
-            export(*made, options.output, **shared)
+        export(*made, options.output, overwrite=options.overwrite, progress=lambda text: print(text, flush=True))
     except ExportError as error:
         print(f"stoker-export: {error}", file=sys.stderr)
         return 1

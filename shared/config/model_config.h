@@ -421,11 +421,6 @@ struct TorchscriptConfig {
   bool operator==(const TorchscriptConfig&) const = default;
 };
 
-struct CompiledConfig {
-  std::string path;  // required; manifest.json of a folder written by stoker-export
-  bool operator==(const CompiledConfig&) const = default;
-};
-
 struct ExportedConfig {
   std::string path;  // required; a folder written by stoker-export, with graph.json
   bool operator==(const ExportedConfig&) const = default;
@@ -441,7 +436,7 @@ using ModelVariant =
     std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BertConfig, BlstmConfig,
                  MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
                  VitConfig, CaptionerConfig, SequentialConfig, PluginConfig, TorchscriptConfig,
-                 CompiledConfig, ExportedConfig>;
+                 ExportedConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -511,8 +506,7 @@ struct ModelConfig {
   // The path of the user file, or of the folder; null for built-in models.
   const std::string* user_file_path() const;
   // True if the model computes its own loss in training: task.name says only how it is evaluated.
-  bool has_loss() const { return is_compiled() || std::holds_alternative<ExportedConfig>(arch); }
-  bool is_compiled() const { return std::holds_alternative<CompiledConfig>(arch); }
+  bool has_loss() const { return std::holds_alternative<ExportedConfig>(arch); }
 
   bool operator==(const ModelConfig&) const = default;
 };

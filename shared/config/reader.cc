@@ -191,6 +191,12 @@ class Reader {
       index = i;
       return true;
     }
+    const auto removed = std::ranges::find(variants.removed, entry.value.text, &RemovedName::name);
+    if (removed != variants.removed.end()) {
+      errors_.add(entry.value.location, key,
+                  std::string(removed->name) + ' ' + std::string(removed->instead));
+      return false;
+    }
     std::vector<std::string> words(variants.names.begin(),
                                    variants.names.begin() + static_cast<ptrdiff_t>(count));
     const bool is_text = entry.value.type == Value::Type::kScalar;

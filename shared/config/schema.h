@@ -238,6 +238,12 @@ TaggedMapField tagged_map(std::vector<T>& target, std::span<const std::string_vi
 
 // ---- sections ------------------------------------------------------------------------------------
 
+// A name that a discriminator had in an earlier release.
+struct RemovedName {
+  std::string_view name;
+  std::string_view instead;  // "was removed; set …"
+};
+
 // A section whose keys depend on one of them: `name` of a model, `format` of a dataset.
 struct Variants {
   std::string_view discriminator = {};  // empty: the section has no variants
@@ -252,6 +258,7 @@ struct Variants {
   size_t first_key = std::numeric_limits<size_t>::max();
   std::string_view help = {};
   std::string_view details = {};
+  std::span<const RemovedName> removed = {};
   bool is_required = false;
   bool affects_result = true;
   OnResume on_resume = OnResume::kModel;

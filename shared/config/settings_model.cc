@@ -651,11 +651,6 @@ Fields fields_of(TorchscriptConfig& torchscript) {
       code_path_field(torchscript.path, "File of torch.jit.save with the model", "my_model.pt")};
 }
 
-Fields fields_of(CompiledConfig& compiled) {
-  return {code_path_field(compiled.path, "File manifest.json of a folder that stoker-export wrote",
-                          "my_model/manifest.json")};
-}
-
 Fields fields_of(ExportedConfig& exported) {
   return {{.name = "path",
            .target = &exported.path,
@@ -882,10 +877,14 @@ std::vector<NamedModel> make_named_models() {
   models.push_back({"sequential", SequentialConfig{}});
   models.push_back({"plugin", PluginConfig{}});
   models.push_back({"torchscript", TorchscriptConfig{}});
-  models.push_back({"compiled", CompiledConfig{}});
   models.push_back({"exported", ExportedConfig{}});
   return models;
 }
+
+constexpr RemovedName kRemovedModels[] = {
+    {"compiled",
+     "was removed; export the module again with stoker-export, and set name: exported and path to "
+     "the folder (docs/models.md#exported)"}};
 
 const std::vector<NamedModel>& named_models() {
   static const std::vector<NamedModel> models = make_named_models();
@@ -924,7 +923,8 @@ Variants model_variants(ModelConfig& model) {
           "decoder of words. sequential: "
           "declared layer by layer. plugin: a model in a shared object. torchscript: a module of "
           "torch.jit.save. exported: a Python module with its loss, as a graph that stoker-export "
-          "wrote. compiled: the same, compiled ahead of time."};
+          "wrote.",
+      .removed = kRemovedModels};
   for (const NamedModel& each : models) variants.names.push_back(each.name);
   return variants;
 }

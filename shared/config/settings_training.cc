@@ -591,7 +591,7 @@ Section task_section(TaskConfig& task) {
       "shorter than the input and not aligned with it; for blstm; class 0 is the blank. "
       "captioning: the words that describe an image; for captioner. custom: the loss of a model "
       "that "
-      "computes its own, which is all that evaluation reports; for exported and compiled.";
+      "computes its own, which is all that evaluation reports; for exported.";
   return {.key = "task",
           .help = "Prediction task and loss",
           .fields = task_fields(task),

@@ -106,18 +106,19 @@ class Validator {
   }
 
   void validate_own_loss() {
+    if (errors_.has_error_for("model.name")) return;
     if (config_.task.name() == TaskName::kCustom && !config_.model.has_loss())
       add_error("task.name",
                 "custom reports the loss of a model that computes its own, which only "
-                "model.name exported and compiled do");
+                "model.name exported does");
     if (!config_.model.has_loss()) return;
-    const std::string kind = config_.model.is_compiled() ? "a compiled" : "an exported";
     if (!config_.model.init.empty())
-      add_error("model.init", kind + " model starts with the weights that its Python module had");
+      add_error("model.init",
+                "an exported model starts with the weights that its Python module had");
     const bool has_defaults = std::visit(
         [](const auto& task) { return task == std::decay_t<decltype(task)>(); }, config_.task.task);
     const std::string no_effect =
-        "has no effect on " + kind + " model, which has its own loss and outputs; ";
+        "has no effect on an exported model, which has its own loss and outputs; ";
     if (!has_defaults) add_error("task", no_effect + "keep only task.name");
     const bool is_derived = config_.task.name() == TaskName::kBinaryClassification;
     if (config_.model.num_classes && !is_derived)
@@ -126,18 +127,7 @@ class Validator {
         train != config_.data.end() && !train->second.batch_transforms.empty())
       add_error(
           "data.train.batch_transforms",
-          "mixup and CutMix change labels, which the loss of " + kind + " model does not take");
-    if (config_.model.is_compiled()) validate_compiled();
-  }
-
-  void validate_compiled() {
-    if (config_.run.deterministic && config_.train.num_threads != 1)
-      add_error("run.deterministic",
-                "a compiled model computes the same bits with train.num_threads: 1 only");
-    if (config_.train.channels_last)
-      add_error("train.channels_last", "a compiled model has fixed memory formats; remove the key");
-    if (config_.train.precision == Precision::kFp16)
-      add_error("train.precision", "a compiled model trains in fp32 or bf16, as it was exported");
+          "mixup and CutMix change labels, which the loss of an exported model does not take");
   }
 
   void validate_feed() {

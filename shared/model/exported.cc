@@ -337,12 +337,17 @@ Status Exported::test_evaluation() {
   return check_tested_tensor("the loss in eval mode", loss, test.eval_loss).status();
 }
 
+Status check_batch_size(const GraphFile& file, const char* key, int64_t samples) {
+  if (samples >= file.min_batch && samples <= file.max_batch.value_or(samples)) return {};
+  return Status(StatusCode::kMismatch,
+                "takes batches of " + std::to_string(file.min_batch) + " samples or more" +
+                    (file.max_batch ? ", at most " + std::to_string(*file.max_batch) : "") + ", " +
+                    key + " is " + std::to_string(samples));
+}
+
 Status Exported::prepare_training(const config::TrainConfig& config, c10::Device /*device*/) {
-  const int64_t samples = config.micro_batch_size;
-  if (samples < file_.min_batch || samples > file_.max_batch.value_or(samples))
-    return mismatch("takes batches of " + std::to_string(file_.min_batch) + " samples or more" +
-                    (file_.max_batch ? ", at most " + std::to_string(*file_.max_batch) : "") +
-                    ", train.micro_batch_size is " + std::to_string(samples));
+  const Status sized = check_batch_size(file_, "train.micro_batch_size", config.micro_batch_size);
+  if (!sized.ok()) return mismatch(sized.message());
   const SelfTestBatch batch = batch_.clone();
   try {
     const Result<bool> tested = test_step(batch);
@@ -391,11 +396,15 @@ Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_verified(const std::st
   return checkpoint::SafetensorsFile::open_fd(std::move(fd), path);
 }
 
+Result<GraphFile> read_graph(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, graph::kMaxGraphBytes));
+  return graph::parse_graph_file(text, path);
+}
+
 Result<ModelPtr> make(const config::ExportedConfig& config, const Samples& sample) {
   const std::string folder = config.path + '/';
   const std::string path = folder + graph::kGraphName;
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, graph::kMaxGraphBytes));
-  STOKER_ASSIGN_OR_RETURN(GraphFile file, graph::parse_graph_file(text, path));
+  STOKER_ASSIGN_OR_RETURN(GraphFile file, read_graph(path));
   STOKER_RETURN_IF_ERROR(check_operators(file).with_context(path));
   fold_modules(file.train, file.recomputed, file.operators);
   STOKER_ASSIGN_OR_RETURN(const LossBatch batch, make_loss_batch(sample));
@@ -420,6 +429,17 @@ Result<ModelPtr> make_exported(const config::ExportedConfig& config, const Sampl
   } catch (const c10::Error& error) {
     return with_model_path(user_model_error(error, "the self-test fails"), config.path);
   }
+}
+
+Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval) {
+  const auto* const exported = std::get_if<config::ExportedConfig>(&model.arch);
+  if (exported == nullptr || eval.datasets.empty()) return {};
+  const std::string path = exported->path + '/' + graph::kGraphName;
+  const auto file = read_graph(path);
+  const Status status =
+      file.ok() ? check_batch_size(*file, "eval.batch_size", eval.batch_size).with_context(path)
+                : file.status();
+  return with_model_path(status, exported->path);
 }
 
 }  // namespace stoker::model

@@ -70,9 +70,6 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::TorchscriptConfig& config) const {
     return make_torchscript(config, num_classes, sample, classes);
   }
-  Result<ModelPtr> operator()(const config::CompiledConfig& config) const {
-    return make_compiled(config, sample);
-  }
   Result<ModelPtr> operator()(const config::ExportedConfig& config) const {
     return make_exported(config, sample);
   }

@@ -1,5 +1,5 @@
-// The code file of a user-defined model (model.path: a plugin, a TorchScript module, the manifest of a
-// compiled module, or the folder of an exported one, whose graph.json it is).
+// The file of a user-defined model (model.path: a plugin, a TorchScript module, or the folder of an
+// exported module, whose graph.json it is).
 //
 // Threads: any.
 #pragma once
@@ -17,8 +17,8 @@ namespace stoker::model {
 // file is being written.
 Result<std::string> file_digest(const config::ModelConfig& config);
 
-// Whether the model takes the batches of the evaluation, before any data is read. Only a compiled module
-// limits them; its manifest is read. kMismatch: eval.batch_size is out of its range; others as
+// Whether the model takes the batches of the evaluation, before any data is read. Only an exported module
+// can limit them; its graph.json is read. kMismatch: eval.batch_size is out of its range; others as
 // make_model().
 Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval);
 

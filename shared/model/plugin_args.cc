@@ -8,10 +8,10 @@
 namespace stoker::model {
 namespace {
 
-using Values = std::map<std::string, std::string>;
+using ArgumentValues = std::map<std::string, std::string>;
 
 // Stores every scalar below `value` under its path.
-void flatten(const std::string& path, const boost::json::value& value, Values& values) {
+void flatten(const std::string& path, const boost::json::value& value, ArgumentValues& values) {
   switch (value.kind()) {
     case boost::json::kind::null:
       return;
@@ -48,7 +48,7 @@ Result<plugin::Args> plugin_args(const std::string& json) {
   const boost::json::value value = parse_json(json, error);
   if (error || !value.is_object())
     return Status(StatusCode::kInvalidArgument, "model.args: not a mapping of keys to values");
-  Values values;
+  ArgumentValues values;
   flatten("", value, values);
   return plugin::Args(json, std::move(values));
 }

@@ -1,4 +1,4 @@
-// custom: trains with the loss of the model itself (model.name: compiled). Evaluates as another task
+// custom: trains with the loss of the model itself (model.name: exported). Evaluates as another task
 // does, or reports that loss.
 #include <utility>
 

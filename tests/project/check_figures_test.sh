@@ -12,7 +12,7 @@ fail() {
 reset() {
   cp "$root/bench/check_figures.py" "$tree/bench/"
   cp "$root/README.md" "$tree/"
-  cp "$root"/docs/{benchmarks,models}.md "$tree/docs/"
+  cp "$root/docs/benchmarks.md" "$tree/docs/"
 }
 check() { python3 "$tree/bench/check_figures.py" "$@"; }
 expect_error() {
@@ -33,8 +33,8 @@ grep -qF '| training step: eager PyTorch | 0.28 | 4.00 |' "$tree/README.md" || f
 
 # Columns: 30 ms, next to 10 ms of eager PyTorch.
 reset
-sed -i 's/^| mixer, 64 samples/| slow | 1 s | 1 MB | 30.0 (1 to 99) | 10.0 | 10.0 (9.0 to 11.0) | - |\n&/' "$tree/docs/models.md"
-expect_error 'a slower compiled module' 'Python module: eager PyTorch | 1.18 | 3.00 |'
+sed -i 's/^| lstm_lm, width 128/| slow | 30.0 (1 to 99) | 10.0 (9.0 to 11.0) | 10.0 |\n&/' "$tree/docs/benchmarks.md"
+expect_error 'a slower model' 'training step: eager PyTorch | 0.28 | 3.00 |'
 
 # Rows: another library that reads 2,634 photographs per second, next to 1,317 of stoker.
 reset

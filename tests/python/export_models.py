@@ -1,4 +1,4 @@
-"""The modules of the tests of model.name: compiled."""
+"""Modules of the tests of runs: for their data."""
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <random>
@@ -92,6 +93,7 @@ class ExportedRunTest : public RunTest {
     ASSERT_EQ(train_until(last, run_dir("undisturbed")).code, 0) << log_of("stokerd");
     EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("undisturbed"), last));
     EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("undisturbed")));
+    std::cout << "exact: exported: " << kills << " kills, " << last << " steps\n";
   }
   std::string error_with(const std::vector<std::string>& changes) const {
     std::vector<std::string> arguments;
@@ -267,6 +269,26 @@ TEST_F(ExportedRunTest, TrainsPaddedSequences) {
   const double padded = loss("run", {"--set", "eval.batch_size=24"});
   EXPECT_GT(metrics_of(run_dir())["accuracy"], 0.95);
   EXPECT_NEAR(loss("one", {"--set", "eval.batch_size=1"}), padded, 1e-5);
+}
+
+// Of the same module, which was `compiled` in an earlier release: the checkpoint has the same tensors.
+TEST_F(ExportedRunTest, ContinuesRunOfRemovedModel) {
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=40"}).code, 0)
+      << log_of("stokerd");
+  const std::string stored = run_dir() + "/config.yaml";
+  std::string text = text_of(stored);
+  replace(text, "name: exported", "name: compiled");
+  fs::remove(stored);
+  std::ofstream(stored) << text;
+  const std::string removed = "model.name: compiled was removed; export the module again";
+  EXPECT_EQ(evaluate(run_dir()), 78);
+  EXPECT_THAT(log_of("stoker-eval"), HasSubstr(removed));
+  EXPECT_EQ(train(stored, run_dir(), {"--set", "train.max_steps=80"}).code, 78);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr(removed));
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=80"}).code, 0)
+      << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 80u);
+  EXPECT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
 }
 
 TEST_F(ExportedRunTest, RejectsWhatDoesNotFitWithOneLine) {

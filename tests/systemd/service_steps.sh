@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # service_steps.sh RESULTS: runs in the container of service_test.sh. Starts, reloads, kills, hangs
 # and stops stokerd@demo while stoker-eval@demo is running, stopped and started again; kills another
-# run until systemd gives up; trains a compiled module. Creates RESULTS/passed if every step
+# run until systemd gives up; trains an exported module. Creates RESULTS/passed if every step
 # succeeded.
 set -euo pipefail
 results=${1:?give the folder of the results}
 readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service denied=stokerd@denied.service
 readonly crashing=stokerd@crashing.service diverging=stokerd@diverging.service
-readonly compiled=stokerd@compiled.service compiled_eval=stoker-eval@compiled.service
+readonly exported=stokerd@exported.service exported_eval=stoker-eval@exported.service
 run=/var/lib/stoker/demo
 readonly log=$run/logs/stokerd.log
 
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
-save_logs_at_exit "$results" "$unit" "$eval_unit" "$denied" "$crashing" "$diverging" "$compiled" "$compiled_eval"
+save_logs_at_exit "$results" "$unit" "$eval_unit" "$denied" "$crashing" "$diverging" "$exported" "$exported_eval"
 logs() { grep -q "$@" "$log" 2>/dev/null; }
 shows_progress() { [[ $(property "$1" StatusText) =~ step\ [1-9] ]]; }
 has_restarts() { [[ $(property "$unit" NRestarts) == "$1" ]] && has_state "$unit" active; }
@@ -207,38 +207,22 @@ within 30 "the end without a sandbox" has_state "$denied" failed
 journalctl --no-pager -u "$denied" | grep -q 'feed.sandbox: .*SystemCallFilter=seccomp' || fail "no error contains the fix"
 say "denied: exit code 78 names SystemCallFilter=seccomp"
 
-# A compiled module: executable code that belongs to root, read by the user stoker, unpacked into the
-# private /tmp of the units and loaded from there.
-if [[ -e /usr/local/share/stoker-test/module/manifest.json ]]; then
+# An exported module of root, read by the user stoker.
+if [[ -e /usr/local/share/stoker-test/module/graph.json ]]; then
   cp -r /usr/local/share/stoker-test/module /etc/stoker/module
-  sed 's|^model: .*|model: {name: compiled, path: /etc/stoker/module/manifest.json}|; s/max_steps: [0-9]*/max_steps: 2000/' \
-    /etc/stoker/denied.yaml >/etc/stoker/compiled.yaml
-  # rejects_module WHAT EXPECTED: stokerd exits with code 78 and names EXPECTED.
-  rejects_module() {
-    systemctl start "$compiled" 2>/dev/null || true
-    within 30 "the end with $1" has_state "$compiled" failed
-    [[ $(property "$compiled" ExecMainStatus) == 78 ]] || fail "$1: exit code $(property "$compiled" ExecMainStatus)"
-    journalctl --no-pager -u "$compiled" | grep -q "$2" || fail "$1: no error contains $2"
-    systemctl reset-failed "$compiled"
-  }
-  chmod g+w /etc/stoker/module/model.pt2
-  rejects_module "a module that its group can write" 'chmod g-w /etc/stoker/module/model.pt2'
-  chmod g-w /etc/stoker/module/model.pt2
-  chown daemon /etc/stoker/module/model.pt2
-  rejects_module "a module of another user" "belongs to uid $(id -u daemon)"
-  chown root /etc/stoker/module/model.pt2
-  say "compiled module: rejected if others can change it"
-  run=/var/lib/stoker/compiled
-  systemctl start "$compiled" || fail "systemctl start: $(property "$compiled" Result), $(property "$compiled" ExecMainStatus)"
-  within 30 "the end of the compiled module's training" has_state "$compiled" inactive
-  [[ $(property "$compiled" Result) == success && $(newest_step) == 2000 ]] ||
-    fail "compiled module: $(property "$compiled" Result), step $(newest_step)"
-  grep -q ' compiled model tested ' "$run/logs/stokerd.log" || fail "the compiled module was not tested"
-  systemctl start "$compiled_eval" || fail "systemctl start $compiled_eval"
-  within 30 "the evaluation of the compiled module" has_state "$compiled_eval" inactive
-  [[ -s $run/eval/step-000002000.json ]] || fail "the compiled module is not evaluated"
-  say "compiled module of root: trained and evaluated as stoker"
+  sed 's|^model: .*|model: {name: exported, path: /etc/stoker/module}|; s/max_steps: [0-9]*/max_steps: 2000/' \
+    /etc/stoker/denied.yaml >/etc/stoker/exported.yaml
+  run=/var/lib/stoker/exported
+  systemctl start "$exported" || fail "systemctl start: $(property "$exported" Result), $(property "$exported" ExecMainStatus)"
+  within 30 "the end of the exported module's training" has_state "$exported" inactive
+  [[ $(property "$exported" Result) == success && $(newest_step) == 2000 ]] ||
+    fail "exported module: $(property "$exported" Result), step $(newest_step)"
+  grep -q ' exported model tested ' "$run/logs/stokerd.log" || fail "the exported module was not tested"
+  systemctl start "$exported_eval" || fail "systemctl start $exported_eval"
+  within 30 "the evaluation of the exported module" has_state "$exported_eval" inactive
+  [[ -s $run/eval/step-000002000.json ]] || fail "the exported module is not evaluated"
+  say "exported module of root: trained and evaluated as stoker"
 else
-  say "no compiled module: there was no PyTorch to export it"
+  say "no exported module: there was no PyTorch to export it"
 fi
 touch "$results/passed"

@@ -32,9 +32,9 @@ libraries=$(dirname "$(find "$local"/lib* -name libyaml-cpp.so\* -print -quit)")
 [[ -d $libraries ]] || fail "the installed tree has no own libraries"
 ln -sfn "/opt/libtorch/${libtorch##*/}" "$libraries/torch"
 
-# A compiled module that belongs to root, if there was a PyTorch to export it (StokerExport.Package).
-module=$build/tests/compiled/mlp
-if [[ -e $module/manifest.json ]]; then
+# An exported module that belongs to root, if there was a PyTorch to export it (StokerExport.Zoo).
+module=$build/tests/exported/mlp
+if [[ -e $module/graph.json ]]; then
   mkdir -p "$local/share/stoker-test"
   cp -r --no-preserve=mode "$module" "$local/share/stoker-test/module"
 fi

@@ -600,13 +600,6 @@ void fix_cluster(ClusterConfig& cluster, Filler& filler) {
   if (cluster.replicas == ReplicaMode::kSync) cluster.max_staleness.reset();
 }
 
-void fix_own_loss(Config& config) {
-  if (!config.model.is_compiled()) return;
-  config.train.channels_last = false;
-  config.run.deterministic = false;
-  if (config.train.precision == Precision::kFp16) config.train.precision = Precision::kBf16;
-}
-
 void fix_eval(Config& config, Filler& filler) {
   EvalConfig& eval = config.eval;
   eval.datasets.clear();
@@ -638,7 +631,6 @@ Config random_config(std::mt19937_64& random) {
   fix_feed(config, filler);
   fix_training(config, filler);
   fix_cluster(config.cluster, filler);
-  fix_own_loss(config);
   fix_eval(config, filler);
   for (EventCommand& item : config.run.on_event_command) {
     item.events = {"daemon *", "checkpoint saved"};

@@ -4,6 +4,7 @@
 namespace stoker::config::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -72,39 +73,19 @@ TEST(UserModelTest, RequiresPathAndAcceptsAnyTask) {
               ElementsAre(HasSubstr("model.path: is required")));
   EXPECT_THAT(errors_of(kImageData + "model: {name: torchscript, path: m.pt, args: {a: 1}}\n"),
               ElementsAre(HasSubstr("not supported by model torchscript (only by plugin)")));
-  EXPECT_THAT(errors_of(kImageData + "model: {name: compiled}\n"),
-              ElementsAre(HasSubstr("model.path: is required")));
   valid_config(kTextData + "model: {name: plugin, path: m.so}\n");
-  valid_config(kTextData + "model: {name: compiled, path: m.json}\ntask: {name: custom}\n");
   valid_config(kImageData + "model: {name: plugin, path: m.so}\n");
 }
 
-// A compiled model has its loss, its initial weights and its memory formats.
-TEST(UserModelTest, RejectsWhatACompiledModelCannotDo) {
-  const std::string compiled = "model: {name: compiled, path: m.json}\n";
-  const auto error = [&](const std::string& more) {
-    return errors_of(kImageData + compiled + more);
-  };
-  EXPECT_THAT(
-      errors_of(kTextData + "model: {name: torchscript, path: m.pt}\ntask: {name: custom}\n"),
-      ElementsAre(HasSubstr("only model.name exported and compiled do")));
-  EXPECT_THAT(error("train: {channels_last: true}\n"),
-              ElementsAre(HasSubstr("train.channels_last: a compiled model has fixed")));
-  EXPECT_THAT(error("run: {deterministic: true}\n"), ElementsAre(HasSubstr("num_threads: 1 only")));
-  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\n" + compiled +
-                        "task: {name: classification, label_smoothing: 0.1}\n"),
-              ElementsAre(HasSubstr("has no effect on a compiled model")));
-  EXPECT_THAT(
-      errors_of("data: {train: {format: cifar10, path: a, batch_transforms: [mixup: {}]}}\n" +
-                compiled + "task: {name: classification}\n"),
-      ElementsAre(HasSubstr("change labels")));
-  EXPECT_THAT(error("train: {precision: fp16}\n"), ElementsAre(HasSubstr("in fp32 or bf16")));
-  EXPECT_THAT(errors_of(kImageData +
-                        "model: {name: compiled, path: m.json, init: {weight: {zeros: {}}}}\n"),
-              ElementsAre(HasSubstr("model.init: a compiled model starts with the weights")));
-  EXPECT_EQ(valid_config(kImageData + compiled).run.rng, Rng::kPerTicket) << "for its seeds";
-  EXPECT_EQ(valid_config(kImageData + compiled + "run: {rng: sequential}\n").run.rng,
-            Rng::kSequential);
+// The other keys of such a model are not reported.
+TEST(UserModelTest, NamesReplacementOfRemovedModels) {
+  for (const std::string name : {"compiled"})
+    for (const std::string task : {"classification", "custom"})
+      EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: images}}\ntask: {name: " + task +
+                            "}\nmodel: {name: " + name + ", path: m, num_classes: 10}\n"),
+                  ElementsAre(AllOf(HasSubstr("model.name: " + name + " was removed; "),
+                                    HasSubstr("stoker-export"), HasSubstr("name: exported"))))
+          << task;
 }
 
 // An exported model has its loss and its initial weights; the rest is chosen by the run.
@@ -114,7 +95,11 @@ TEST(UserModelTest, RejectsWhatAnExportedModelCannotDo) {
       valid_config(kImageData + exported +
                    "train: {channels_last: true, precision: fp16}\nrun: {deterministic: true}\n");
   EXPECT_EQ(config.run.rng, Rng::kPerTicket) << "for its dropout";
+  EXPECT_EQ(valid_config(kImageData + exported + "run: {rng: sequential}\n").run.rng,
+            Rng::kSequential);
   valid_config(kTextData + exported + "task: {name: custom}\n");
+  EXPECT_THAT(errors_of(kTextData + "model: {name: plugin, path: m.so}\ntask: {name: custom}\n"),
+              ElementsAre(HasSubstr("only model.name exported does")));
   EXPECT_THAT(errors_of(kImageData + "model: {name: exported}\n"),
               ElementsAre(HasSubstr("model.path: is required")));
   EXPECT_THAT(

@@ -163,9 +163,9 @@ void evaluate_as_in_python(Model& model, const Named& expected, Differences& dif
   const at::Tensor& input = expected.at(prefix + "0");
   const at::Tensor length = length_of(expected, prefix);
   torch::manual_seed(2000);
-  differences.compare(
-      "output", length.defined() ? model.forward_padded(input, length) : model.forward(input),
-      expected.at("eval.output"));
+  differences.compare("output",
+                      length.defined() ? model.forward_padded(input, length) : model.forward(input),
+                      expected.at("eval.output"));
   torch::manual_seed(2000);
   differences.compare("loss in eval mode", loss_of_batch(model, expected, prefix),
                       expected.at("eval.loss"));
@@ -433,6 +433,35 @@ TEST_F(ExportedModelTest, RejectsBatchesThatItDoesNotTake) {
   EXPECT_THAT(error(input.narrow(1, 0, 11), target), HasSubstr("the batch has Float [4, 11]"));
   EXPECT_THAT(error(input, target.narrow(0, 0, 3)), HasSubstr("exported for I64 [4]"));
   EXPECT_THAT(error(input, target + 100), HasSubstr("cross_entropy_loss"));
+}
+
+TEST_F(ExportedModelTest, RejectsBatchSizeOfTheEvaluationBeforeTraining) {
+  const std::string copy = copy_of("relu");
+  std::ifstream in(copy + "/graph.json");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string any = R"("batch": {"min": 1, "max": null})";
+  const size_t at = text.find(any);
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(copy + "/graph.json")
+      << text.replace(at, any.size(), R"("batch": {"min": 2, "max": 8})");
+  const auto error = [&](int64_t batch_size, std::vector<std::string> datasets) {
+    config::EvalConfig eval;
+    eval.batch_size = batch_size;
+    eval.datasets = std::move(datasets);
+    return check_eval_batch_size(config_of(copy), eval).message();
+  };
+  EXPECT_EQ(error(2, {"val"}), "");
+  EXPECT_EQ(error(8, {"val"}), "");
+  EXPECT_EQ(error(9, {}), "") << "nothing is evaluated";
+  for (const int64_t batch_size : {1, 9})
+    EXPECT_EQ(
+        error(batch_size, {"val"}),
+        "model.path: " + copy +
+            "/graph.json: takes batches of 2 samples or more, at most 8, eval.batch_size is " +
+            std::to_string(batch_size));
+  config::TrainConfig train;
+  train.micro_batch_size = 9;
+  EXPECT_THAT(error_of("relu", copy, train), HasSubstr("at most 8, train.micro_batch_size is 9"));
 }
 
 // Only lookups of the input: a target has another message.
