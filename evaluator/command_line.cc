@@ -74,7 +74,7 @@ void add_options(CLI::App& app, CommandLine& command) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--trust", command.trust,
-               "Execute the plugin, TorchScript module or eval.on_best_command of a configuration "
+               "Execute the plugin or eval.on_best_command of a configuration "
                "that belongs to another user, and read without a sandbox if it says so");
 }
 

@@ -1,5 +1,5 @@
 // load_run_config: the configuration of a run, which another user can have written. stoker-eval
-// executes what it names (a plugin, a TorchScript module, eval.on_best_command) with the
+// executes what it names (a plugin, eval.on_best_command) with the
 // permissions of its user, and reads data without a sandbox if it says so.
 //
 // Threads: a function of its arguments and the file system.

@@ -337,7 +337,7 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kTraining, "class weights recomputed", kWarn, "reason previous current",
      "Those of the checkpoint do not fit."},
     {LogTopic::kTraining, "model code loaded", kInfo, "path sha256",
-     "A plugin, a TorchScript module, or the graph of an exported module."},
+     "A plugin, or the graph of an exported module."},
     {LogTopic::kTraining, "exported model tested", kInfo, "path bit_equal",
      "A step computed what it computed in Python; bit_equal: to the last bit."},
     {LogTopic::kTraining, "pretrained weights loaded", kInfo,

@@ -23,7 +23,6 @@ std::string name_of(const VitConfig& vit) {
 std::string name_of(const CaptionerConfig&) { return "captioner"; }
 std::string name_of(const SequentialConfig&) { return "sequential"; }
 std::string name_of(const PluginConfig&) { return "plugin"; }
-std::string name_of(const TorchscriptConfig&) { return "torchscript"; }
 std::string name_of(const ExportedConfig&) { return "exported"; }
 
 // No template: a new model does not compile without a decision.
@@ -43,7 +42,6 @@ ModelSource source_of(const VitConfig&) { return ModelSource::kBuiltIn; }
 ModelSource source_of(const CaptionerConfig&) { return ModelSource::kBuiltIn; }
 ModelSource source_of(const SequentialConfig&) { return ModelSource::kBuiltIn; }
 ModelSource source_of(const PluginConfig&) { return ModelSource::kUserCode; }
-ModelSource source_of(const TorchscriptConfig&) { return ModelSource::kUserCode; }
 ModelSource source_of(const ExportedConfig&) { return ModelSource::kUserData; }
 
 }  // namespace

@@ -416,11 +416,6 @@ struct PluginConfig {
   bool operator==(const PluginConfig&) const = default;
 };
 
-struct TorchscriptConfig {
-  std::string path;  // required; a file written by torch.jit.save
-  bool operator==(const TorchscriptConfig&) const = default;
-};
-
 struct ExportedConfig {
   std::string path;  // required; a folder written by stoker-export, with graph.json
   bool operator==(const ExportedConfig&) const = default;
@@ -435,8 +430,7 @@ enum class ModelSource {
 using ModelVariant =
     std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BertConfig, BlstmConfig,
                  MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
-                 VitConfig, CaptionerConfig, SequentialConfig, PluginConfig, TorchscriptConfig,
-                 ExportedConfig>;
+                 VitConfig, CaptionerConfig, SequentialConfig, PluginConfig, ExportedConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {

@@ -622,33 +622,24 @@ Fields fields_of(SequentialConfig& sequential) {
        .example = "[flatten, linear: {out_features: 64}, relu, linear]"})};
 }
 
-// The content of the file determines the model, not its location: see Manifest::model_file.
-Field code_path_field(std::string& path, std::string_view help, std::string_view example) {
-  return {.name = "path",
-          .target = &path,
-          .help = help,
-          .details =
-              "stokerd and stoker-eval load and execute it: use only files that you trust. A "
-              "file that any user can write to is rejected. Its SHA-256 is part of the run: "
-              "resuming with another file requires --allow-model-change. Its location does "
-              "not matter.",
-          .is_required = true,
-          .example = example};
-}
-
 Fields fields_of(PluginConfig& plugin) {
-  return {code_path_field(plugin.path, "Shared object with the model", "my_model.so"),
-          model_field({.name = "args",
-                       .target = UntypedMapField{&plugin.args},
-                       .help = "Arguments of the plugin's factory: any keys and values",
-                       .details = "A key that the factory does not read is an error. --set "
-                                  "model.args.width=32 changes one.",
-                       .example = "{width: 64}"})};
-}
-
-Fields fields_of(TorchscriptConfig& torchscript) {
+  // The content of the file determines the model, not its location: see Manifest::model_file.
   return {
-      code_path_field(torchscript.path, "File of torch.jit.save with the model", "my_model.pt")};
+      {.name = "path",
+       .target = &plugin.path,
+       .help = "Shared object with the model",
+       .details = "stokerd and stoker-eval load and execute it: use only files that you trust. A "
+                  "file that any user can write to is rejected. Its SHA-256 is part of the run: "
+                  "resuming with another file requires --allow-model-change. Its location does "
+                  "not matter.",
+       .is_required = true,
+       .example = "my_model.so"},
+      model_field({.name = "args",
+                   .target = UntypedMapField{&plugin.args},
+                   .help = "Arguments of the plugin's factory: any keys and values",
+                   .details = "A key that the factory does not read is an error. --set "
+                              "model.args.width=32 changes one.",
+                   .example = "{width: 64}"})};
 }
 
 Fields fields_of(ExportedConfig& exported) {
@@ -876,15 +867,15 @@ std::vector<NamedModel> make_named_models() {
   models.push_back({"captioner", CaptionerConfig{}});
   models.push_back({"sequential", SequentialConfig{}});
   models.push_back({"plugin", PluginConfig{}});
-  models.push_back({"torchscript", TorchscriptConfig{}});
   models.push_back({"exported", ExportedConfig{}});
   return models;
 }
 
-constexpr RemovedName kRemovedModels[] = {
-    {"compiled",
-     "was removed; export the module again with stoker-export, and set name: exported and path to "
-     "the folder (docs/models.md#exported)"}};
+constexpr std::string_view kExportInstead =
+    "was removed; export the Python module with stoker-export, and set name: exported and path to "
+    "the folder (docs/models.md#exported)";
+constexpr RemovedName kRemovedModels[] = {{"compiled", kExportInstead},
+                                          {"torchscript", kExportInstead}};
 
 const std::vector<NamedModel>& named_models() {
   static const std::vector<NamedModel> models = make_named_models();
@@ -921,9 +912,8 @@ Variants model_variants(ModelConfig& model) {
           "vit_b_16, vit_b_32, vit_l_16, vit_l_32: torchvision's models, for images. captioner: an "
           "image encoder and a "
           "decoder of words. sequential: "
-          "declared layer by layer. plugin: a model in a shared object. torchscript: a module of "
-          "torch.jit.save. exported: a Python module with its loss, as a graph that stoker-export "
-          "wrote.",
+          "declared layer by layer. plugin: a model in a shared object. exported: a Python module "
+          "with its loss, as a graph that stoker-export wrote.",
       .removed = kRemovedModels};
   for (const NamedModel& each : models) variants.names.push_back(each.name);
   return variants;

@@ -67,9 +67,6 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::PluginConfig& config) const {
     return make_plugin(config, num_classes, sample, classes);
   }
-  Result<ModelPtr> operator()(const config::TorchscriptConfig& config) const {
-    return make_torchscript(config, num_classes, sample, classes);
-  }
   Result<ModelPtr> operator()(const config::ExportedConfig& config) const {
     return make_exported(config, sample);
   }

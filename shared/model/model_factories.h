@@ -47,9 +47,6 @@ Result<ModelPtr> make_lstm(const config::LstmLmConfig& config, const Samples& sa
                            uint64_t classes);
 Result<ModelPtr> make_plugin(const config::PluginConfig& config, std::optional<int64_t> num_classes,
                              const Samples& sample, uint64_t classes);
-Result<ModelPtr> make_torchscript(const config::TorchscriptConfig& config,
-                                  std::optional<int64_t> num_classes, const Samples& sample,
-                                  uint64_t classes);
 Result<ModelPtr> make_exported(const config::ExportedConfig& config, const Samples& sample);
 
 }  // namespace stoker::model

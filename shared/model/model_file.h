@@ -1,5 +1,5 @@
-// The file of a user-defined model (model.path: a plugin, a TorchScript module, or the folder of an
-// exported module, whose graph.json it is).
+// The file of a user-defined model (model.path: a plugin, or the folder of an exported module, whose
+// graph.json it is).
 //
 // Threads: any.
 #pragma once

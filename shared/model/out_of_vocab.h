@@ -1,4 +1,4 @@
-// OutOfVocabError: thrown when a user-defined model (plugin, torchscript) looks up a token that is
+// OutOfVocabError: thrown when a user-defined model (plugin, exported) looks up a token that is
 // not in its embedding tables.
 //
 // Such a model does not declare its vocabulary, so an unknown token is detected from the error of

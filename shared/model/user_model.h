@@ -1,4 +1,4 @@
-// Validation of user-defined models (plugin, torchscript) before training starts.
+// Validation of user-defined models (plugin) before training starts, and what they share (plugin, exported).
 //
 // Threads: as the model.
 #pragma once

@@ -119,17 +119,6 @@ TEST_F(GroupMismatchTest, NamesRankWithOtherPlugin) {
   expect_mismatch("model digest", "[0-9a-f]+, but [0-9a-f]+");
 }
 
-TEST_F(GroupMismatchTest, NamesRankWithOtherTorchScriptModule) {
-  for (const char* const name : {"first", "second"}) {
-    Process writer({STOKER_WRITE_SCRIPT, path(name), "32", "4"}, path("writer.out"));
-    ASSERT_EQ(code_of(writer), 0) << log_of("writer");
-  }
-  // The name is in the file.
-  write_on_each("model.pt", text_of(path("first")), text_of(path("second")));
-  configure_model("{name: torchscript, path: model.pt}");
-  expect_mismatch("model file digest", "[0-9a-f]+, but [0-9a-f]+");
-}
-
 TEST_F(GroupMismatchTest, NamesRankThatReadsOtherData) {
   write_on_each("table.csv", "a,b,kind\n1,2,0\n3,4,1\n", "a,b,kind\n1,2,0\n3,5,1\n5,6,1\n");
   write_config(R"(

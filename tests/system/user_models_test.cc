@@ -1,4 +1,4 @@
-// Runs with a user-defined model: a plugin or a TorchScript module.
+// Runs with a plugin as model.
 #include <filesystem>
 #include <fstream>
 
@@ -28,11 +28,6 @@ class UserModelTest : public RunTest {
     fs::copy_file(STOKER_PLUGINS "/gated_mlp.so", path("m.so"));
     return config_with("{name: plugin, path: " + path("m.so") +
                        ", args: {width: 16, blocks: 1, dropout: 0.1}}");
-  }
-  std::string script_config() const {
-    Process writer({STOKER_WRITE_SCRIPT, path("m.pt"), "32", "4"}, path("writer.out"));
-    EXPECT_EQ(writer.wait(60s)->code, 0);
-    return config_with("{name: torchscript, path: " + path("m.pt") + "}");
   }
   int evaluate(const std::string& run, const std::vector<std::string>& more = {}) const {
     const auto exit = evaluator(run, joined({"--once"}, more)).wait(90s);
@@ -81,10 +76,6 @@ class UserModelTest : public RunTest {
 
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsPlugin) {
   expect_exact_resume(plugin_config());
-}
-
-TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsTorchScript) {
-  expect_exact_resume(script_config());
 }
 
 TEST_F(UserModelTest, RejectsReplacedPluginUnlessAllowed) {

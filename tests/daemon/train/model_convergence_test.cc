@@ -5,7 +5,6 @@
 
 #include "shared/config/load_config.h"
 #include "tests/daemon/train/trainer_session.h"
-#include "tests/shared/model/script_files.h"
 
 namespace stoker::train {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 struct Learner {
   std::string name;
   std::string features;
-  std::string model;  // FOLDER is replaced by the test directory
+  std::string model;
   double lr = 0.002;
   uint64_t steps = 8;
   int batch = 8;
@@ -24,7 +23,7 @@ class TrainerModelsTest : public TrainerTest, public testing::WithParamInterface
  protected:
   config::Config config(uint64_t steps) const {
     const Learner& learner = GetParam();
-    std::string text =
+    const std::string text =
         "data: {train: {format: synthetic, num_samples: 32, num_classes: 2, noise_std: 0.3, "
         "input_shape: " +
         learner.features + "}}\nmodel: " + learner.model +
@@ -33,9 +32,6 @@ class TrainerModelsTest : public TrainerTest, public testing::WithParamInterface
         "}\nscheduler: {name: constant, warmup_steps: 0}\ncheckpoint: {save_every_steps: null, "
         "save_every_seconds: null}\nmetrics: {log_every_steps: 1}\ntrain: {micro_batch_size: " +
         std::to_string(learner.batch) + ", max_steps: " + std::to_string(steps) + "}\n";
-    const std::string folder = "FOLDER";  // placeholder in `model`
-    if (const size_t at = text.find(folder); at != std::string::npos)
-      text.replace(at, folder.size(), root_);
     const auto parsed = config::parse_config(text, GetParam().name, {});
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     return parsed.ok() ? *parsed : config::Config{};
@@ -43,7 +39,6 @@ class TrainerModelsTest : public TrainerTest, public testing::WithParamInterface
 };
 
 TEST_P(TrainerModelsTest, LearnsAndResumesFromCheckpoint) {
-  model::test::write_script(root_ + "/linear.pt", {.inputs = 8, .outputs = 2});
   {
     Session run(config(GetParam().steps), root_);
     const auto outcome = run.train();
@@ -85,8 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         Learner{"plugin", "[8]",
                 "{name: plugin, path: " STOKER_PLUGINS
                 "/gated_mlp.so, args: {width: 16, blocks: 1, dropout: 0.1}}",
-                0.02},
-        Learner{"torchscript", "[8]", "{name: torchscript, path: FOLDER/linear.pt}", 0.1}),
+                0.02}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

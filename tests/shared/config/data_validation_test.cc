@@ -452,7 +452,7 @@ TEST(MessagesValidationTest, RequireBuiltInLanguageModel) {
       "chatml}");
   const std::string labels = jsonl("sequence: {max_length: 9}, fields: {input_ids: x, labels: y}");
   const std::string task = "task: {name: language_modeling}\n";
-  for (const std::string name : {"plugin", "torchscript", "exported"}) {
+  for (const std::string name : {"plugin", "exported"}) {
     const std::string model = "model: {name: " + name + ", path: x}\n";
     EXPECT_THAT(errors_of(messages + task + model),
                 ElementsAre(HasSubstr("data.train.fields.messages: is not supported by model " +
@@ -501,7 +501,7 @@ TEST(PackingValidationTest, RejectsWhatReadsAcrossDocumentsOrHasOtherSamples) {
   EXPECT_THAT(errors_of(data + "model: {name: lstm_lm}\n"),
               ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model "
                                     "lstm_lm; remove it, or set model gpt, gpt2 or llama")));
-  for (const std::string name : {"plugin", "torchscript", "exported"})
+  for (const std::string name : {"plugin", "exported"})
     EXPECT_THAT(
         errors_of(data + "model: {name: " + name + ", path: x}\n"),
         ElementsAre(HasSubstr("data.train.sequence.packing: is not supported by model " + name)));

@@ -69,17 +69,15 @@ TEST(UntypedMapTest, ReportsErrorsWithLocation) {
 TEST(UserModelTest, RequiresPathAndAcceptsAnyTask) {
   EXPECT_THAT(errors_of(kImageData + "model: {name: plugin}\n"),
               ElementsAre(HasSubstr("model.path: is required")));
-  EXPECT_THAT(errors_of(kImageData + "model: {name: torchscript}\n"),
-              ElementsAre(HasSubstr("model.path: is required")));
-  EXPECT_THAT(errors_of(kImageData + "model: {name: torchscript, path: m.pt, args: {a: 1}}\n"),
-              ElementsAre(HasSubstr("not supported by model torchscript (only by plugin)")));
+  EXPECT_THAT(errors_of(kImageData + "model: {name: exported, path: m, args: {a: 1}}\n"),
+              ElementsAre(HasSubstr("not supported by model exported (only by plugin)")));
   valid_config(kTextData + "model: {name: plugin, path: m.so}\n");
   valid_config(kImageData + "model: {name: plugin, path: m.so}\n");
 }
 
 // The other keys of such a model are not reported.
 TEST(UserModelTest, NamesReplacementOfRemovedModels) {
-  for (const std::string name : {"compiled"})
+  for (const std::string name : {"compiled", "torchscript"})
     for (const std::string task : {"classification", "custom"})
       EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: images}}\ntask: {name: " + task +
                             "}\nmodel: {name: " + name + ", path: m, num_classes: 10}\n"),

@@ -41,7 +41,7 @@ std::string text_with_format(const std::string& format) {
 
 std::string text_with_model(const std::string& model) {
   std::string keys = "name: " + model;
-  for (const char* const user_code : {"plugin", "torchscript", "exported"})
+  for (const char* const user_code : {"plugin", "exported"})
     if (model == user_code) keys += ", path: a";
   if (model == "sequential") keys += ", layers: [flatten, linear]";
   if (model == "captioner")
