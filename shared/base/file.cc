@@ -19,6 +19,13 @@
 namespace stoker {
 namespace {
 
+Status check_is_regular(int fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (S_ISREG(info.st_mode)) return {};
+  return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
@@ -258,12 +265,13 @@ std::string join_path(std::string_view directory, std::string_view name) {
 }
 
 Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
-                          default_file_system().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+  STOKER_ASSIGN_OR_RETURN(
+      UniqueFd fd, default_file_system().open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK));
   return lock_file(std::move(fd), path, holder);
 }
 
 Result<FileLock> lock_file(UniqueFd fd, const std::string& path, std::string_view holder) {
+  STOKER_RETURN_IF_ERROR(check_is_regular(fd.get(), path));
   // is_locked() in another process holds a shared lock briefly; a real lock holder outlasts these
   // attempts.
   bool locked = false;
@@ -289,11 +297,12 @@ Result<FileLock> lock_file(UniqueFd fd, const std::string& path, std::string_vie
 }
 
 Result<bool> is_locked(const std::string& path) {
-  auto opened = default_file_system().open(path, O_RDONLY);
+  auto opened = default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!opened.ok()) {
     if (opened.status().code() == StatusCode::kNotFound) return false;
     return opened.status();
   }
+  STOKER_RETURN_IF_ERROR(check_is_regular(opened->get(), path));
   // A shared lock, held briefly. It fails exactly if another process holds the exclusive lock.
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) == 0) return false;
   if (errno == EWOULDBLOCK) return true;

@@ -103,6 +103,17 @@ TEST_F(FileTest, HoldsLockUntilProcessIsKilled) {
   EXPECT_FALSE(*is_locked(path("no such file")));
 }
 
+TEST_F(FileTest, LocksNoSpecialFileAndDoesNotWaitForIt) {
+  ASSERT_EQ(::mkfifo(path("LOCK").c_str(), 0600), 0);
+  EXPECT_EQ(is_locked(path("LOCK")).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(lock_file(path("LOCK"), "me").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(is_locked(directory_.path()).ok());
+  ASSERT_TRUE(write_file_atomically(default_file_system(), path("other"), "kept").ok());
+  ASSERT_EQ(::symlink(path("other").c_str(), path("link").c_str()), 0);
+  EXPECT_FALSE(lock_file(path("link"), "me").ok());
+  EXPECT_EQ(*read_file(path("other"), 100), "kept");
+}
+
 TEST_F(FileTest, RemovesOnlyTemporaryFiles) {
   for (const char* name : {".config.yaml.tmp-123", "config.yaml", ".tmp-step-000000001", ".hidden",
                            ".notes.tmp-mine", ".tmp-5"})
