@@ -20,6 +20,7 @@
 #include "shared/base/file_locks.h"
 #include "shared/base/log.h"
 #include "shared/run/evaluation_progress.h"
+#include "shared/run/run_access.h"
 #include "shared/run/run_state.h"
 
 namespace stoker::evaluator {
@@ -252,6 +253,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   if (stop.stop_requested()) return {};
   STOKER_RETURN_IF_ERROR(load_config(path));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.eval_dir()));
+  STOKER_RETURN_IF_ERROR(run::check_writers(layout_, run::RunOwner::kAny));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.logs_dir()));
   // With --generate, print only the text and problems.
   const bool is_text = command_.generate.has_value();

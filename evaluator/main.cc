@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -11,6 +13,7 @@
 namespace {
 
 stoker::ExitCode run(int argc, char** argv) {
+  ::umask(::umask(0) | 0027);  // as stokerd
   stoker::model::install_host_allocator();
   const auto parsed =
       stoker::evaluator::parse_command_line(argc, argv);  // prints --help and usage errors

@@ -22,6 +22,7 @@
 #include "shared/control/socket_path.h"
 #include "shared/run/last_checkpoint.h"
 #include "shared/run/lineage.h"
+#include "shared/run/run_access.h"
 
 namespace stoker::app {
 namespace {
@@ -221,6 +222,8 @@ Status DaemonApp::open() {
 
 // The lock detects another process with the same rank.
 Status DaemonApp::open_rank_directory() {
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.root()));
+  STOKER_RETURN_IF_ERROR(run::check_writers(layout_, run::RunOwner::kTrusted));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own_layout_.logs_dir()));
   auto lock = lock_file(
       own_layout_.lock_file(),

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -28,6 +30,7 @@ bool is_same_file(const std::string& path, const std::string& other) {
 }
 
 ExitCode run_daemon(int argc, char** argv) {
+  ::umask(::umask(0) | 0027);  // files for owner and group only, as in the unit
   model::install_host_allocator();
   auto parsed = app::parse_command_line(argc, argv);  // prints help and usage errors
   if (!parsed.command) return parsed.exit_code;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/run/run_access.h"
+
 namespace stoker::service {
 namespace {
 
@@ -32,6 +34,8 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
                                         FileSystem& files) {
   if (Status made = make_directories(files, layout.root()); !made.ok())
     return not_usable(made, layout.root());
+  if (Status checked = run::check_writers(layout, run::RunOwner::kTrusted); !checked.ok())
+    return not_usable(checked, layout.root());
   auto lock = lock_file(layout.lock_file(), run::lock_text(clock));
   if (!lock.ok() && lock.status().code() == StatusCode::kBusy) {
     return Status(StatusCode::kBusy,

@@ -4,7 +4,8 @@
 // Blocking:  for the disk.
 // Ownership: holds the flock on LOCK until it is destroyed or the process ends for any reason.
 // Errors:    kBusy (exit code 75): another stokerd trains here; names its process. kInvalidArgument
-//            (exit code 78): the directory cannot be created or written; names path and user.
+//            (exit code 78): the directory cannot be created or written, or others may write to it; names
+//            path and user.
 //            kNoSpace, kIoError (exit code 74). On failure at most LOCK and missing directories
 //            have been created.
 #pragma once

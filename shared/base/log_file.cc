@@ -12,7 +12,8 @@ namespace stoker {
 namespace {
 
 constexpr int kAppend = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
-constexpr mode_t kMode = 0666;  // limited by the umask
+// Whatever the umask: a line is shown by other programs, and can contain data.
+constexpr mode_t kMode = 0640;
 
 }  // namespace
 
