@@ -1,16 +1,20 @@
 #include "ctl/evaluate_command.h"
 
+#include <fcntl.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <boost/json.hpp>
 
@@ -40,26 +44,54 @@ std::string advice(const run::RunLayout& layout) {
          printable(layout.root());
 }
 
-// For root: new files belong to the owner of the run, as whom the evaluator runs, and its symlinks lead
-// no further than that user may write. The thread's file access is restored by the destructor.
+// For root: the thread accesses files as the owner of the run does, without the groups of root, so that new
+// files belong to that user, as whom the evaluator runs. The destructor restores the rights.
 class RunOwnerAccess {
  public:
-  explicit RunOwnerAccess(const run::RunLayout& layout) {
-    struct stat info {};
-    if (::geteuid() != 0 || ::stat(layout.root().c_str(), &info) != 0) return;
-    ::setfsgid(info.st_gid);
-    ::setfsuid(info.st_uid);
-  }
-  ~RunOwnerAccess() {
-    ::setfsuid(::geteuid());
-    ::setfsgid(::getegid());
-  }
+  RunOwnerAccess() = default;
   RunOwnerAccess(const RunOwnerAccess&) = delete;
   RunOwnerAccess& operator=(const RunOwnerAccess&) = delete;
+  ~RunOwnerAccess();
+
+  Status acquire(const run::RunLayout& layout);
+
+ private:
+  // Of this thread; that of libc is for all.
+  static bool set_groups(const std::vector<gid_t>& groups) {
+    return ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
+  }
+
+  std::optional<std::vector<gid_t>> maybe_groups_;  // of root, if they were dropped
 };
 
+Status RunOwnerAccess::acquire(const run::RunLayout& layout) {
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                          default_file_system().open(layout.root(), O_PATH | O_DIRECTORY));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + layout.root());
+  if (::geteuid() != 0 || info.st_uid == 0) return {};
+  std::vector<gid_t> groups(static_cast<size_t>(std::max(::getgroups(0, nullptr), 0)));
+  groups.resize(static_cast<size_t>(
+      std::max(::getgroups(static_cast<int>(groups.size()), groups.data()), 0)));
+  if (!set_groups({}))
+    return Status::from_errno(errno, "drop the groups of root, as " + layout.root() +
+                                         " belongs to uid " + std::to_string(info.st_uid));
+  maybe_groups_ = std::move(groups);
+  ::setfsgid(info.st_gid);
+  ::setfsuid(info.st_uid);
+  return {};
+}
+
+RunOwnerAccess::~RunOwnerAccess() {
+  if (!maybe_groups_) return;
+  ::setfsuid(::geteuid());
+  ::setfsgid(::getegid());
+  (void)set_groups(*maybe_groups_);
+}
+
 Result<run::EvaluationRequest> request_as_owner(const run::RunLayout& layout, uint64_t step) {
-  const RunOwnerAccess access(layout);
+  RunOwnerAccess access;
+  STOKER_RETURN_IF_ERROR(access.acquire(layout));
   return run::request_evaluation(default_file_system(), layout, step, system_clock());
 }
 

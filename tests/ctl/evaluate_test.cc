@@ -1,3 +1,4 @@
+#include <grp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -189,6 +190,27 @@ TEST_F(EvaluateCommandTest, RetentionKeepsRequestedCheckpoint) {
   EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("kept: unevaluated")));
   ASSERT_EQ(ctl({"evaluate", "200"}).code, 0);
   EXPECT_THAT(ctl({"list"}).out, ::testing::ContainsRegex(" 200 .* kept: unevaluated"));
+}
+
+TEST_F(EvaluateCommandTest, RequestOfRootHasNoGroupOfRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "for root only";
+  constexpr uid_t kOwner = 65534;
+  constexpr gid_t kGroup = 4242;
+  ASSERT_EQ(::chown(layout().root().c_str(), kOwner, kOwner), 0);
+  ASSERT_EQ(::chown(layout().eval_dir().c_str(), 0, kGroup), 0);
+  ASSERT_EQ(::chmod(layout().eval_dir().c_str(), 0770), 0);
+  ASSERT_EQ(::chmod(root_.path().c_str(), 0755), 0);
+  std::vector<gid_t> before(static_cast<size_t>(::getgroups(0, nullptr)));
+  ASSERT_GE(::getgroups(static_cast<int>(before.size()), before.data()), 0);
+  ASSERT_EQ(::setgroups(1, &kGroup), 0);
+  const CommandResult result = ctl({"evaluate", "200"});
+  gid_t group = 0;
+  const int num_groups = ::getgroups(1, &group);
+  ASSERT_EQ(::setgroups(before.size(), before.data()), 0);
+  EXPECT_EQ(result.code, 78) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("Permission denied"));
+  EXPECT_EQ(num_groups, 1) << "the groups are not restored";
+  EXPECT_EQ(group, kGroup);
 }
 
 TEST_F(EvaluateCommandTest, RequestOfRootBelongsToOwnerOfRun) {
