@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <span>
+#include <variant>
 
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
@@ -29,6 +30,19 @@ std::string describe(const std::vector<Setting>& settings, const char* effect) {
   return keys.empty() ? "" : keys + effect;
 }
 
+// Whether files are written to, and removed from, a folder that the configuration chooses.
+bool has_cache_folder(const config::Config& config) {
+  const auto has_folder = [](const auto& format) {
+    bool has = false;
+    if constexpr (requires { format.cache; }) has = format.cache && format.cache->dir;
+    if constexpr (requires { format.token_cache; })
+      has = has || (format.token_cache && format.token_cache->dir);
+    return has;
+  };
+  return std::ranges::any_of(
+      config.data, [&](const auto& one) { return std::visit(has_folder, one.second.source); });
+}
+
 // What requires trust in the author of the configuration, who also chooses the data, whether the
 // configuration or the caller has set it; empty if nothing does.
 std::string list_risks(const config::Config& config) {
@@ -37,7 +51,9 @@ std::string list_risks(const config::Config& config) {
                   ", code would run with your permissions") +
          describe({{"feed.sandbox", !config.feed.sandbox},
                    {"feed.num_processes", config.feed.num_processes == 0}},
-                  ", data would be read without a sandbox");
+                  ", data would be read without a sandbox") +
+         describe({{"cache.dir", has_cache_folder(config)}},
+                  ", files would be written with your permissions");
 }
 
 }  // namespace

@@ -49,6 +49,25 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileOfAnotherUserUnlessTrusted) {
   EXPECT_TRUE(load(command, true).ok());
 }
 
+TEST_F(LoadRunConfigTest, RejectsCacheFolderInFileOfAnotherUserUnlessTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  owner_ = 4242;
+  for (const std::string data :
+       {"data: {train: {format: text, path: x, tokenizer: {path: t.json}, cache: {dir: /c}}}\n",
+        "data: {train: {format: image_folder, path: x, transforms: [random_resized_crop: {size: "
+        "224}], "
+        "cache: {type: packed, dir: /c}}}\ntask: {name: classification}\nmodel: {name: "
+        "resnet18}\n"}) {
+    test::write_whole(path_, data);
+    ASSERT_EQ(::chown(path_.c_str(), owner_, owner_), 0);
+    const auto loaded = load_run_config(path_, {}, false);
+    EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
+    EXPECT_THAT(loaded.status().message(),
+                HasSubstr("and with cache.dir, files would be written with your permissions"));
+    EXPECT_TRUE(load_run_config(path_, {}, true).ok());
+  }
+}
+
 TEST_F(LoadRunConfigTest, RejectsCodeInFileThatOthersCanWriteUnlessTrusted) {
   const std::string code = "model: {name: plugin, path: /m.so}\n";
   for (const mode_t mode : {0660, 0602}) {
