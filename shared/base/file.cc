@@ -130,6 +130,15 @@ class PosixFileSystem final : public FileSystem {
 // ".NAME.tmp-DIGITS" is a file that write_file_atomically() has not renamed yet.
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::string_view kHexDigits = "0123456789abcdef";
+constexpr size_t kTemporaryDigits = 16;
+
+bool is_temporary_name(std::string_view name) {
+  if (name.size() < kTemporaryDigits || !name.starts_with('.')) return false;
+  const std::string_view digits = name.substr(name.size() - kTemporaryDigits);
+  name.remove_suffix(kTemporaryDigits);
+  return digits.find_first_not_of(kHexDigits) == digits.npos && name.ends_with(kTemporaryMark) &&
+         name.size() > 1 + kTemporaryMark.size();
+}
 
 }  // namespace
 
@@ -174,7 +183,8 @@ std::string temporary_path(const std::string& path) {
   // Never incomplete for so few bytes; waits only while the kernel boots.
   while (::getrandom(&random, sizeof random, 0) < 0 && errno == EINTR) {
   }
-  std::string digits(2 * sizeof random, '0');
+  static_assert(kTemporaryDigits == 2 * sizeof random);
+  std::string digits(kTemporaryDigits, '0');
   for (char& digit : digits) {
     digit = kHexDigits[random % kHexDigits.size()];
     random /= kHexDigits.size();
@@ -219,13 +229,9 @@ Status write_private_file_atomically(FileSystem& files, const std::string& path,
 
 Status remove_temporary_files(FileSystem& files, const std::string& directory) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
-  for (const std::string& name : names) {
-    const size_t mark = name.rfind(kTemporaryMark);
-    const bool is_temporary =
-        name.starts_with('.') && mark != std::string::npos && mark > 1 &&
-        name.find_first_not_of(kHexDigits, mark + kTemporaryMark.size()) == std::string::npos;
-    if (is_temporary) STOKER_RETURN_IF_ERROR(files.remove_file(join_path(directory, name)));
-  }
+  for (const std::string& name : names)
+    if (is_temporary_name(name))
+      STOKER_RETURN_IF_ERROR(files.remove_file(join_path(directory, name)));
   return {};
 }
 

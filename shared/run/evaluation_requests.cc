@@ -1,10 +1,12 @@
 #include "shared/run/evaluation_requests.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 
 #include <boost/json.hpp>
 
@@ -31,8 +33,14 @@ std::string new_request_id(Clock& clock) {
   return to_iso8601(clock.wall()) + "-" + digits;
 }
 
+// Exactly as request_path() names them, because the evaluator removes files of these names.
 bool is_request_name(const std::string& name) {
-  return name.starts_with("step-") && name.ends_with(".json");
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return false;
+  uint64_t step = 0;
+  const char* const begin = name.data() + kPrefix.size();
+  const auto parsed = std::from_chars(begin, name.data() + name.size(), step);
+  return parsed.ec == std::errc() && eval_result_path("", step) == name;
 }
 
 std::filesystem::file_type type_of(const std::string& path) {

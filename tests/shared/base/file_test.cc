@@ -115,13 +115,21 @@ TEST_F(FileTest, LocksNoSpecialFileAndDoesNotWaitForIt) {
 }
 
 TEST_F(FileTest, RemovesOnlyTemporaryFiles) {
-  for (const char* name : {".config.yaml.tmp-123", "config.yaml", ".tmp-step-000000001", ".hidden",
-                           ".notes.tmp-mine", ".tmp-5"})
+  for (const char* name :
+       {".config.yaml.tmp-0123456789abcdef", "config.yaml", ".tmp-step-000000001", ".hidden",
+        ".notes.tmp-mine", ".tmp-5", ".tmp-0123456789abcdef", ".thesis.docx.tmp-0123abc",
+        ".a.tmp-0123456789abcdef0", ".a.tmp-0123456789ABCDEF", "a.tmp-0123456789abcdef"})
     ASSERT_TRUE(write_file_atomically(default_file_system(), path(name), "x").ok());
   ASSERT_TRUE(remove_temporary_files(default_file_system(), path("")).ok());
   EXPECT_EQ(*list_directory(path("")),
-            (std::vector<std::string>{".hidden", ".notes.tmp-mine", ".tmp-5", ".tmp-step-000000001",
-                                      "config.yaml"}));
+            (std::vector<std::string>{".a.tmp-0123456789ABCDEF", ".a.tmp-0123456789abcdef0",
+                                      ".hidden", ".notes.tmp-mine", ".thesis.docx.tmp-0123abc",
+                                      ".tmp-0123456789abcdef", ".tmp-5", ".tmp-step-000000001",
+                                      "a.tmp-0123456789abcdef", "config.yaml"}));
+  const std::string temporary = temporary_path(path("config.yaml"));
+  ASSERT_TRUE(write_file_atomically(default_file_system(), temporary, "x").ok());
+  ASSERT_TRUE(remove_temporary_files(default_file_system(), path("")).ok());
+  EXPECT_FALSE(std::filesystem::exists(temporary));
 }
 
 }  // namespace

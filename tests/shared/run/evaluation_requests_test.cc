@@ -47,15 +47,15 @@ TEST_F(EvaluationRequestsTest, ReportsFilesThatAreNoRequests) {
   const std::string folder = layout_.evaluation_requests_dir();
   for (const char* const text : {"", "not json", "[5]", R"({"step":5})", R"({"step":-5,"id":"a"})",
                                  R"({"step":5,"id":""})", R"({"step":"5","id":"a"})"}) {
-    test::write_whole(folder + "/step-7.json", text);
+    test::write_whole(folder + "/step-000000007.json", text);
     const EvaluationRequests requests = read();
     EXPECT_EQ(requests.pending, std::vector{valid});
     ASSERT_EQ(requests.invalid.size(), 1u) << text;
-    EXPECT_EQ(requests.invalid[0].path, folder + "/step-7.json");
+    EXPECT_EQ(requests.invalid[0].path, folder + "/step-000000007.json");
     EXPECT_NE(requests.invalid[0].reason, "");
   }
-  test::write_whole(folder + "/step-7.json", std::string(1 << 20, ' '));
-  std::filesystem::create_directory(folder + "/step-8.json");
+  test::write_whole(folder + "/step-000000007.json", std::string(1 << 20, ' '));
+  std::filesystem::create_directory(folder + "/step-000000008.json");
   EXPECT_EQ(read().invalid.size(), 2u) << "too large, and not a file";
 }
 
@@ -78,7 +78,10 @@ TEST_F(EvaluationRequestsTest, FollowsNoSymlinks) {
 
 TEST_F(EvaluationRequestsTest, IgnoresOtherFiles) {
   (void)request(5);
-  test::write_whole(layout_.evaluation_requests_dir() + "/notes.txt", "mine");
+  for (const char* const name :
+       {"notes.txt", "step-old.json", "step-7.json", "step-0000000007.json",
+        "step-000000007.json.bak", "step-000000007x.json"})
+    test::write_whole(layout_.evaluation_requests_dir() + "/" + name, "mine");
   EXPECT_EQ(read().pending.size(), 1u);
   EXPECT_TRUE(read().invalid.empty());
 }
