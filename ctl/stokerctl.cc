@@ -13,17 +13,21 @@
 #include "ctl/subscription_commands.h"
 #include "ctl/terminal.h"
 #include "ctl/top.h"
+#include "shared/base/directory_root.h"
 
 namespace stoker::ctl {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Runs a command that reads a run directory: calls `show` with the layout of the run.
+// Runs a command on a run directory, whose files can be those of another user: calls `show` with the layout
+// of the run.
 template <typename Show>
 ExitCode run_on_directory(const CommandLine& command, const Console& console, const Show& show) {
   const auto layout = locate_run(command.run_dir);
   if (!layout.ok()) return console.fail(layout.status(), exit_code_for(layout.status()));
+  const auto root = DirectoryRoot::open(layout->root());
+  if (!root.ok()) return console.fail(root.status(), exit_code_for(root.status()));
   return show(*layout, command, console);
 }
 

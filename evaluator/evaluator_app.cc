@@ -233,6 +233,8 @@ ExitCode EvaluatorApp::run() {
 }
 
 Status EvaluatorApp::run_command(std::stop_token stop) {
+  if (!command_.checkpoints.empty() && !command_.run_dir.empty())
+    STOKER_RETURN_IF_ERROR(open_run_root());
   if (!command_.checkpoints.empty()) return evaluate_standalone(command_, clock_, stop);
   STOKER_RETURN_IF_ERROR(open_run(stop));
   if (stop.stop_requested()) return {};
@@ -243,6 +245,14 @@ Status EvaluatorApp::run_command(std::stop_token stop) {
 
 // ---- Open
 
+Status EvaluatorApp::open_run_root() {
+  auto opened = DirectoryRoot::open(command_.run_dir);
+  if (opened.status().code() == StatusCode::kNotFound) return {};  // reported for its configuration
+  if (!opened.ok()) return opened.status();
+  run_root_ = *std::move(opened);
+  return run::check_writers(layout_, run::RunOwner::kAny);
+}
+
 Status EvaluatorApp::open_run(std::stop_token stop) {
   const std::string path = command_.config.empty() ? layout_.config_file() : command_.config;
   DirectoryWatcher watch({command_.run_dir});
@@ -251,9 +261,13 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
     watch.wait(kRunPollInterval, stop);
   }
   if (stop.stop_requested()) return {};
+  STOKER_RETURN_IF_ERROR(open_run_root());
   STOKER_RETURN_IF_ERROR(load_config(path));
+  if (!run_root_) {  // with --config
+    STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.root()));
+    STOKER_RETURN_IF_ERROR(open_run_root());
+  }
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.eval_dir()));
-  STOKER_RETURN_IF_ERROR(run::check_writers(layout_, run::RunOwner::kAny));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.logs_dir()));
   // With --generate, print only the text and problems.
   const bool is_text = command_.generate.has_value();
@@ -411,6 +425,12 @@ Status EvaluatorApp::follow(std::stop_token stop) {
       std::chrono::duration<double>(config_.eval.poll_interval_seconds));
   int exit_polls = 0;
   while (!stop.stop_requested()) {
+    // Another run was started in its place: the next start of this program evaluates that one.
+    if (run_root_ && run_root_->is_replaced())
+      return Status(
+          StatusCode::kIoError,
+          command_.run_dir +
+              ": is no longer the directory that this program was started on; start it again");
     // Read the run state before listing the checkpoints: a run that has already ended adds no more.
     const auto state = run::read_run_state(layout_);
     const bool ended = state.phase == run::RunState::Phase::kEnded;

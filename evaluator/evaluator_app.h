@@ -23,6 +23,7 @@
 #include "evaluator/evaluation_loop.h"
 #include "evaluator/wait_logger.h"
 #include "shared/base/clock.h"
+#include "shared/base/directory_root.h"
 #include "shared/base/status.h"
 #include "shared/run/run_layout.h"
 
@@ -36,6 +37,7 @@ class EvaluatorApp {
 
  private:
   Status run_command(std::stop_token stop);
+  Status open_run_root();
   Status open_run(std::stop_token stop);
   Status load_config(const std::string& path);
   Status open_results();
@@ -61,9 +63,10 @@ class EvaluatorApp {
   EvaluationWatchdog watchdog_;
 
   // Used by the worker thread only.
-  bool has_own_quota_ = false;          // one that the trainer does not share
-  CpuPacer pacer_;                      // reads it
-  std::chrono::nanoseconds paused_{0};  // during the current evaluation
+  bool has_own_quota_ = false;             // one that the trainer does not share
+  CpuPacer pacer_;                         // reads it
+  std::chrono::nanoseconds paused_{0};     // during the current evaluation
+  std::optional<DirectoryRoot> run_root_;  // the run directory, which can be another user's
   config::Config config_;
   std::optional<FileLock> lock_;
   std::unique_ptr<CheckpointEvaluator> evaluator_;

@@ -223,6 +223,7 @@ Status DaemonApp::open() {
 // The lock detects another process with the same rank.
 Status DaemonApp::open_rank_directory() {
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.root()));
+  STOKER_ASSIGN_OR_RETURN(run_root_, DirectoryRoot::open(layout_.root()));
   STOKER_RETURN_IF_ERROR(run::check_writers(layout_, run::RunOwner::kTrusted));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own_layout_.logs_dir()));
   auto lock = lock_file(

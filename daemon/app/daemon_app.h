@@ -35,6 +35,7 @@
 #include "daemon/service/watchdog.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/directory_root.h"
 #include "shared/base/file.h"
 #include "shared/base/thread_registry.h"
 #include "shared/config/config.h"
@@ -118,6 +119,7 @@ class DaemonApp {
   service::SystemdNotifier notifier_;  // disabled on ranks other than the chief
   ProgressReporter progress_{notifier_, clock_};
   std::optional<service::RunDirectory> directory_;        // of the chief
+  std::optional<DirectoryRoot> run_root_;                 // of the other ranks
   std::optional<FileLock> rank_lock_;                     // of the other ranks
   std::optional<service::EventCommands> event_commands_;  // of the chief
   service::SignalPolicy policy_;

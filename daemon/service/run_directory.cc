@@ -34,6 +34,7 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
                                         FileSystem& files) {
   if (Status made = make_directories(files, layout.root()); !made.ok())
     return not_usable(made, layout.root());
+  STOKER_ASSIGN_OR_RETURN(DirectoryRoot root, DirectoryRoot::open(layout.root()));
   if (Status checked = run::check_writers(layout, run::RunOwner::kTrusted); !checked.ok())
     return not_usable(checked, layout.root());
   auto lock = lock_file(layout.lock_file(), run::lock_text(clock));
@@ -44,7 +45,7 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
   }
   if (!lock.ok()) return not_usable(lock.status(), layout.root());
 
-  RunDirectory directory(layout, clock, files, *std::move(lock));
+  RunDirectory directory(layout, clock, files, std::move(root), *std::move(lock));
   STOKER_RETURN_IF_ERROR(remove_temporary_files(files, layout.root()));
   STOKER_RETURN_IF_ERROR(directory.make_folders());
   STOKER_RETURN_IF_ERROR(directory.test_writing());

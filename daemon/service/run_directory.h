@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "shared/base/clock.h"
+#include "shared/base/directory_root.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/run/run_layout.h"
@@ -46,14 +47,20 @@ class RunDirectory {
   const run::RunLayout& layout() const { return layout_; }
 
  private:
-  RunDirectory(run::RunLayout layout, Clock& clock, FileSystem& files, FileLock lock)
-      : layout_(std::move(layout)), clock_(&clock), files_(&files), lock_(std::move(lock)) {}
+  RunDirectory(run::RunLayout layout, Clock& clock, FileSystem& files, DirectoryRoot root,
+               FileLock lock)
+      : layout_(std::move(layout)),
+        clock_(&clock),
+        files_(&files),
+        root_(std::move(root)),
+        lock_(std::move(lock)) {}
   Status test_writing();
   Status check_directory() const;
 
   run::RunLayout layout_;
   Clock* clock_;
   FileSystem* files_;
+  DirectoryRoot root_;
   FileLock lock_;
   bool has_pause_file_ = false;
   std::vector<std::string> warnings_;

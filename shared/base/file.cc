@@ -16,8 +16,45 @@
 #include <memory>
 #include <thread>
 
+#include "shared/base/directory_root.h"
+
 namespace stoker {
 namespace {
+
+using DirectoryStream = std::unique_ptr<DIR, int (*)(DIR*)>;
+
+// Without "." and "..".
+Result<std::vector<std::string>> read_names(int fd, const std::string& path) {
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  const DirectoryStream directory(::fdopendir(copy.get()), &::closedir);
+  if (!directory) return Status::from_errno(errno, "open directory " + path);
+  (void)copy.release();
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  if (errno != 0) return Status::from_errno(errno, "read directory " + path);
+  return names;
+}
+
+// Ok if it does not exist; never follows a symlink.
+Status remove_entry(int directory, const std::string& name, const std::string& path) {
+  const UniqueFd fd(
+      ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.valid() && errno != ENOTDIR && errno != ELOOP && errno != ENOENT)
+    return Status::from_errno(errno, "open directory " + path);
+  if (fd.valid()) {
+    STOKER_ASSIGN_OR_RETURN(const auto names, read_names(fd.get(), path));
+    for (const std::string& one : names)
+      STOKER_RETURN_IF_ERROR(remove_entry(fd.get(), one, join_path(path, one)));
+  }
+  const int flags = fd.valid() ? AT_REMOVEDIR : 0;
+  if (::unlinkat(directory, name.c_str(), flags) == 0 || errno == ENOENT) return {};
+  return Status::from_errno(errno, "remove " + path);
+}
 
 Status check_is_regular(int fd, const std::string& path) {
   struct stat info {};
@@ -26,12 +63,18 @@ Status check_is_regular(int fd, const std::string& path) {
   return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
 }
 
+bool is_directory(const std::string& path) {
+  const auto place = resolve_parent(path);
+  if (!place.ok()) return false;
+  struct stat info {};
+  const int flags = place->directory.valid() ? AT_SYMLINK_NOFOLLOW : 0;
+  return ::fstatat(place->at(), place->name.c_str(), &info, flags) == 0 && S_ISDIR(info.st_mode);
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
-    if (fd < 0) return Status::from_errno(errno, "open " + path);
-    return UniqueFd(fd);
+    return open_path(path, flags, mode);
   }
 
   Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
@@ -83,19 +126,25 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Status make_directory(const std::string& path) override {
-    if (::mkdir(path.c_str(), 0750) != 0) return Status::from_errno(errno, "mkdir " + path);
+    STOKER_ASSIGN_OR_RETURN(const PathAt place, resolve_parent(path));
+    if (::mkdirat(place.at(), place.name.c_str(), 0750) != 0)
+      return Status::from_errno(errno, "mkdir " + path);
     return {};
   }
 
   Status rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0)
+    STOKER_ASSIGN_OR_RETURN(const PathAt source, resolve_parent(from));
+    STOKER_ASSIGN_OR_RETURN(const PathAt target, resolve_parent(to));
+    if (::renameat(source.at(), source.name.c_str(), target.at(), target.name.c_str()) != 0)
       return Status::from_errno(errno, "rename " + from + " to " + to);
     return {};
   }
 
   Status rename_noreplace(const std::string& from, const std::string& to) override {
-    if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) ==
-        0)
+    STOKER_ASSIGN_OR_RETURN(const PathAt source, resolve_parent(from));
+    STOKER_ASSIGN_OR_RETURN(const PathAt target, resolve_parent(to));
+    if (::syscall(SYS_renameat2, source.at(), source.name.c_str(), target.at(), target.name.c_str(),
+                  RENAME_NOREPLACE) == 0)
       return {};
     if (errno != EINVAL && errno != ENOSYS)
       return Status::from_errno(errno, "rename " + from + " to " + to);
@@ -103,26 +152,29 @@ class PosixFileSystem final : public FileSystem {
     // directory, so no other process creates `to` between the check and the rename. rename() itself
     // rejects a directory that is not empty.
     struct stat existing {};
-    if (::lstat(to.c_str(), &existing) == 0)
+    if (::fstatat(target.at(), target.name.c_str(), &existing, AT_SYMLINK_NOFOLLOW) == 0)
       return Status::from_errno(EEXIST, "rename " + from + " to " + to);
     return rename(from, to);
   }
 
   Status remove_file(const std::string& path) override {
-    if (::unlink(path.c_str()) != 0) return Status::from_errno(errno, "remove " + path);
+    STOKER_ASSIGN_OR_RETURN(const PathAt place, resolve_parent(path));
+    if (::unlinkat(place.at(), place.name.c_str(), 0) != 0)
+      return Status::from_errno(errno, "remove " + path);
     return {};
   }
 
   Status remove_tree(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    if (error) return Status::from_errno(error.value(), "remove " + path);
-    return {};
+    const auto place = resolve_parent(path);
+    if (place.status().code() == StatusCode::kNotFound) return {};
+    if (!place.ok()) return place.status();
+    return remove_entry(place->at(), place->name, path);
   }
 
   Result<uint64_t> free_bytes(const std::string& path) override {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open_path(path, O_PATH));
     struct statvfs info {};
-    if (::statvfs(path.c_str(), &info) != 0) return Status::from_errno(errno, "statvfs " + path);
+    if (::fstatvfs(fd.get(), &info) != 0) return Status::from_errno(errno, "statvfs " + path);
     return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
   }
 };
@@ -239,11 +291,10 @@ Status make_directories(FileSystem& files, const std::string& path) {
   std::filesystem::path partial;
   for (const auto& part : std::filesystem::path(path)) {
     partial /= part;
-    std::error_code error;
-    if (std::filesystem::is_directory(partial, error)) continue;
+    if (is_directory(partial.string())) continue;
     Status status = files.make_directory(partial.string());
     if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
-    if (!std::filesystem::is_directory(partial, error)) {
+    if (!is_directory(partial.string())) {
       return Status(StatusCode::kAlreadyExists,
                     partial.string() + ": exists but is not a directory");
     }
@@ -252,17 +303,9 @@ Status make_directories(FileSystem& files, const std::string& path) {
 }
 
 Result<std::vector<std::string>> list_directory(const std::string& path) {
-  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
-  if (!directory) return Status::from_errno(errno, "open directory " + path);
-  std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-    errno = 0;
-  }
-  if (errno != 0) return Status::from_errno(errno, "read directory " + path);
-  std::sort(names.begin(), names.end());
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open_path(path, O_RDONLY | O_DIRECTORY));
+  STOKER_ASSIGN_OR_RETURN(auto names, read_names(fd.get(), path));
+  std::ranges::sort(names);
   return names;
 }
 

@@ -18,26 +18,24 @@ constexpr mode_t kMode = 0640;
 }  // namespace
 
 Result<LogFile> LogFile::open(const std::string& path, uint64_t rotate_bytes, int keep_files) {
-  namespace fs = std::filesystem;
-  const auto failed = [&path] {
-    return Status(StatusCode::kIoError, Status::from_errno(errno, "open " + path).message());
-  };
-  const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty()) {
-    std::error_code error;
-    fs::create_directories(parent, error);
-    if (error)
-      return Status(StatusCode::kIoError, "create " + parent.string() + ": " + error.message());
-  }
+  const std::filesystem::path named(path);
+  const std::string parent = named.has_parent_path() ? named.parent_path().string() : ".";
+  FileSystem& files = default_file_system();
   LogFile log;
-  log.directory_ =
-      UniqueFd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!log.directory_.valid()) return failed();
-  log.stem_ = fs::path(path).stem().string();
-  log.extension_ = fs::path(path).extension().string();
-  log.file_ = UniqueFd(::openat(log.directory_.get(), log.name(0).c_str(), kAppend, kMode));
+  log.stem_ = named.stem().string();
+  log.extension_ = named.extension().string();
   struct stat info {};
-  if (!log.file_.valid() || ::fstat(log.file_.get(), &info) != 0) return failed();
+  const auto open_file = [&]() -> Status {
+    STOKER_RETURN_IF_ERROR(make_directories(files, parent));
+    STOKER_ASSIGN_OR_RETURN(log.directory_, files.open(parent, O_RDONLY | O_DIRECTORY));
+    STOKER_ASSIGN_OR_RETURN(log.file_, files.open(path, kAppend, kMode));
+    if (::fstat(log.file_.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+    return {};
+  };
+  const Status opened = open_file();
+  const bool is_refused = opened.code() == StatusCode::kInvalidArgument;
+  if (!opened.ok())
+    return Status(is_refused ? opened.code() : StatusCode::kIoError, opened.message());
   log.rotate_bytes_ = rotate_bytes;
   log.keep_files_ = keep_files;
   log.is_regular_ = S_ISREG(info.st_mode);

@@ -3,7 +3,7 @@
 //
 // Threads:  one.
 // Blocking: for the disk.
-// Errors:   open(): kIoError. append(): of write(); a part of the line is removed again, which is not possible
+// Errors:   open(): kIoError; kInvalidArgument: not a regular file, in a DirectoryRoot. append(): of write(); a part of the line is removed again, which is not possible
 //           in a pipe. A file that cannot be rotated is continued, and each further line tries again.
 // Crash:    the last line can be incomplete. An empty stokerd.log.new can be left, which the next rotation
 //           removes.

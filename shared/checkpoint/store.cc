@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "shared/base/clock.h"
+#include "shared/base/directory_root.h"
 #include "shared/base/log.h"
 #include "shared/base/number_format.h"
 #include "shared/checkpoint/hashed_files.h"
@@ -267,10 +268,16 @@ Status sync_parent_directories(FileSystem& files, const std::string& directory) 
 // For users and scripts only; stoker does not read it. An error here is not an error of the
 // checkpoint.
 void update_latest_symlink(const std::string& directory, const std::string& name) {
-  const std::string temporary = join_path(directory, std::string(kTemporaryPrefix) + kLatestName);
-  ::unlink(temporary.c_str());
-  if (::symlink(name.c_str(), temporary.c_str()) != 0 ||
-      ::rename(temporary.c_str(), join_path(directory, kLatestName).c_str()) != 0)
+  const auto temporary =
+      resolve_parent(join_path(directory, std::string(kTemporaryPrefix) + kLatestName));
+  const auto latest = resolve_parent(join_path(directory, kLatestName));
+  const auto update = [&] {
+    const char* const from = temporary->name.c_str();
+    (void)::unlinkat(temporary->at(), from, 0);
+    return ::symlinkat(name.c_str(), temporary->at(), from) == 0 &&
+           ::renameat(temporary->at(), from, latest->at(), latest->name.c_str()) == 0;
+  };
+  if (!temporary.ok() || !latest.ok() || !update())
     log_debug("latest symlink update failed", {{"directory", directory}});
 }
 

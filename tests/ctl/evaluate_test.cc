@@ -213,6 +213,17 @@ TEST_F(EvaluateCommandTest, RequestOfRootHasNoGroupOfRoot) {
   EXPECT_EQ(group, kGroup);
 }
 
+TEST_F(EvaluateCommandTest, RequestFollowsNoLinkOutOfRun) {
+  const std::string victim = path("victim");
+  std::filesystem::create_directories(victim);
+  std::filesystem::remove_all(layout().eval_dir());
+  std::filesystem::create_directory_symlink(victim, layout().eval_dir());
+  const CommandResult result = ctl({"evaluate", "200"});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr(layout().eval_dir()));
+  EXPECT_TRUE(list_directory(victim)->empty());
+}
+
 TEST_F(EvaluateCommandTest, RequestOfRootBelongsToOwnerOfRun) {
   if (::geteuid() != 0) GTEST_SKIP() << "for root only";
   constexpr uid_t kOwner = 65534;

@@ -12,6 +12,7 @@ constexpr bool kPolls = false;
 constexpr FileCallShape kFileCalls[] = {
     // Calls with a directory descriptor and a path.
     {SYS_openat, "openat", 1, !kFd, kChanges, 0, -1, -1, -1, true},
+    {SYS_openat2, "openat2", 1, !kFd, kChanges, 0, -1, -1, -1, true},
     {SYS_mkdirat, "mkdirat", 1, !kFd, kChanges, 0},
     {SYS_unlinkat, "unlinkat", 1, !kFd, kChanges, 0},
     {SYS_renameat2, "renameat2", 1, !kFd, kChanges, 0, 3, 2},

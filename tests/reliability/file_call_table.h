@@ -17,7 +17,7 @@ struct FileCallShape {
   int to = -1;                 // argument with the new name
   int to_directory = -1;
   int bytes = -1;        // argument with the byte count of a write
-  bool is_open = false;  // flags follow the path and decide whether it changes
+  bool is_open = false;  // flags follow the path, or open_how, and decide whether it changes
 };
 
 // nullptr: not a file call.

@@ -116,7 +116,11 @@ class Tracer {
                     : resolve(base(shape->directory), text_at(argument(shape->path)));
     if (shape->to >= 0) call.to = resolve(base(shape->to_directory), text_at(argument(shape->to)));
     if (!is_below_root(call.path) && !is_below_root(call.to)) return;
-    if (shape->is_open) call.changes = (argument(shape->path + 1) & (O_CREAT | O_TRUNC)) != 0;
+    if (shape->is_open) {
+      const uint64_t flags = argument(shape->path + 1);
+      call.changes =
+          ((shape->number == SYS_openat2 ? word_at(flags) : flags) & (O_CREAT | O_TRUNC)) != 0;
+    }
     if (shape->bytes >= 0) call.bytes = argument(shape->bytes);
     call.occurrence = ++occurrences_[call.name];
     apply_verdict(thread, *shape, call);
@@ -177,6 +181,14 @@ class Tracer {
     std::error_code error;
     const auto target = std::filesystem::read_symlink(link, error);
     return error ? "" : target.string();
+  }
+
+  // The flags are the first field of open_how. 0: it cannot be read.
+  uint64_t word_at(uint64_t address) const {
+    uint64_t word = 0;
+    const iovec local{&word, sizeof word};
+    const iovec remote{reinterpret_cast<void*>(address), sizeof word};
+    return ::process_vm_readv(pid_, &local, 1, &remote, 1, 0) == sizeof word ? word : 0;
   }
 
   // Reads a string of the traced program, up to PATH_MAX bytes.

@@ -21,8 +21,66 @@ using ::testing::HasSubstr;
 
 class RunOfOthersTest : public RunTest {
  protected:
+  void train_small_run() {
+    config_ = write_config(small_config("checkpoint: {save_every_steps: 100}\n"));
+    ASSERT_EQ(train(config_, run_dir()).code, 0);
+    fs::create_directories(path("victim/requests"));
+    for (const char* const name : {"best.json", ".best.json.tmp-0123456789abcdef", "stokerd.log",
+                                   "requests/step-000000100.json", "outcomes.jsonl", "train.jsonl"})
+      std::ofstream(path("victim/") + name) << "mine";
+    before_ = victims();
+  }
+  std::map<std::string, std::string> victims() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(path("victim")))
+      files[entry.path()] = entry.is_directory() ? "" : text_of(entry.path());
+    return files;
+  }
+  // A copy of the run with something else at `name`; both programs must end.
+  template <typename Create>
+  void expect_programs_end(const std::string& what, const std::string& name, Create create) {
+    const std::string copy = run_dir("copy");
+    fs::remove_all(copy);
+    fs::copy(run_dir(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::remove_all(copy + "/" + name);
+    fs::create_directories(fs::path(copy + "/" + name).parent_path());
+    create(copy + "/" + name);
+    Process evaluation = evaluator(copy, {"--once"});
+    EXPECT_GE(code_of(evaluation), 0) << what << " at " << name;
+    EXPECT_EQ(victims(), before_) << "stoker-eval, " << what << " at " << name;
+    Process training = trainer(config_, copy, {"--set", "train.max_steps=220"});
+    EXPECT_GE(code_of(training), 0) << what << " at " << name;
+    EXPECT_EQ(victims(), before_) << "stokerd, " << what << " at " << name;
+  }
+
   std::string config_;
+  std::map<std::string, std::string> before_;
 };
+
+constexpr const char* kFiles[] = {
+    "LOCK",           "eval/LOCK",           "logs/stokerd.log", "logs/stoker-eval.log",
+    "eval/best.json", "metrics/train.jsonl", "lineage.jsonl"};
+constexpr const char* kFolders[] = {"eval", "eval/requests", "logs", "metrics", "checkpoints"};
+
+TEST_F(RunOfOthersTest, FifosBlockNoProgram) {
+  train_small_run();
+  for (const char* const name : kFiles)
+    expect_programs_end("a FIFO", name, [](const std::string& place) {
+      ASSERT_EQ(::mkfifo(place.c_str(), 0666), 0);
+    });
+}
+
+TEST_F(RunOfOthersTest, LinksLeadNoProgramOutOfRun) {
+  train_small_run();
+  for (const char* const name : kFiles)
+    expect_programs_end("a link", name, [this](const std::string& place) {
+      fs::create_symlink(path("victim/") + fs::path(place).filename().string(), place);
+    });
+  for (const char* const name : kFolders)
+    expect_programs_end("a link", name, [this](const std::string& place) {
+      fs::create_directory_symlink(path("victim"), place);
+    });
+}
 
 TEST_F(RunOfOthersTest, DirectoryThatAnybodyMayWriteToIsRefused) {
   config_ = write_config(small_config());

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -103,8 +102,7 @@ void remove_unused_cache(const DatasetRequest& request, std::string_view field,
   const std::string suffix = cache_suffix(cache);
   const auto& own = request.config.cache();
   if (own && !own->dir && cache_suffix(*own) == suffix) return;
-  std::error_code none;
-  std::filesystem::remove(request.derived_file(field, suffix), none);
+  (void)default_file_system().remove_file(request.derived_file(field, suffix));
 }
 
 }  // namespace stoker::data::cache

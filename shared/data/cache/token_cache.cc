@@ -6,7 +6,6 @@
 #include <array>
 #include <cassert>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -295,8 +294,7 @@ void remove_unused_parts(const DatasetRequest& request, const files::FileTable& 
     const std::string path = index_dir + '/' + name;
     bool is_used = false;
     for (size_t file = 0; file < used.size(); ++file) is_used |= used.path(file) == path;
-    std::error_code none;
-    if (!is_used) std::filesystem::remove(path, none);
+    if (!is_used) (void)default_file_system().remove_file(path);
   }
 }
 

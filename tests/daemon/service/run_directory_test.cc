@@ -232,8 +232,19 @@ TEST_F(RunDirectoryTest, DoesNotCreateMissingCheckpointsOfRunThatHasSaved) {
     EXPECT_TRUE(directory.ok()) << directory.status().to_string();
     EXPECT_FALSE(std::filesystem::exists(layout_.checkpoints_dir()));
   }
-  std::filesystem::create_symlink(base_ / "unmounted", layout_.checkpoints_dir());
-  EXPECT_TRUE(RunDirectory::open(layout_, clock_).ok());
+}
+
+TEST_F(RunDirectoryTest, RejectsLinkInPlaceOfFolder) {
+  ASSERT_TRUE(RunDirectory::open(layout_, clock_).ok());
+  std::filesystem::create_directory(base_ / "elsewhere");
+  for (const char* const target : {"elsewhere", "unmounted"}) {
+    std::filesystem::remove(layout_.checkpoints_dir());
+    std::filesystem::create_symlink(base_ / target, layout_.checkpoints_dir());
+    const Status opened = RunDirectory::open(layout_, clock_).status();
+    EXPECT_EQ(exit_code_for(opened), ExitCode::kConfiguration);
+    EXPECT_THAT(opened.message(), testing::HasSubstr(layout_.checkpoints_dir() + ": a symlink"));
+  }
+  EXPECT_TRUE(list_directory(base_ / "elsewhere")->empty());
   EXPECT_FALSE(std::filesystem::exists(base_ / "unmounted"));
 }
 
