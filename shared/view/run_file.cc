@@ -1,9 +1,7 @@
 #include "shared/view/run_file.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,17 +9,13 @@
 #include <cerrno>
 #include <string_view>
 
+#include "shared/base/directory_root.h"
+
 namespace stoker::view {
 namespace {
 
 // O_NONBLOCK: if the path is a FIFO, open() must not wait for a writer.
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-
-Result<UniqueFd> open_root(const std::string& run_dir) {
-  UniqueFd root(::open(run_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!root.valid()) return Status::from_errno(errno, "open " + run_dir);
-  return root;
-}
 
 // `path` relative to `run_dir`.
 std::string_view below(const std::string& run_dir, const std::string& path) {
@@ -32,41 +26,13 @@ std::string_view below(const std::string& run_dir, const std::string& path) {
 }
 
 Result<UniqueFd> open_below(const std::string& run_dir, const std::string& path, int flags) {
-  if (run_dir.empty()) {
-    UniqueFd fd(::open(path.c_str(), flags));
-    if (!fd.valid()) return Status::from_errno(errno, "open " + path);
-    return fd;
-  }
-  STOKER_ASSIGN_OR_RETURN(const UniqueFd root, open_root(run_dir));
-  const std::string name(below(run_dir, path));
-  open_how how{};
-  how.flags = static_cast<uint64_t>(flags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, root.get(), name.c_str(), &how, sizeof how)));
-  if (fd.valid()) return fd;
-  // EPERM: of a seccomp filter that does not know it.
-  if (errno == ENOSYS || errno == EPERM) return open_without_links(run_dir, path, flags);
-  if (errno == EXDEV)
-    return Status(StatusCode::kIoError, path + ": a link that leads out of the run directory");
-  return Status::from_errno(errno, "open " + path);
+  if (run_dir.empty()) return open_path(path, flags);
+  const UniqueFd root(::open(run_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return Status::from_errno(errno, "open " + run_dir);
+  return open_beneath(root.get(), below(run_dir, path), flags, 0, path);
 }
 
 }  // namespace
-
-Result<UniqueFd> open_without_links(const std::string& run_dir, const std::string& path,
-                                    int flags) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_root(run_dir));
-  for (std::string_view rest = below(run_dir, path); !rest.empty();) {
-    const std::string name(rest.substr(0, rest.find('/')));
-    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    if (name.empty() || name == ".") continue;
-    if (name == "..") return Status(StatusCode::kIoError, path + ": not below the run directory");
-    const int wanted = rest.empty() ? flags : O_PATH | O_DIRECTORY | O_CLOEXEC;
-    fd = UniqueFd(::openat(fd.get(), name.c_str(), wanted | O_NOFOLLOW));
-    if (!fd.valid()) return Status::from_errno(errno, "open " + path);
-  }
-  return fd;
-}
 
 Result<UniqueFd> open_run_file(const std::string& run_dir, const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_below(run_dir, path, kReadFlags));

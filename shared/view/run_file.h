@@ -1,9 +1,9 @@
-// Opens the files of a run for programs that show runs of others: no link leads out of the run
-// directory, which itself can be reached through links.
+// Opens the files of a run for programs that show many runs of others, without a DirectoryRoot for each: no
+// link in the run directory is followed, which itself can be reached through links.
 //
 // Threads:  any.
 // Blocking: file system calls; never for a FIFO or a device.
-// Errors:   kNotFound, kPermission; kIoError: a link out of the run, or not a regular file.
+// Errors:   kNotFound, kPermission; kInvalidArgument: a link, or not a regular file.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@
 namespace stoker::view {
 
 // A regular file, for reading. `path` is below `run_dir`, with it as its prefix, as in RunLayout.
-// If the kernel has no openat2(), no component of it may be a link. Empty `run_dir`: any path, links
-// are followed.
+// No component of it may be a link. Empty `run_dir`: any path, links are followed.
 Result<UniqueFd> open_run_file(const std::string& run_dir, const std::string& path);
 // The same for a directory.
 Result<UniqueFd> open_run_directory(const std::string& run_dir, const std::string& path);
@@ -27,8 +26,5 @@ Result<std::string> read_run_file(const std::string& run_dir, const std::string&
                                   uint64_t max_bytes);
 Result<std::vector<std::string>> list_run_directory(const std::string& run_dir,
                                                     const std::string& path);
-
-// Without openat2(). For tests.
-Result<UniqueFd> open_without_links(const std::string& run_dir, const std::string& path, int flags);
 
 }  // namespace stoker::view

@@ -1,6 +1,5 @@
 #include "shared/view/run_view.h"
 
-#include <fcntl.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,7 +11,6 @@
 #include "shared/base/file.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/run/run_state.h"
-#include "shared/view/run_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::view {
@@ -287,23 +285,6 @@ TEST_F(RunViewTest, FollowsLinkToRun) {
   std::filesystem::create_symlink(layout().root(), root_ / "link");
   RunView view(run::RunLayout(root_ / "link"));
   EXPECT_THAT(view.overview(), HasSubstr("a line"));
-}
-
-// Of kernels without openat2().
-TEST_F(RunViewTest, OpensFilesWithoutLinks) {
-  append(layout().config_file(), "text");
-  append(layout().trainer_log(), "text");
-  append(root_ / "secret/file", "text");
-  std::filesystem::create_symlink(root_ / "secret", layout().metrics_dir());
-  std::filesystem::create_symlink(root_ / "secret/file", layout().root() + "/link");
-  const auto open = [&](const std::string& path) {
-    return open_without_links(layout().root(), path, O_RDONLY | O_CLOEXEC).ok();
-  };
-  EXPECT_TRUE(open(layout().config_file()));
-  EXPECT_TRUE(open(layout().trainer_log()));
-  EXPECT_FALSE(open(layout().metrics_dir() + "/file"));
-  EXPECT_FALSE(open(layout().root() + "/link"));
-  EXPECT_FALSE(open(layout().root() + "/../secret/file"));
 }
 
 TEST_F(RunViewTest, ReadsArtifactsOfEvaluatorOnly) {
