@@ -17,25 +17,30 @@ namespace {
 
 constexpr size_t kMaxEntryBytes = 1 << 20;  // of a user or group; some have thousands of members
 
-// Calls getpwuid_r() or getgrgid_r() with a buffer that is large enough. nullptr: no such entry.
+// Calls getpwuid_r() or getgrgid_r() with a buffer that is large enough. Returns its error; `found` is null if there is no
+// such entry.
 template <typename Entry, typename Id>
-Entry* find_entry(int (*get)(Id, Entry*, char*, size_t, Entry**), Id id, Entry& entry,
-                  std::string& buffer) {
-  Entry* found = nullptr;
-  for (buffer.resize(1024); buffer.size() <= kMaxEntryBytes; buffer.resize(4 * buffer.size()))
-    if (get(id, &entry, buffer.data(), buffer.size(), &found) != ERANGE) return found;
-  return nullptr;
+int find_entry(int (*get)(Id, Entry*, char*, size_t, Entry**), Id id, Entry& entry,
+               std::string& buffer, Entry*& found) {
+  int error = ERANGE;
+  for (buffer.resize(1024); buffer.size() <= kMaxEntryBytes && error == ERANGE;
+       buffer.resize(4 * buffer.size()))
+    error = get(id, &entry, buffer.data(), buffer.size(), &found);
+  return error;
 }
 
 // Whether a group has the name of the user and no other member, as each user has one on Debian and Fedora.
-// Also that of root: containers run as any user of it.
+// Also that of root: containers run as any user of it. Also one that this machine does not know, such as the fsGroup of a volume
+// of Kubernetes: nobody here is a member by name.
 bool is_private_group(gid_t group_id, uid_t user_id) {
   struct group group_entry {};
   struct passwd user_entry {};
   std::string group_buffer, user_buffer;
-  const group* const found_group = find_entry(&::getgrgid_r, group_id, group_entry, group_buffer);
-  if (found_group == nullptr) return false;
-  const passwd* const user = find_entry(&::getpwuid_r, user_id, user_entry, user_buffer);
+  group* found_group = nullptr;
+  const int error = find_entry(&::getgrgid_r, group_id, group_entry, group_buffer, found_group);
+  if (found_group == nullptr) return error == 0 || error == ENOENT || error == ESRCH;
+  passwd* user = nullptr;
+  (void)find_entry(&::getpwuid_r, user_id, user_entry, user_buffer, user);
   const std::string_view group_name = found_group->gr_name;
   const std::string_view user_name = user == nullptr ? "" : user->pw_name;
   if (group_id != 0 && group_name != user_name) return false;

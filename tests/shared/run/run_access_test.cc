@@ -78,8 +78,7 @@ TEST_F(RunAccessTest, AcceptsPrivateGroupOfOwnerOnly) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another group";
   set_mode(layout_.root(), 02770);
   EXPECT_TRUE(check_writers(layout_, RunOwner::kTrusted).ok()) << "root and its group";
-  constexpr gid_t kGroupOfNobody = 4242;
-  for (const gid_t group : {gid_t{1}, gid_t{100}, kGroupOfNobody}) {  // daemon, users
+  for (const gid_t group : {gid_t{1}, gid_t{100}}) {  // daemon, users
     ASSERT_EQ(::chown(layout_.root().c_str(), 0, group), 0);
     set_mode(layout_.root(), 0770);
     const Status checked = check_writers(layout_, RunOwner::kTrusted);
@@ -88,6 +87,13 @@ TEST_F(RunAccessTest, AcceptsPrivateGroupOfOwnerOnly) {
                                          HasSubstr("; chmod g-w " + layout_.root())));
     EXPECT_TRUE(check_writers(layout_, RunOwner::kAny).ok());
   }
+}
+
+TEST_F(RunAccessTest, AcceptsGroupThatThisMachineDoesNotKnow) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another group";
+  ASSERT_EQ(::chown(layout_.root().c_str(), 0, 1000680000), 0);  // as fsGroup of Kubernetes
+  set_mode(layout_.root(), 02775);
+  EXPECT_TRUE(check_writers(layout_, RunOwner::kTrusted).ok());
 }
 
 }  // namespace
