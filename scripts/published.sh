@@ -101,6 +101,9 @@ run_round() {  # EXPERIMENT SIMULATED
 for experiment in "${experiments[@]}"; do
   [[ -e $root/config/published-$experiment.yaml ]] || die "$experiment is not one of: mlp blstm"
 done
+for program in stoker-bench-published stokerd stoker-eval; do
+  [[ -x $bin/$program ]] || die "$bin/$program does not exist; build it with scripts/build.sh release"
+done
 rm -f "$folder/rows.jsonl"
 for ((round = 1; round <= rounds; ++round)); do
   for simulated in false true; do
