@@ -26,28 +26,31 @@ program=${STOKER_CONFIG_REFERENCE:-$root/build/release/bin/stoker-config-referen
 generated=$(mktemp -d)
 trap 'rm -rf "$generated"' EXIT
 
-# write_page PAGE DOCUMENT: docs/PAGE.md with what is between the two marker comments replaced.
-write_page() {
-  "$program" "$2" >"$generated/tables.md"
-  awk -v tables="$generated/tables.md" '
-    /^<!-- end of generated / { inside = 0; ends++ }
+# write_part PAGE PART DOCUMENT: docs/PAGE.md with what is between the two marker comments of PART replaced.
+write_part() {
+  "$program" "$3" >"$generated/tables.md"
+  [[ -e $generated/$1.md ]] || cp "docs/$1.md" "$generated/$1.md"
+  awk -v tables="$generated/tables.md" -v part="$2" '
+    $0 == "<!-- end of generated " part " -->" { inside = 0; ends++ }
     !inside { print }
-    /^<!-- generated: / {
+    $0 == "<!-- generated: " part " -->" {
       inside = 1
       starts++
       print ""
       while ((getline line <tables) > 0) print line
       print ""
     }
-    END { exit !(starts == 1 && ends == 1) }' "docs/$1.md" >"$generated/$1.md" ||
-    die "docs/$1.md must have the comments that start and end the generated part, once"
+    END { exit !(starts == 1 && ends == 1) }' "$generated/$1.md" >"$generated/page.md" ||
+    die "docs/$1.md must have the comments that start and end the generated $2, once"
+  mv "$generated/page.md" "$generated/$1.md"
 }
 
 "$program" manual >"$generated/stoker.yaml"
 "$program" schema >"$generated/stoker.schema.json"
-write_page configuration markdown
-write_page events events
-write_page metrics metrics
+write_part configuration settings markdown
+write_part configuration synonyms synonyms
+write_part events events events
+write_part metrics metrics metrics
 
 stale=0
 for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/events.md docs/metrics.md; do

@@ -81,6 +81,27 @@ bool ConfigErrors::has_error_for(std::string_view key) const {
   }
 }
 
+bool ConfigErrors::has_error_in(const std::string& section) const {
+  const auto first = keys_.lower_bound(section + '.');
+  return has_error_for(section) || (first != keys_.end() && first->starts_with(section + '.'));
+}
+
+bool ConfigErrors::names_key_with_error(std::string_view message,
+                                        const std::string& section) const {
+  constexpr std::string_view kOfKeys = "abcdefghijklmnopqrstuvwxyz0123456789_.";
+  while (!message.empty()) {
+    message.remove_prefix(std::min(message.find_first_of(kOfKeys), message.size()));
+    std::string_view word = message.substr(0, message.find_first_not_of(kOfKeys));
+    message.remove_prefix(word.size());
+    while (word.ends_with('.')) word.remove_suffix(1);
+    const bool is_full = word.find('.') != word.npos;
+    if (is_full && has_error_for(word)) return true;
+    if (!section.empty() && !word.empty() && has_error_for(section + std::string(word)))
+      return true;
+  }
+  return false;
+}
+
 Status ConfigErrors::status() const {
   if (empty()) return {};
   std::vector<Error> sorted = errors_;

@@ -56,6 +56,11 @@ class ConfigErrors {
   // True if `key`, or a section that contains it, has an error. Consequential errors are not
   // reported.
   bool has_error_for(std::string_view key) const;
+  // True if a key in `section` has an error.
+  bool has_error_in(const std::string& section) const;
+  // True if `message` contains the full name of a key that has an error, or its name in `section`
+  // ("data.train."): then it can be a consequence of that error.
+  bool names_key_with_error(std::string_view message, const std::string& section = {}) const;
   // kInvalidArgument, one line per error: first errors in the file by location, then those of --set
   // options, then those without a location.
   Status status() const;
@@ -71,6 +76,18 @@ class ConfigErrors {
   std::set<std::string, std::less<>> keys_;
   size_t count_ = 0;  // including those that are not stored
 };
+
+// The words of a message: "a, b and c" with the last separator " and ".
+std::string join_words(const auto& words, std::string_view last_separator) {
+  std::string text;
+  size_t i = 0;
+  for (const auto& word : words) {
+    if (i > 0) text += i + 1 == words.size() ? last_separator : std::string_view(", ");
+    text += word;
+    ++i;
+  }
+  return text;
+}
 
 // User text for a message: quoted, on one line, shortened.
 std::string quoted(std::string_view text);

@@ -38,14 +38,10 @@ class DataValidator {
       : config_(config), keys_(keys), errors_(errors), trained_(training_datasets(config)) {}
 
   void run() {
-    if (!config_.data.contains("train"))
-      add_error(
-          "data.train",
-          "is required; set it to the dataset to train on, for example 'train: {format: text, "
-          "path: corpus.txt}'");
+    if (!config_.data.contains("train")) validate_missing_train();
     for (const auto& [name, dataset] : config_.data) {
       section_ = "data." + name + '.';
-      if (errors_.has_error_for(section_ + "format")) continue;
+      if (errors_.has_error_in("data." + name)) continue;
       validate_range(dataset);
       if (dataset.combines_datasets()) {
         validate_components(name, dataset);
@@ -59,6 +55,7 @@ class DataValidator {
       }
       if (!dataset.batch_transforms.empty()) validate_batch_transforms(name, dataset);
     }
+    section_.clear();
     validate_normalization();
     validate_last_batch();
     validate_refresh_and_weights();
@@ -67,13 +64,35 @@ class DataValidator {
 
  private:
   void add_error(const std::string& key, const std::string& message) {
-    if (!errors_.has_error_for(key)) errors_.add(keys_.location_of(key), key, message);
+    if (errors_.has_error_for(key) || errors_.names_key_with_error(message, section_)) return;
+    errors_.add(keys_.location_of(key), key, message);
   }
   // Adds an error of the dataset that is being validated.
   void add(const std::string& key, const std::string& message) {
     add_error(section_ + key, message);
   }
+  bool has_error_in_trained() const {
+    return std::ranges::any_of(
+        trained_, [this](const std::string& name) { return errors_.has_error_in("data." + name); });
+  }
   bool is_trained(const std::string& name) const { return std::ranges::count(trained_, name) > 0; }
+
+  void validate_missing_train() {
+    // An unreadable section or dataset can be the one that is missing.
+    const bool is_unreadable = std::ranges::any_of(config_.data, [this](const auto& dataset) {
+      return errors_.has_error_for("data." + dataset.first);
+    });
+    if (is_unreadable) return errors_.mark("data");
+    std::string hint;
+    std::vector<std::string> names;
+    for (const auto& [name, dataset] : config_.data) names.push_back(name);
+    if (const std::string near = closest_match("train", names); !near.empty())
+      hint = "; rename data." + near + ", or";
+    add_error("data.train", "is required" + (hint.empty() ? ";" : hint) +
+                                " set it to the dataset to train on, for example 'train: {format: "
+                                "text, path: corpus.txt}'");
+    if (names.empty()) errors_.mark("data");
+  }
 
   void validate_range(const DatasetConfig& dataset) {
     const std::vector<double>& split = dataset.split;
@@ -175,11 +194,11 @@ class DataValidator {
       add("sequence.on_overflow", "must be error or truncate for captions");
     if (dataset.sequence()->max_length || dataset.sequence()->block_size)
       add("sequence.max_length", "cannot be combined with fields.caption; set max_label_length");
-    if (!dataset.tokenizer()->has_value())
+    if (dataset.tokenizer()->has_value())
+      validate_tokenizer(**dataset.tokenizer());
+    else if (!has_error_in_trained())
       add("tokenizer",
           "is required with fields.caption; set its path to a file with a word per line");
-    else
-      validate_tokenizer(**dataset.tokenizer());
     if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
       add("path", "must not be empty without stream");
   }
@@ -199,6 +218,7 @@ class DataValidator {
 
   // All datasets must have that of the first one trained on, whose tokens are the model's classes.
   void validate_tokenizer(const TokenizerConfig& tokenizer) {
+    if (has_error_in_trained()) return;
     for (const std::string& name : sampled_datasets(config_)) {
       const auto trained = config_.data.find(name);
       if (trained == config_.data.end() || trained->second.tokenizer() == nullptr) continue;
@@ -416,6 +436,7 @@ class DataValidator {
 
   // All datasets of a run must share it, because the model expects inputs of one distribution.
   void validate_normalization() {
+    if (has_error_in_trained()) return;
     const Normalize* const expected = training_normalization(config_);
     for (const auto& [name, dataset] : config_.data) {
       const std::string key = "data." + name + ".transforms";
@@ -435,8 +456,6 @@ class DataValidator {
 
   void validate_batch_transforms(const std::string& name, const DatasetConfig& dataset) {
     if (name != "train") return add("batch_transforms", "is only used in data.train; remove it");
-    if (config_.task.name() != TaskName::kClassification && !errors_.has_error_for("task.name"))
-      add("batch_transforms", "requires task classification");
     if (dataset.batch_transforms.size() > 1)
       add("batch_transforms",
           "must be one of [mixup: {}], [cutmix: {}] and [random_choice: [mixup, cutmix]]");
@@ -640,7 +659,7 @@ class DataValidator {
     TrainedDatasets all;
     for (const std::string& name : trained_) {
       const auto found = config_.data.find(name);
-      if (found == config_.data.end() || errors_.has_error_for("data." + name)) {
+      if (found == config_.data.end() || errors_.has_error_in("data." + name)) {
         all.are_valid = false;
         return all;
       }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/config/key_suggestion.h"
 #include "shared/config/schema.h"
 
 namespace stoker::config {
@@ -15,17 +16,6 @@ namespace {
 constexpr size_t kMaxItems = 1024;  // of a list
 constexpr size_t kMaxDatasets = 64;
 constexpr size_t kMaxDatasetName = 64;
-
-std::string join_words(const auto& words, std::string_view last_separator) {
-  std::string text;
-  size_t i = 0;
-  for (const auto& word : words) {
-    if (i > 0) text += i + 1 == words.size() ? std::string(last_separator) : std::string(", ");
-    text += word;
-    ++i;
-  }
-  return text;
-}
 
 std::vector<std::string> names_of(const std::vector<Field>& fields) {
   std::vector<std::string> names;
@@ -66,7 +56,7 @@ class Reader {
       if (entry.key == "data") continue;
       const auto make = [&] { return find_section(entry.key); };
       if (make().key.empty()) {
-        add_unknown_section(entry);
+        add_unknown_section(entry, root);
       } else {
         read_section(make, entry);
       }
@@ -83,17 +73,27 @@ class Reader {
     return {};
   }
 
-  void add_unknown_section(const Entry& entry) {
+  void add_unknown_section(const Entry& entry, const Value& root) {
     std::vector<std::string> names = {"data"};
-    std::string home;  // a section that has this key
-    for (const Section& section : all_sections(config_)) {
-      if (section.key.starts_with("data.")) continue;
-      names.push_back(section.key);
-      if (home.empty() && section.find(entry.key) != nullptr) home = section.key + '.' + entry.key;
-    }
-    std::string hint = did_you_mean(entry.key, names);
-    if (hint.empty() && !home.empty()) hint = "; did you mean " + quoted(home) + "?";
-    errors_.add(entry.location, "", "unknown section " + quoted(entry.key) + hint);
+    for (const Section& section : all_sections(config_))
+      if (!section.key.starts_with("data.")) names.push_back(section.key);
+    add_unknown(entry, root, "", names, nullptr);
+  }
+
+  // An entry of `map` that is not in `names`. What was probably meant is not reported as missing, and
+  // without a suggestion nothing of the mapping is.
+  void add_unknown(const Entry& entry, const Value& map, const std::string& key,
+                   const std::vector<std::string>& names, const Variants* maybe_variants) {
+    const std::string prefix = key.empty() ? "" : key + '.';
+    const KeySuggestion meant = suggest_key(entry, key, names, maybe_variants);
+    errors_.add(
+        entry.location, key,
+        (key.empty() ? "unknown section " : "unknown key ") + quoted(entry.key) + meant.text,
+        prefix + entry.key);
+    for (const std::string& each : meant.keys) errors_.mark(each);
+    if (!meant.keys.empty()) return;
+    for (const std::string& name : names)
+      if (std::ranges::count(map.entries, name, &Entry::key) == 0) errors_.mark(prefix + name);
   }
 
   static bool is_dataset_name(std::string_view name) {
@@ -138,6 +138,8 @@ class Reader {
     Section section = make();
     if (!is_mapping(entry, section.key)) return;
     if (!section.variants.discriminator.empty() && select_variant(section, entry)) section = make();
+    const std::string choice = section.key + '.' + std::string(section.variants.discriminator);
+    if (errors_.has_error_for(choice)) return read_unknown_keys(section, entry.value);
     read_fields(section.fields, entry.value, section.key, &section.variants);
     check_required(section.fields, entry.location, section.key);
   }
@@ -163,8 +165,11 @@ class Reader {
       index = at;
     }
     if (chosen == nullptr) {
-      if (variants.is_required)
+      if (has_misspelt(section, entry.value)) {
+        errors_.mark(key);
+      } else if (variants.is_required) {
         errors_.add(entry.location, key, "is required; set it to " + words_of(variants));
+      }
       return false;
     }
     if (chosen->key == variants.discriminator) {
@@ -173,6 +178,44 @@ class Reader {
     }
     variants.select(index);
     return true;
+  }
+
+  // True if an unknown key of `map` is probably the one that selects the variant.
+  static bool has_misspelt(const Section& section, const Value& map) {
+    const Variants& variants = section.variants;
+    const std::vector<std::string> names = names_with(section.fields, variants);
+    const std::string discriminator = section.key + '.' + std::string(variants.discriminator);
+    return std::ranges::any_of(map.entries, [&](const Entry& entry) {
+      if (std::ranges::count(names, entry.key) > 0 || !owners_of(entry.key, variants).empty())
+        return false;
+      const KeySuggestion meant = suggest_key(entry, section.key, names, &variants);
+      return std::ranges::count(meant.keys, discriminator) > 0;
+    });
+  }
+
+  // The variants that have the key.
+  static std::vector<std::string_view> owners_of(std::string_view key, const Variants& variants) {
+    std::vector<std::string_view> owners;
+    for (size_t i = 0; i < variants.names.size(); ++i)
+      if (std::ranges::count(variants.keys(i), key) > 0) owners.push_back(variants.names[i]);
+    return owners;
+  }
+
+  // Of a section whose variant is not known: the keys that no variant has.
+  void read_unknown_keys(const Section& section, const Value& map) {
+    for (const Entry& entry : map.entries) {
+      const bool is_known = entry.key == section.variants.discriminator ||
+                            section.find(entry.key) != nullptr ||
+                            !owners_of(entry.key, section.variants).empty();
+      if (!is_known) add_unknown_key(section.fields, entry, map, section.key, &section.variants);
+    }
+  }
+
+  static std::vector<std::string> names_with(const std::vector<Field>& fields,
+                                             const Variants& variants) {
+    std::vector<std::string> names = names_of(fields);
+    names.emplace(names.begin(), variants.discriminator);
+    return names;
   }
 
   static std::string words_of(const Variants& variants) {
@@ -215,7 +258,7 @@ class Reader {
       const std::string full = key + '.' + entry.key;
       const auto field = std::ranges::find(fields, entry.key, &Field::name);
       if (field == fields.end()) {
-        if (!errors_.has_error_for(full)) add_unknown_key(fields, entry, key, variants);
+        if (!errors_.has_error_for(full)) add_unknown_key(fields, entry, map, key, variants);
       } else if (entry.value.type != Value::Type::kRemoved) {
         const SourceLocation& at = entry.value.location;
         keys_.add(full, at.line > 0 || at.flag >= 0 ? at : entry.location);
@@ -226,32 +269,26 @@ class Reader {
     }
   }
 
-  void add_unknown_key(const std::vector<Field>& fields, const Entry& entry, const std::string& key,
-                       const Variants* variants) {
-    const std::string full = key + '.' + entry.key;
-    std::vector<std::string> names = names_of(fields);
-    if (variants != nullptr && !variants->discriminator.empty()) {
-      std::vector<std::string_view> owners;
-      for (size_t i = 0; i < variants->names.size(); ++i)
-        if (std::ranges::count(variants->keys(i), entry.key) > 0)
-          owners.push_back(variants->names[i]);
-      const std::string choice = key + '.' + std::string(variants->discriminator);
-      if (!owners.empty()) {
-        // Removed by --set KEY= because another choice on the command line requires that.
-        const bool is_removed = entry.value.type == Value::Type::kRemoved;
-        if (is_removed || errors_.has_error_for(choice)) return;
-        errors_.add(entry.location, full,
-                    "not supported by " + std::string(variants->noun) + ' ' +
-                        std::string(variants->names[variants->selected]) + " (only by " +
-                        join_words(owners, " and ") + "); remove it");
-        return;
-      }
-      names.emplace_back(variants->discriminator);
-    }
-    const std::string hint = did_you_mean(entry.key, names);
-    errors_.add(entry.location, key, "unknown key " + quoted(entry.key) + hint, full);
-    // The key that was probably meant is not reported as missing.
-    if (!hint.empty()) errors_.mark(key + '.' + closest_match(entry.key, names));
+  void add_unknown_key(const std::vector<Field>& fields, const Entry& entry, const Value& map,
+                       const std::string& key, const Variants* variants) {
+    if (variants == nullptr || variants->discriminator.empty())
+      return add_unknown(entry, map, key, names_of(fields), nullptr);
+    const std::vector<std::string_view> owners = owners_of(entry.key, *variants);
+    if (owners.empty())
+      return add_unknown(entry, map, key, names_with(fields, *variants), variants);
+    const std::string choice = key + '.' + std::string(variants->discriminator);
+    // Removed by --set KEY= because another choice on the command line requires that.
+    const bool is_removed = entry.value.type == Value::Type::kRemoved;
+    if (is_removed || errors_.has_error_for(choice)) return;
+    const bool is_default = variants->selected < variants->first_key && !keys_.contains(choice);
+    errors_.add(entry.location, key + '.' + entry.key,
+                "not supported by " + std::string(variants->noun) + ' ' +
+                    std::string(variants->names[variants->selected]) +
+                    (is_default ? ", the default" : "") + " (only by " +
+                    join_words(owners, " and ") + "); remove it" +
+                    (is_default ? " or set " + choice : ""));
+    // All keys of the variant that was meant would be errors.
+    if (is_default) errors_.mark(choice);
   }
 
   void check_required(const std::vector<Field>& fields, const SourceLocation& location,
@@ -534,9 +571,11 @@ class Reader {
     } else if (value.type == Value::Type::kMap) {
       const std::string key = key_;
       if (target.is_optional) target.reset(target.target, true);
+      const size_t errors_before = errors_.count();
       const std::vector<Field> fields = target.fields(target.target);
       read_fields(fields, value, key, nullptr);
       check_required(fields, value.location, key);
+      if (errors_.count() != errors_before) errors_.mark(key);
     } else {
       if (target.is_optional) {
         must_be(value, "a mapping of settings or null");

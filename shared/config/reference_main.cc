@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "shared/base/log_events.h"
+#include "shared/config/key_synonyms.h"
 #include "shared/config/reference.h"
 #include "shared/config/run_config.h"
 #include "shared/eval_metrics/metric_table.h"
@@ -85,13 +86,15 @@ int main(int argc, char** argv) {
   std::string text;
   if (what == "manual") text = stoker::config::manual_yaml();
   if (what == "markdown") text = stoker::config::reference_markdown();
+  if (what == "synonyms") text = stoker::config::key_synonyms_markdown();
   if (what == "schema") text = stoker::config::json_schema();
   if (what == "man") text = stoker::config::man_page();
   if (what == "events") text = stoker::events_markdown();
   if (what == "metrics") text = stoker::metrics_markdown();
   if (text.empty()) {
-    std::fputs("Usage: stoker-config-reference manual|markdown|schema|man|events|metrics\n",
-               stderr);
+    std::fputs(
+        "Usage: stoker-config-reference manual|markdown|synonyms|schema|man|events|metrics\n",
+        stderr);
     return 64;
   }
   return std::fputs(text.c_str(), stdout) < 0 ? 74 : 0;

@@ -45,10 +45,13 @@ class Validator {
     const bool is_known = !config_.model.is_user_file();
     if (is_known && !errors_.has_error_for("task.name") && !errors_.has_error_for("model.name")) {
       validate_task_and_model();
-      validate_model_and_data();
+      if (!errors_.has_error_for("task.name")) validate_model_and_data();
     }
     if (!errors_.has_error_for("model.name")) validate_packing();
-    if (!errors_.has_error_for("task.name")) validate_predicted_labels();
+    if (!errors_.has_error_for("task.name")) {
+      validate_predicted_labels();
+      validate_batch_transforms();
+    }
     validate_own_loss();
     validate_num_outputs();
     validate_class_weights();
@@ -58,7 +61,8 @@ class Validator {
 
  private:
   void add_error(const std::string& key, const std::string& message) {
-    if (!errors_.has_error_for(key)) errors_.add(keys_.location_of(key), key, message);
+    if (errors_.has_error_for(key) || errors_.names_key_with_error(message)) return;
+    errors_.add(keys_.location_of(key), key, message);
   }
   template <typename T>
   const T* model() const {
@@ -139,8 +143,7 @@ class Validator {
     if (feed.shuffle != ShuffleMode::kShards &&
         feed.shuffle_open_shards != defaults.shuffle_open_shards)
       add_error("feed.shuffle_open_shards", "requires feed.shuffle shards; remove it");
-    if (feed.num_workers && feed.num_processes > *feed.num_workers &&
-        !errors_.has_error_for("feed.num_workers"))
+    if (feed.num_workers && feed.num_processes > *feed.num_workers)
       add_error("feed.num_processes",
                 "must be at most feed.num_workers (" + std::to_string(*feed.num_workers) +
                     "), got " + std::to_string(feed.num_processes) + "; raise feed.num_workers");
@@ -149,14 +152,14 @@ class Validator {
   // ---- model -------------------------------------------------------------------------------------
 
   void validate_heads(const char* width_key, int64_t width, int64_t heads) {
-    if (width % heads != 0 && !errors_.has_error_for("model.num_heads"))
+    if (width % heads != 0)
       add_error(width_key, "must be a multiple of model.num_heads (" + std::to_string(heads) +
                                "), got " + std::to_string(width));
   }
 
   void validate_llama(const LlamaConfig& llama) {
     const int64_t groups = llama.effective_num_key_value_heads();
-    if (llama.num_heads % groups != 0 && !errors_.has_error_for("model.num_heads"))
+    if (llama.num_heads % groups != 0)
       add_error("model.num_key_value_heads", "must divide model.num_heads (" +
                                                  std::to_string(llama.num_heads) + "), got " +
                                                  std::to_string(groups));
@@ -266,7 +269,7 @@ class Validator {
     const std::optional<int64_t> vocab = config_.model.vocab_size();
     for (const auto& [name, dataset] : config_.data) {
       const std::string key = "data." + name;
-      if (!dataset.has_tokens() || errors_.has_error_for(key + ".format")) continue;
+      if (!dataset.has_tokens() || errors_.has_error_in(key)) continue;
       const SequenceConfig* const sequence = dataset.sequence();
       const int64_t block = sequence != nullptr && sequence->block_size ? *sequence->block_size : 0;
       const int64_t longest = sequence != nullptr && model<BertConfig>() != nullptr
@@ -274,10 +277,10 @@ class Validator {
                                   : 0;
       for (const auto& [length, length_key] :
            {std::pair(block, ".sequence.block_size"), std::pair(longest, ".sequence.max_length")})
-        if (context && length > *context && !errors_.has_error_for("model.context_length"))
-          add_error(key + length_key, "must be at most model.context_length (" +
-                                          std::to_string(*context) + "), got " +
-                                          std::to_string(length));
+        if (context && length > *context)
+          return add_error(key + length_key, "must be at most model.context_length (" +
+                                                 std::to_string(*context) + "), got " +
+                                                 std::to_string(length));
       if (vocab && dataset.has_byte_tokens() && *vocab < kNumByteValues)
         add_error("model.vocab_size", "must be at least " + std::to_string(kNumByteValues) +
                                           ", because the tokens of " + key + " are bytes; got " +
@@ -320,9 +323,10 @@ class Validator {
     if (!is_task && captioner != nullptr)
       add_error("task.name", std::string(to_string(config_.task.name())) +
                                  " is not supported by model captioner; set captioning");
+    if (errors_.has_error_for("task.name")) return;
     for (const auto& [name, dataset] : config_.data) {
       const std::string key = "data." + name;
-      if (dataset.combines_datasets() || errors_.has_error_for(key + ".format")) continue;
+      if (dataset.combines_datasets() || errors_.has_error_in(key)) continue;
       if (dataset.has_captions() && !is_task)
         add_error(key + ".fields.caption", "requires task captioning");
       if (!dataset.has_captions() && is_task)
@@ -380,8 +384,7 @@ class Validator {
     const bool is_lm = needs_token_model(config_);
     for (const std::string& name : sampled_datasets(config_)) {
       const auto found = config_.data.find(name);
-      if (found == config_.data.end() || errors_.has_error_for("data." + name + ".format"))
-        continue;
+      if (found == config_.data.end() || errors_.has_error_in("data." + name)) continue;
       if (found->second.combines_datasets()) continue;
       const bool has_tokens = found->second.has_tokens();
       if (has_tokens && !is_lm)
@@ -406,6 +409,13 @@ class Validator {
         add_error("data." + name + ".sequence.packing",
                   "is not supported by model " + config_.model.name() +
                       "; remove it, or set model gpt, gpt2 or llama");
+  }
+
+  void validate_batch_transforms() {
+    const auto train = config_.data.find("train");
+    if (train != config_.data.end() && !train->second.batch_transforms.empty() &&
+        config_.task.name() != TaskName::kClassification)
+      add_error("data.train.batch_transforms", "requires task classification");
   }
 
   // Labels of tokens say which tokens language_modeling predicts.
@@ -475,7 +485,7 @@ class Validator {
   void validate_min_lr() {
     const double lr = config_.optimizer.lr();
     const double min_lr = config_.scheduler.min_lr().value_or(0);
-    if (min_lr <= lr || errors_.has_error_for("optimizer.lr")) return;
+    if (min_lr <= lr || errors_.has_error_for("optimizer.name")) return;
     add_error("scheduler.min_lr", "must be at most optimizer.lr (" + format_shortest(lr) +
                                       "), to which the learning rate would otherwise rise, got " +
                                       format_shortest(min_lr) +
@@ -492,6 +502,7 @@ class Validator {
     for (const std::string& name : eval.datasets) {
       if (!seen.insert(name).second)
         add_error("eval.datasets", "contains " + quoted(name) + " twice; remove one");
+      if (!config_.data.contains(name) && errors_.has_error_for("data." + name)) continue;
       if (!config_.data.contains(name))
         add_error("eval.datasets", "contains " + quoted(name) + ", which is not a dataset" +
                                        did_you_mean(name, names));
@@ -521,6 +532,7 @@ class Validator {
   }
 
   void validate_monitor(const std::string& key, const std::string& metric) {
+    if (errors_.has_error_for("task.name") || errors_.has_error_for("model.name")) return;
     // A plugin's metrics are in a file, see resolve_metrics().
     if (!std::holds_alternative<PluginConfig>(config_.model.arch))
       if (const std::string error = monitor_error(task_metrics(config_), metric); !error.empty())
@@ -528,7 +540,8 @@ class Validator {
     const size_t slash = metric.find('/');
     if (slash == std::string::npos) return;
     const std::string name = metric.substr(0, slash);
-    if (std::ranges::count(config_.eval.datasets, name) == 0)
+    if (std::ranges::count(config_.eval.datasets, name) == 0 &&
+        !errors_.has_error_for("data." + name))
       add_error(key, quoted(metric) + " requires " + quoted(name) + " in eval.datasets");
   }
 

@@ -65,10 +65,10 @@ TEST(CaptionSettings, RequireModelTaskAndDataThatFit) {
 }
 
 TEST(CaptionSettings, RejectContradictions) {
-  EXPECT_THAT(errors_of(captions(
-                  ", tokenizer: {path: w}, sequence: {max_label_length: 21, on_overflow: drop}")),
-              ElementsAre(HasSubstr("must be at most model.max_length (20), got 21"),
-                          HasSubstr("sequence.on_overflow: must be error or truncate")));
+  EXPECT_THAT(errors_of(captions(", tokenizer: {path: w}, sequence: {max_label_length: 21}")),
+              ElementsAre(HasSubstr("must be at most model.max_length (20), got 21")));
+  EXPECT_THAT(errors_of(captions(", tokenizer: {path: w}, sequence: {on_overflow: drop}")),
+              ElementsAre(HasSubstr("sequence.on_overflow: must be error or truncate")));
   EXPECT_THAT(errors_of(captions("", ", unfreeze_at_step: 5")),
               ElementsAre(HasSubstr("model.unfreeze_at_step: requires model.freeze")));
   EXPECT_THAT(

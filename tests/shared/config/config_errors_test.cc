@@ -14,7 +14,8 @@ using testing::StartsWith;
 TEST(ConfigErrorsTest, SuggestsKeyForUnknownOne) {
   EXPECT_THAT(
       errors_of(kTextData + "optimizer:\n  name: adamw\n  learing_rate: 1\n  weigth_decay: 0.1\n"),
-      ElementsAre("my.yaml:4:3: optimizer: unknown key 'learing_rate'",
+      ElementsAre("my.yaml:4:3: optimizer: unknown key 'learing_rate'; did you mean "
+                  "'optimizer.lr'?",
                   "my.yaml:5:3: optimizer: unknown key 'weigth_decay'; did you mean "
                   "'weight_decay'?"));
 }
@@ -25,7 +26,9 @@ TEST(ConfigErrorsTest, SuggestsSectionForUnknownOne) {
   EXPECT_THAT(errors_of(kTextData + "lr: 0.1\n"),
               ElementsAre("my.yaml:2:1: unknown section 'lr'; did you mean 'optimizer.lr'?"));
   EXPECT_THAT(errors_of(kTextData + "xyzzy: 1\n"),
-              ElementsAre("my.yaml:2:1: unknown section 'xyzzy'"));
+              ElementsAre("my.yaml:2:1: unknown section 'xyzzy'; the sections are data, run, feed, "
+                          "model, task, optimizer, scheduler, train, distributed, cluster, "
+                          "checkpoint, eval, metrics, watchdog, control, http and log"));
   EXPECT_THAT(errors_of(kTextData + "version: 2\n"), ElementsAre(HasSubstr("unknown section")));
 }
 
@@ -238,9 +241,10 @@ class ForeignKeyTest : public testing::TestWithParam<ForeignKey> {};
 
 TEST_P(ForeignKeyTest, IsRejectedWithVariantsThatHaveIt) {
   const auto& [text, key, owner] = GetParam();
-  EXPECT_THAT(errors_of(text), ElementsAre(testing::AllOf(
-                                   HasSubstr(key + ": not supported by " + owner + " (only by "),
-                                   testing::EndsWith("); remove it"), StartsWith("my.yaml:"))));
+  EXPECT_THAT(errors_of(text),
+              ElementsAre(testing::AllOf(StartsWith("my.yaml:"),
+                                         HasSubstr(key + ": not supported by " + owner),
+                                         HasSubstr(" (only by "), HasSubstr("); remove it"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(

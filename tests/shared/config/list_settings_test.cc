@@ -152,7 +152,8 @@ TEST(LayersTest, ReportsEveryErrorWithItsLayer) {
                              "    - dropout: 0.5\n"
                              "    - embedding\n"),
       ElementsAre(
-          "my.yaml:6:14: model.layers[0].relu: unknown key 'out_channels'",
+          "my.yaml:6:14: model.layers[0].relu: unknown key 'out_channels'; it has no keys, remove "
+          "this one",
           AllOf(StartsWith("my.yaml:7:7: "),
                 HasSubstr("model.layers[1].conv2d.kernel_size: is required")),
           AllOf(StartsWith("my.yaml:8:25: model.layers[2].residual.body[0]: must be conv2d, "),

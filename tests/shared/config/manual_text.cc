@@ -132,9 +132,9 @@ std::vector<std::string> page_blocks(const std::string& page, const std::string&
   return blocks;
 }
 
-std::string generated_part(const std::string& page) {
-  const std::string start = "<!-- generated: settings -->\n",
-                    end = "<!-- end of generated settings -->";
+std::string generated_part(const std::string& page, const std::string& part) {
+  const std::string start = "<!-- generated: " + part + " -->\n",
+                    end = "<!-- end of generated " + part + " -->";
   const size_t from = page.find(start), to = page.find(end);
   if (from == std::string::npos || to == std::string::npos) return {};
   return page.substr(from + start.size(), to - from - start.size());

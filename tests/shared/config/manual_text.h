@@ -32,7 +32,7 @@ std::vector<std::string> page_keys(const std::string& page);
 // The lines of each block between "```yaml" (or another language) and "```".
 std::vector<std::string> page_blocks(const std::string& page, const std::string& language);
 
-// The text between the two comments that mark generated content.
-std::string generated_part(const std::string& page);
+// The text between the two comments that mark a generated part.
+std::string generated_part(const std::string& page, const std::string& part);
 
 }  // namespace stoker::config::test

@@ -9,6 +9,7 @@
 #include <boost/json/parse.hpp>
 
 #include "shared/base/file.h"
+#include "shared/config/key_synonyms.h"
 #include "shared/config/schema.h"
 #include "tests/shared/config/config_text.h"
 #include "tests/shared/config/manual_text.h"
@@ -199,10 +200,16 @@ TEST(GeneratedFilesTest, ContainCurrentSchema) {
 }
 
 TEST(GeneratedFilesTest, ContainCurrentTables) {
-  const std::string tables = generated_part(text_of("docs/configuration.md"));
+  const std::string tables = generated_part(text_of("docs/configuration.md"), "settings");
   ASSERT_FALSE(tables.empty());
   EXPECT_TRUE(tables == "\n" + reference_markdown() + "\n")
       << "the tables of docs/configuration.md are not current" << kRegenerate;
+}
+
+TEST(GeneratedFilesTest, ContainCurrentSynonyms) {
+  EXPECT_EQ(generated_part(text_of("docs/configuration.md"), "synonyms"),
+            "\n" + key_synonyms_markdown() + "\n")
+      << "the names of other libraries in docs/configuration.md are not current" << kRegenerate;
 }
 
 // ---- JSON Schema
