@@ -4,12 +4,18 @@
 
 #include <boost/asio/post.hpp>
 
+#include "shared/control/protocol.h"
+
 namespace stoker::server {
 
-void ReplyQueue::put(std::weak_ptr<Session> to, std::string line) {
+void ReplyQueue::put(std::weak_ptr<Session> to, const std::string& id,
+                     const Result<std::string>& result) {
+  std::string line =
+      result.ok() ? control::render_result(id, *result)
+                  : control::render_error({id, control::ErrorCode::kFailed, result.status()});
   const std::lock_guard lock(mutex_);
   if (io_ == nullptr) return;
-  replies_.push_back({std::move(to), std::move(line)});
+  replies_.push_back({std::move(to), std::move(line), !result.ok()});
   if (std::exchange(scheduled_, true)) return;
   // Posted under the lock so that close() cannot run in between: after close() the io_context is
   // not used.
@@ -26,6 +32,7 @@ void ReplyQueue::deliver() {
     scheduled_ = false;
   }
   for (Reply& reply : replies) {
+    if (reply.is_error && maybe_errors_ != nullptr) ++*maybe_errors_;
     if (const auto session = reply.to.lock()) session->finish_request(std::move(reply.line));
   }
 }

@@ -7,12 +7,14 @@
 // Blocking: never for longer than a short lock.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "daemon/server/session.h"
+#include "shared/base/status.h"
 
 namespace stoker::server {
 
@@ -21,7 +23,10 @@ class ReplyQueue : public std::enable_shared_from_this<ReplyQueue> {
   // `io` must live until close().
   explicit ReplyQueue(boost::asio::io_context& io) : io_(&io) {}
 
-  void put(std::weak_ptr<Session> to, std::string line);
+  // `counter`: of replies that are errors; changed by deliver(), must live until close().
+  void count_errors_in(uint64_t& counter) { maybe_errors_ = &counter; }
+
+  void put(std::weak_ptr<Session> to, const std::string& id, const Result<std::string>& result);
   void deliver();  // delivers pending replies; may also be called directly
   void close();    // later replies are dropped
 
@@ -29,7 +34,11 @@ class ReplyQueue : public std::enable_shared_from_this<ReplyQueue> {
   struct Reply {
     std::weak_ptr<Session> to;
     std::string line;
+    bool is_error = false;
   };
+
+  // Only for the io_context thread.
+  uint64_t* maybe_errors_ = nullptr;  // null: not counted
 
   // Guarded by mutex_.
   std::mutex mutex_;

@@ -292,9 +292,7 @@ void RequestHandler::execute(Session& session, const std::string& id,
   files_.post(call, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
                      words = control::to_words(call), is_change](Result<std::string> result) {
     if (is_change) log_change(peer, words, result.status());
-    replies->put(to, result.ok() ? control::render_result(id, *result)
-                                 : control::render_error(
-                                       {id, control::ErrorCode::kFailed, result.status()}));
+    replies->put(to, id, result);
   });
 }
 
@@ -307,9 +305,7 @@ void RequestHandler::execute(Session& session, const std::string& id,
                            is_dry_run = control::is_dry_run(command)](Result<std::string> result) {
     // Logged here, on the calling thread: the change was made even if the client is gone.
     if (!is_dry_run) log_change(peer, words, result.status());
-    replies->put(to, result.ok() ? control::render_result(id, *result)
-                                 : control::render_error(
-                                       {id, control::ErrorCode::kFailed, result.status()}));
+    replies->put(to, id, result);
   });
 }
 
@@ -329,9 +325,8 @@ void RequestHandler::start_job(Session& session, const std::string& id,
                      words, job, waits](Result<std::string> result) {
     log_job_end(job, peer, words, result.status());
     if (!waits) return;
-    replies->put(to, result.ok() ? control::render_result(id, with_job(*result, job))
-                                 : control::render_error(
-                                       {id, control::ErrorCode::kFailed, result.status()}));
+    if (result.ok()) result = with_job(*result, job);
+    replies->put(to, id, result);
   };
   // Shared, because a std::function must be copyable.
   const auto progress =

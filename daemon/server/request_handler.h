@@ -46,7 +46,9 @@ class RequestHandler {
         on_subscribe_(std::move(on_subscribe)),
         requests_(clock, limits.requests_per_s),
         changes_(clock, limits.changes_per_s),
-        denials_(clock, limits.denials_logged_per_s, limits.denials_logged_burst) {}
+        denials_(clock, limits.denials_logged_per_s, limits.denials_logged_burst) {
+    replies_->count_errors_in(counters_.requests_failed);
+  }
 
   void handle(Session& session, std::string_view line);
   // A connection counts as one request.

@@ -58,6 +58,9 @@ TEST_F(ControlCommandsTest, StatusReportsServerCounters) {
   EXPECT_EQ(counted.connections_accepted, 1u);
   EXPECT_EQ(counted.requests_total, 2u);
   EXPECT_EQ(counted.requests_failed, 1u);
+  training_.answer_with(Status(StatusCode::kBusy, "the mailbox is full"));
+  EXPECT_THAT(peer.request("pause"), HasSubstr("the mailbox is full"));
+  EXPECT_EQ(status_of(peer.request("status")).control.requests_failed, 2u);
   EXPECT_EQ(counted.connections_rejected, 0u);
   EXPECT_EQ(counted.connections_dropped, 0u);
 }
