@@ -280,7 +280,8 @@ TEST_F(ExportedRunTest, ContinuesRunOfRemovedModel) {
   replace(text, "name: exported", "name: compiled");
   fs::remove(stored);
   std::ofstream(stored) << text;
-  const std::string removed = "model.name: compiled was removed; export the Python module with stoker-export";
+  const std::string removed =
+      "model.name: compiled was removed; export the Python module with stoker-export";
   EXPECT_EQ(evaluate(run_dir()), 78);
   EXPECT_THAT(log_of("stoker-eval"), HasSubstr(removed));
   EXPECT_EQ(train(stored, run_dir(), {"--set", "train.max_steps=80"}).code, 78);

@@ -1,6 +1,5 @@
 #include "shared/view/run_view.h"
 
-
 #include <filesystem>
 #include <fstream>
 
