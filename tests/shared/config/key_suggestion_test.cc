@@ -41,13 +41,13 @@ TEST(KeySynonymsTest, NamesExistingKeysAndSections) {
 }
 
 TEST(KeySynonymsTest, HasEachNameOnce) {
-  std::map<const KeySynonym*, std::string> found;
   size_t count = 0;
-  for (const KeySynonym& synonym : key_synonyms())
+  for (const KeySynonym& synonym : key_synonyms()) {
     for (const std::string& name : synonym.all_names()) {
       ++count;
       EXPECT_EQ(find_key_synonym(name), &synonym) << name;
     }
+  }
   EXPECT_GT(count, 250u);
 }
 
