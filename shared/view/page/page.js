@@ -392,7 +392,7 @@ class RunPage {
   }
   drawCurves() { attempt(() => this.drawPlots(), reason => { this.lossCard.value.textContent = reason; }); }
   drawPlots() {
-    const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
+    const {columns} = this.curves, range = visible(columns, this.part), from = range[0] > 0 ? columns.step[range[0]] : 0;
     const chosen = mainMetric(this.run);
     for (const plot of Object.values(this.plots)) plot.fromZero = this.part === 1;
     const loss = decimate(columns, "loss", range, "loss_min", "loss_max");
