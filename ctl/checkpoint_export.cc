@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,13 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/huggingface_config.h"
 #include "shared/config/image_model_config.h"
+#include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
 #include "shared/config/peft_config.h"
 #include "shared/pretrained/merged_tensors.h"
 #include "shared/pretrained/peft_settings.h"
 #include "shared/pretrained/pretrained_file.h"
+#include "shared/run/setting_changes.h"
 
 namespace stoker::ctl {
 namespace {
@@ -185,9 +188,25 @@ void rename_tensors(const config::ModelConfig& model, ExportFormat format, OpenP
   open.tensors = file->tensors().size();
 }
 
+// Whether the configuration has this digest, or had it before settings were changed during the run,
+// which stokerd writes to it.
+bool has_digest(config::Config config, const run::RunLayout& layout, const std::string& digest) {
+  if (config::digest(config) == digest) return true;
+  const auto changes = run::read_setting_changes(layout.setting_changes_file());
+  if (!changes.ok()) return false;
+  for (const run::SettingChange& change : std::views::reverse(*changes)) {
+    auto before = config::with_live_settings(
+        config, {{.key = change.key, .value = change.previous, .configured = {}}});
+    if (!before.ok()) return false;
+    config = *std::move(before);
+    if (config::digest(config) == digest) return true;
+  }
+  return false;
+}
+
 void warn_if_changed(const config::Config& config, const run::RunLayout& layout,
                      const VerifiedCheckpoint& verified, const Console& console) {
-  if (verified.manifest().config_digest != config::digest(config))
+  if (!has_digest(config, layout, verified.manifest().config_digest))
     console.err << "stokerctl: warning: " << printable(layout.config_file())
                 << " was changed since the checkpoint was saved; the export has its settings\n";
 }

@@ -213,6 +213,9 @@ double trained_seconds(const RunHistory& history) {
 
 std::string best_line(const RunHistory& history, const std::vector<MetricName>& metrics) {
   if (metrics.empty()) {
+    const auto is_evaluated = is_locked(history.layout.eval_lock_file());
+    if (is_evaluated.ok() && *is_evaluated)
+      return "no validation yet: the evaluator runs, and has not evaluated a checkpoint\n";
     return "no validation yet: stoker-eval --run-dir " + printable(history.layout.root()) +
            " --once\n";
   }

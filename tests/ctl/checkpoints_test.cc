@@ -15,6 +15,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/torch_file.h"
 #include "shared/config/load_config.h"
+#include "shared/run/setting_changes.h"
 #include "tests/ctl/run_fixture.h"
 #include "tests/support/tokenizer_files.h"
 
@@ -505,6 +506,26 @@ TEST_F(HuggingFaceExportTest, WarnsIfTheTokenizerIsNotThatOfTheCheckpoint) {
   EXPECT_THAT(changed.err, HasSubstr("tokenizer.json: was changed since the checkpoint was saved; "
                                      "the folder has no tokenizer"));
   EXPECT_FALSE(std::filesystem::exists(path("changed/tokenizer.json")));
+}
+
+// stokerd writes what stokerctl sets to the configuration of the run.
+TEST_F(HuggingFaceExportTest, AcceptsSettingsThatChangedDuringTheRun) {
+  const auto config = read_file(layout().config_file(), 1 << 20);
+  ASSERT_TRUE(config.ok());
+  write_file(layout().config_file(), *config + "optimizer: {lr: 0.5}\n");
+  EXPECT_THAT(export_to("edited").err, HasSubstr("was changed since the checkpoint was saved"));
+  const auto change = [](const std::string& previous, const std::string& current) {
+    return run::to_json({.time = "2026-01-02T03:04:05Z",
+                         .step = 210,
+                         .key = "optimizer.lr",
+                         .previous = previous,
+                         .current = current}) +
+           "\n";
+  };
+  write_file(layout().setting_changes_file(), change("3.0e-04", "0.1") + change("0.1", "0.5"));
+  const CommandResult changed = export_to("changed");
+  EXPECT_EQ(changed.code, 0);
+  EXPECT_EQ(changed.err, "");
 }
 
 TEST_F(HuggingFaceExportTest, ComparesTheSettingsWithTheCheckpoint) {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "shared/base/file.h"
 #include "shared/run/setting_changes.h"
 #include "tests/ctl/run_fixture.h"
 
@@ -91,6 +92,12 @@ TEST_F(RunReportTest, SuggestsEvaluatorWithoutEvaluations) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("no validation yet: stoker-eval --run-dir "));
   EXPECT_THAT(result.out, HasSubstr("stokerd has not run in this directory yet\n"));
+  write_file(layout().eval_lock_file(), "");
+  const auto evaluator = lock_file(layout().eval_lock_file(), "");
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  EXPECT_THAT(
+      ctl({"report"}).out,
+      HasSubstr("no validation yet: the evaluator runs, and has not evaluated a checkpoint"));
 }
 
 TEST_F(RunReportTest, ShowsNanLosses) {
