@@ -23,9 +23,10 @@ namespace {
 
 using DirectoryStream = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// Without "." and "..".
+// Without "." and "..". Opens the directory again, because the sandbox of workers has no call that duplicates a descriptor.
 Result<std::vector<std::string>> read_names(int fd, const std::string& path) {
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  UniqueFd copy(::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!copy.valid()) return Status::from_errno(errno, "open directory " + path);
   const DirectoryStream directory(::fdopendir(copy.get()), &::closedir);
   if (!directory) return Status::from_errno(errno, "open directory " + path);
   (void)copy.release();
@@ -44,7 +45,8 @@ Result<std::vector<std::string>> read_names(int fd, const std::string& path) {
 Status remove_entry(int directory, const std::string& name, const std::string& path) {
   const UniqueFd fd(
       ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd.valid() && errno != ENOTDIR && errno != ELOOP && errno != ENOENT)
+  if (!fd.valid() && errno == ENOENT) return {};
+  if (!fd.valid() && errno != ENOTDIR && errno != ELOOP)
     return Status::from_errno(errno, "open directory " + path);
   if (fd.valid()) {
     STOKER_ASSIGN_OR_RETURN(const auto names, read_names(fd.get(), path));

@@ -22,11 +22,11 @@ constexpr size_t kMaxEntryBytes = 1 << 20;  // of a user or group; some have tho
 template <typename Entry, typename Id>
 int find_entry(int (*get)(Id, Entry*, char*, size_t, Entry**), Id id, Entry& entry,
                std::string& buffer, Entry*& found) {
-  int error = ERANGE;
-  for (buffer.resize(1024); buffer.size() <= kMaxEntryBytes && error == ERANGE;
-       buffer.resize(4 * buffer.size()))
-    error = get(id, &entry, buffer.data(), buffer.size(), &found);
-  return error;
+  for (size_t bytes = 1024;; bytes *= 4) {
+    buffer.resize(bytes);
+    const int error = get(id, &entry, buffer.data(), buffer.size(), &found);
+    if (error != ERANGE || bytes >= kMaxEntryBytes) return error;
+  }
 }
 
 // Whether a group has the name of the user and no other member, as each user has one on Debian and Fedora.

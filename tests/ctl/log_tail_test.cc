@@ -268,7 +268,7 @@ TEST_F(LogTailTest, TellsStateOfRunWithoutLogs) {
 TEST_F(LogTailTest, RejectsDirectoryAsLogFile) {
   std::filesystem::create_directories(log());
   const CommandResult result = ctl({"logs"});
-  EXPECT_EQ(result.code, 74);
+  EXPECT_EQ(result.code, 78);
   EXPECT_THAT(result.err, HasSubstr("not a regular file"));
 }
 

@@ -154,7 +154,7 @@ void make_run_with_leftovers(const std::string& run_dir, const std::string& outp
   write_whole(checkpoints + ".tmp-step-000000020/model.safetensors", model.substr(0, 300));
   const std::string rows = run_dir + "/metrics/train.jsonl";
   write_whole(rows, text_of(rows) + R"({"step":16,"epo)");
-  write_whole(run_dir + "/.config.yaml.tmp-4711", "ba");
+  write_whole(run_dir + "/.config.yaml.tmp-0123456789abcdef", "ba");
 }
 
 }  // namespace stoker::test

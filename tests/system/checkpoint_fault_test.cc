@@ -48,7 +48,7 @@ class CheckpointFaultTest : public RunTest {
   void SetUp() override {
     RunTest::SetUp();
     disk_.emplace(path("disk"));
-    (void)disk_->mount("tmpfs", "tmpfs", "size=300m");
+    (void)disk_->mount("tmpfs", "tmpfs", "mode=0755,size=300m");
   }
   void TearDown() override {
     disk_.reset();
@@ -104,7 +104,8 @@ class CheckpointFaultTest : public RunTest {
 
 TEST_F(CheckpointFaultTest, DegradesUntilFullDiskHasSpaceAgain) {
   Mount disk(run_dir() + "/checkpoints");
-  if (!disk.mount("tmpfs", "tmpfs", "size=3m")) GTEST_SKIP() << "cannot mount a small tmpfs here";
+  if (!disk.mount("tmpfs", "tmpfs", "mode=0755,size=3m"))
+    GTEST_SKIP() << "cannot mount a small tmpfs here";
   const std::string filler = run_dir() + "/checkpoints/filler";
   Process trainer = this->trainer(write_config(small_config()), run_dir(), endless_options());
   expect_recovery(
@@ -114,7 +115,8 @@ TEST_F(CheckpointFaultTest, DegradesUntilFullDiskHasSpaceAgain) {
 
 TEST_F(CheckpointFaultTest, ExitsWith74OnFullDiskWhenConfigured) {
   Mount disk(run_dir() + "/checkpoints");
-  if (!disk.mount("tmpfs", "tmpfs", "size=200k")) GTEST_SKIP() << "cannot mount a small tmpfs here";
+  if (!disk.mount("tmpfs", "tmpfs", "mode=0755,size=200k"))
+    GTEST_SKIP() << "cannot mount a small tmpfs here";
   EXPECT_EQ(train(write_config(small_config()), run_dir(),
                   endless_options({"--set", "checkpoint.on_write_error=fail"}))
                 .code,
@@ -140,7 +142,7 @@ TEST_F(CheckpointFaultTest, ReportsFileSizeLimitAsError) {
 TEST_F(CheckpointFaultTest, ExitsWith78OnReadOnlyDirectoryAtStart) {
   const std::string config = write_config(small_config());
   Mount disk(path("read-only"));
-  if (!disk.mount("tmpfs", "tmpfs", "size=1m") || !disk.remount(MS_RDONLY, "size=1m"))
+  if (!disk.mount("tmpfs", "tmpfs", "mode=0755,size=1m") || !disk.remount(MS_RDONLY, "size=1m"))
     GTEST_SKIP() << "cannot mount a read-only disk here";
   EXPECT_EQ(train(config, path("read-only/run")).code, 78);
   EXPECT_TRUE(log_contains(path("read-only/run"))) << log_of("stokerd");
@@ -149,7 +151,8 @@ TEST_F(CheckpointFaultTest, ExitsWith78OnReadOnlyDirectoryAtStart) {
 
 TEST_F(CheckpointFaultTest, DegradesWhileDiskIsReadOnly) {
   Mount disk(run_dir() + "/checkpoints");
-  if (!disk.mount("tmpfs", "tmpfs", "size=30m")) GTEST_SKIP() << "cannot mount a tmpfs here";
+  if (!disk.mount("tmpfs", "tmpfs", "mode=0755,size=30m"))
+    GTEST_SKIP() << "cannot mount a tmpfs here";
   Process trainer = this->trainer(write_config(small_config()), run_dir(), endless_options());
   expect_recovery(
       trainer,
@@ -236,7 +239,7 @@ TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {
   // The upper layer of an overlay cannot be on another overlay.
   Mount lower_disk(path("below"));
   Mount overlay(path("overlay"));
-  bool is_mounted = lower_disk.mount("tmpfs", "tmpfs", "size=200m");
+  bool is_mounted = lower_disk.mount("tmpfs", "tmpfs", "mode=0755,size=200m");
   for (const char* const name : {"lower", "upper", "work"})
     fs::create_directories(path(std::string("below/") + name));
   is_mounted = is_mounted && overlay.mount("overlay", "overlay",

@@ -195,7 +195,7 @@ TEST_F(CrashRecoveryTest, ExitsWith65WithoutDeletingWhenAllCheckpointsAreCorrupt
 
 TEST_F(CrashRecoveryTest, ContinuesDegradedWhenDiskFillsUp) {
   fs::create_directories(run_dir());
-  if (::mount("tmpfs", run_dir().c_str(), "tmpfs", 0, "size=700k") != 0)
+  if (::mount("tmpfs", run_dir().c_str(), "tmpfs", 0, "mode=0755,size=700k") != 0)
     GTEST_SKIP() << "cannot mount a small tmpfs here";
   const std::string config = write_config(small_config());
   {

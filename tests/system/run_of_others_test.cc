@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 class RunOfOthersTest : public RunTest {
  protected:
   void train_small_run() {
-    config_ = write_config(small_config("checkpoint: {save_every_steps: 100}\n"));
+    config_ = write_config(small_config());
     ASSERT_EQ(train(config_, run_dir()).code, 0);
     fs::create_directories(path("victim/requests"));
     for (const char* const name : {"best.json", ".best.json.tmp-0123456789abcdef", "stokerd.log",
