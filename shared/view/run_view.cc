@@ -230,8 +230,13 @@ run::RunState state_of(const run::RunLayout& layout) {
   if (state.pause && !open_run_file(layout.root(), layout.paused_file()).ok()) state.pause.reset();
   if (state.last_start && !open_run_file(layout.root(), layout.last_start_file()).ok())
     state.last_start.reset();
-  if (state.end && !open_run_file(layout.root(), layout.exit_status_file()).ok() &&
-      !open_run_file(layout.root(), layout.former_exit_status_file()).ok())
+  // It is not known which of the two said it.
+  const auto is_link = [&layout](const std::string& path) {
+    const auto opened = open_run_file(layout.root(), path);
+    return !opened.ok() && opened.status().code() != StatusCode::kNotFound;
+  };
+  if (state.end &&
+      (is_link(layout.exit_status_file()) || is_link(layout.former_exit_status_file())))
     state = {};
   return state;
 }

@@ -272,6 +272,9 @@ TEST_F(RunViewTest, FollowsNoLinkOutOfRun) {
   EXPECT_FALSE(run.contains("best"));
   EXPECT_EQ(run.at("state"), "not started");
   EXPECT_FALSE(view.read_artifact("step-000000010.val.generated.txt").ok());
+  append(layout().former_exit_status_file(),
+         R"({"state":"finished","step":9,"reason":"own","exit_code":0})");
+  EXPECT_THAT(view.overview(), Not(HasSubstr("secret "))) << "beside a file of the run";
   append(secret + "/train.jsonl",
          metrics::to_json(metrics::to_record({.step = 77, .loss = 1})) + "\n");
   append(secret + "/stokerd.log", "secret line 2\n");
