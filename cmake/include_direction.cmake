@@ -40,6 +40,8 @@ set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue 
 shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_shared/batch "shared/base shared/config shared/metrics shared/data shared/run shared/data/order shared/data/transform \
 shared/data/pipeline shared/feed")
+set(ALLOW_shared/evaluated_data "shared/base shared/config shared/data/files shared/data shared/data/record shared/data/pipeline \
+shared/feed shared/model shared/task")
 set(ALLOW_feeder "shared/base shared/tokenizer shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/group "shared/base")
@@ -59,11 +61,11 @@ set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics 
 shared/data shared/data/order shared/pretrained shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/pretrained shared/model \
-shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/batch shared/view daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
+shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/batch shared/view shared/task shared/evaluated_data daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/group daemon/parameter_server daemon/train")
 set(ALLOW_evaluator "shared/base shared/tokenizer shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
-shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/pretrained shared/model shared/data/record shared/feed shared/task \
-shared/data/pipeline")
+shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/pretrained shared/model shared/data/record shared/task \
+shared/data/pipeline shared/evaluated_data")
 set(ALLOW_ctl "shared/base shared/tokenizer shared/config shared/control shared/metrics shared/checkpoint shared/pretrained shared/run \
 shared/retention shared/batch shared/view shared/http")
 

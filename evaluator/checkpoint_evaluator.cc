@@ -9,11 +9,11 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "evaluator/batched_dataset.h"
 #include "evaluator/caption_artifacts.h"
-#include "evaluator/class_mapping.h"
 #include "evaluator/classification_artifacts.h"
-#include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
+#include "evaluator/load_class_mapping.h"
 #include "shared/base/cgroup.h"
 #include "shared/base/exception_status.h"
 #include "shared/base/log.h"
@@ -112,7 +112,7 @@ Result<std::string> continue_text(
 struct CheckpointEvaluator::State {
   State(config::Config options, Clock& time) : config(std::move(options)), clock(time) {}
 
-  Result<eval_metrics::EvalReport> evaluate_dataset(EvaluatedDataset& dataset,
+  Result<eval_metrics::EvalReport> evaluate_dataset(BatchedDataset& dataset,
                                                     EvaluationLimit& limit) {
     SampleBatches& batches = dataset.batches;
     // Allocated per evaluation, so that running out of memory fails only this checkpoint.
@@ -150,9 +150,9 @@ struct CheckpointEvaluator::State {
   }
 
   // Of the datasets that are evaluated earlier.
-  uint64_t samples_before(const EvaluatedDataset& dataset) const {
+  uint64_t samples_before(const BatchedDataset& dataset) const {
     uint64_t sum = 0;
-    for (const EvaluatedDataset& one : datasets) {
+    for (const BatchedDataset& one : datasets) {
       if (&one == &dataset) break;
       sum += one.batches.samples();
     }
@@ -201,7 +201,7 @@ struct CheckpointEvaluator::State {
     evaluation.result.step = weights.step;
     evaluation.result.manifest_sha256 = weights.manifest_sha256;
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
-    for (EvaluatedDataset& dataset : datasets) {
+    for (BatchedDataset& dataset : datasets) {
       STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_dataset(dataset, limit));
       name_classes(*dataset.data, report);
       run::DatasetResult& result = evaluation.result.datasets.emplace_back();
@@ -262,7 +262,7 @@ struct CheckpointEvaluator::State {
     if (!config.task.has_balanced_weights()) return {};
     STOKER_ASSIGN_OR_RETURN(const auto resolved, resolve_class_weights(config.task, checkpoint));
     try {
-      for (EvaluatedDataset& dataset : datasets) {
+      for (BatchedDataset& dataset : datasets) {
         STOKER_ASSIGN_OR_RETURN(
             dataset.task,
             task::make_task(resolved, config::training_normalization(config), dataset.data->spec(),
@@ -325,7 +325,7 @@ struct CheckpointEvaluator::State {
 
   const config::Config config;
   Clock& clock;
-  std::vector<EvaluatedDataset> datasets;
+  std::vector<BatchedDataset> datasets;
   model::ModelPtr model;
   std::string model_file;   // checksum, as in Manifest
   std::string base_sha256;  // the same, with model.lora
@@ -367,10 +367,10 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     }
     state = std::make_unique<State>(config, clock);
     state->maybe_tokenizer = std::move(maybe_tokenizer);
-    ClassMapping train;
+    data::record::ClassMapping train;
     if (!indexes.train.empty()) train = load_class_mapping(config, indexes.train);
-    STOKER_ASSIGN_OR_RETURN(
-        state->datasets, open_evaluated_datasets(config, indexes.own, train, feed_program, stop));
+    STOKER_ASSIGN_OR_RETURN(state->datasets,
+                            open_batched_datasets(config, indexes.own, train, feed_program, stop));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     config::ModelConfig model = config.model;

@@ -40,7 +40,7 @@ class CheckpointEvaluator {
     std::string train = {};  // of data.train, written by stokerd; empty: no run
   };
   // Opens the datasets of eval.datasets and builds the model. `feed_program`, `stop`: see
-  // open_evaluated_datasets().
+  // open_batched_datasets().
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
                                                              const Indexes& indexes, Clock& clock,
                                                              const std::string& feed_program = {},

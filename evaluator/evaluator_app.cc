@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -19,6 +18,7 @@
 #include "shared/base/deadline.h"
 #include "shared/base/file_locks.h"
 #include "shared/base/log.h"
+#include "shared/base/scratch_directory.h"
 #include "shared/run/evaluation_progress.h"
 #include "shared/run/run_access.h"
 #include "shared/run/run_state.h"
@@ -94,27 +94,6 @@ Status limit_memory(std::optional<int64_t> mib) {
 
 namespace fs = std::filesystem;
 
-// Holds the dataset indexes if there is no run directory for them.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::error_code error;
-    path_ = (fs::temp_directory_path(error) / "stoker-eval-XXXXXX").string();
-    if (error || ::mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 bool is_directory(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
@@ -172,7 +151,7 @@ Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_t
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
   lower_priority(config.eval.priority);
-  const ScratchDirectory scratch;
+  const ScratchDirectory scratch("stoker-eval");  // for indexes if there is no run directory
   const std::string run_index_dir = run::RunLayout(command.run_dir).eval_index_dir();
   const bool has_run_index = !command.run_dir.empty() && is_directory(run_index_dir);
   STOKER_ASSIGN_OR_RETURN(

@@ -1,10 +1,11 @@
-#include "evaluator/class_mapping.h"
+#include "shared/data/record/class_mapping.h"
 
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "evaluator/load_class_mapping.h"
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
 #include "shared/data/dataset_decorator.h"
@@ -15,6 +16,9 @@
 namespace stoker::evaluator {
 namespace {
 
+using data::record::ClassMapping;
+using data::record::with_class_mapping;
+using data::record::with_training_columns;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -14,11 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/dataset_schema.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
 
-namespace stoker::evaluator {
+namespace stoker::data::record {
 
 struct ClassMapping {
   uint64_t count = 0;  // 0: unknown, or data.train has no classes
@@ -27,19 +28,18 @@ struct ClassMapping {
   std::vector<std::string> columns = {};
 };
 
-// Reads what stokerd stored: the schema of data.train next to `index_dir` (RUN/index) or, without one,
-// its index. The mapping is empty without both; only one that exists and does not match is logged.
-ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir);
+// `train`: the schema of data.train. No classes are mapped unless the task has classes.
+ClassMapping mapping_to(DatasetSchema train, const config::Config& config);
 
 // Wraps `data`, the dataset `name`, so that it has the classes of data.train. kMismatch: it has a
 // class that data.train does not have; the message contains its name.
-Result<std::unique_ptr<data::Dataset>> with_class_mapping(const ClassMapping& train,
-                                                          const std::string& name,
-                                                          std::unique_ptr<data::Dataset> data);
+Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
+                                                    const std::string& name,
+                                                    std::unique_ptr<Dataset> data);
 // The same for the columns of its input. `config`: of the dataset.
-Result<std::unique_ptr<data::Dataset>> with_training_columns(const ClassMapping& train,
-                                                             const std::string& name,
-                                                             const config::DatasetConfig& config,
-                                                             std::unique_ptr<data::Dataset> data);
+Result<std::unique_ptr<Dataset>> with_training_columns(const ClassMapping& train,
+                                                       const std::string& name,
+                                                       const config::DatasetConfig& config,
+                                                       std::unique_ptr<Dataset> data);
 
-}  // namespace stoker::evaluator
+}  // namespace stoker::data::record

@@ -1,32 +1,23 @@
-#include "evaluator/class_mapping.h"
+#include "shared/data/record/class_mapping.h"
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <ranges>
 #include <unordered_map>
 #include <utility>
 
-#include "shared/base/dataset_schema.h"
-#include "shared/base/file.h"
-#include "shared/base/log.h"
 #include "shared/base/tensor_role.h"
 #include "shared/data/dataset_decorator.h"
-#include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/class_counts.h"
 #include "shared/data/record/column_order.h"
-#include "shared/run/run_layout.h"
 
-namespace stoker::evaluator {
+namespace stoker::data::record {
 namespace {
-
-using data::Dataset;
 
 // The training index of a class that data.train does not have.
 constexpr int64_t kUnknown = -1;
-constexpr size_t kMaxSchemaBytes = size_t{2} << 30;
 
 // Index of the label, if the dataset has one scalar class index per sample.
 std::optional<size_t> find_label(const Dataset& data) {
@@ -39,7 +30,7 @@ std::optional<size_t> find_label(const Dataset& data) {
   return static_cast<size_t>(found - spec.begin());
 }
 
-class RemappedDataset final : public data::DatasetDecorator {
+class RemappedDataset final : public DatasetDecorator {
  public:
   // `numbers[i]`: the training index of class i of this dataset; empty: unchanged.
   RemappedDataset(std::unique_ptr<Dataset> data, ClassMapping train,
@@ -53,16 +44,16 @@ class RemappedDataset final : public data::DatasetDecorator {
     info_.class_names = std::move(train.names);
   }
 
-  const data::DatasetInfo& info() const override { return info_; }
-  Status read(uint64_t sample, const data::RandomKey& random_key,
+  const DatasetInfo& info() const override { return info_; }
+  Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
     return map_label(sample, outputs);
   }
-  data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
-                                   std::span<const std::span<std::byte>> rows) const override {
-    data::BatchReadResult read = data_->read_batch(samples, rows);
-    data::RowOutputs outputs(rows, samples.size());
+  BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
+                             std::span<const std::span<std::byte>> rows) const override {
+    BatchReadResult read = data_->read_batch(samples, rows);
+    RowOutputs outputs(rows, samples.size());
     for (size_t row = 0; row < read.good; ++row)
       if (Status mapped = map_label(samples[row].sample, outputs.of(row)); !mapped.ok())
         return {.good = row, .status = std::move(mapped)};
@@ -96,7 +87,7 @@ class RemappedDataset final : public data::DatasetDecorator {
   }
 
   const std::unique_ptr<Dataset> data_;
-  data::DatasetInfo info_;
+  DatasetInfo info_;
   const std::vector<int64_t> train_indices_;
   const std::optional<size_t> label_;
 };
@@ -123,7 +114,7 @@ std::string describe_classes(const std::vector<std::string>& names, uint64_t cou
 
 // Whether a class without a name in data.train has samples; if that is not known, it may have.
 std::vector<bool> have_samples(const Dataset& data) {
-  const auto counts = data::record::count_classes(data);
+  const auto counts = count_classes(data);
   std::vector<bool> has(data.classes(), true);
   if (counts.ok())
     for (size_t of_class = 0; of_class < has.size(); ++of_class)
@@ -159,57 +150,13 @@ Result<std::vector<int64_t>> map_class_names(const ClassMapping& train, const st
   return train_indices;
 }
 
-void log_unknown(const Status& reason) {
-  if (reason.code() != StatusCode::kNotFound)
-    log_warn("training classes unknown",
-             {{"reason", reason.message()},
-              {"action", "each evaluated dataset uses its own class indices"}});
-}
-
-// A stream itself is not opened: its source can be gone.
-ClassMapping classes_with_stream(const config::Config& config, const std::string& index_dir,
-                                 uint64_t outputs) {
-  const config::DatasetConfig& stream = config::streamed_dataset(config)->second;
-  const std::vector<std::string> names = stream.class_names();
-  int64_t count = std::max(stream.num_classes().value_or(0), std::ssize(names));
-  for (const std::string& name : config::sampled_datasets(config)) {
-    const config::DatasetConfig& part = config.data.at(name);
-    if (part.stream) continue;
-    const auto data = data::pipeline::open_indexed(name, part, index_dir, "");
-    if (!data.ok()) {
-      log_unknown(data.status());
-      return {};
-    }
-    count = std::max(count, static_cast<int64_t>((*data)->classes()));
-  }
-  return {.count = static_cast<uint64_t>(count), .names = names, .outputs = outputs};
-}
-
 }  // namespace
 
-ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
-  const auto outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0));
-  const std::string run_dir = std::filesystem::path(index_dir).parent_path().string();
-  const std::string path = run::RunLayout(run_dir).data_schema_file();
-  if (const auto text = read_file(path, kMaxSchemaBytes); text.ok()) {
-    auto schema = parse_dataset_schema(*text, path);
-    if (schema.ok())
-      return {.count = config.task.has_classes() ? schema->num_classes : 0,
-              .names = std::move(schema->class_names),
-              .outputs = outputs,
-              .columns = std::move(schema->input_columns)};
-    log_unknown(schema.status());
-  }
-  if (!config.task.has_classes()) return {};  // avoid opening a large index
-  if (config::training_stream(config)) return classes_with_stream(config, index_dir, outputs);
-  const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
-  if (train.ok())
-    return {.count = (*train)->classes(),
-            .names = (*train)->class_names(),
-            .outputs = outputs,
-            .columns = (*train)->info().input_columns};
-  log_unknown(train.status());
-  return {};
+ClassMapping mapping_to(DatasetSchema train, const config::Config& config) {
+  return {.count = config.task.has_classes() ? train.num_classes : 0,
+          .names = std::move(train.class_names),
+          .outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0)),
+          .columns = std::move(train.input_columns)};
 }
 
 Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
@@ -242,9 +189,8 @@ Result<std::unique_ptr<Dataset>> with_training_columns(const ClassMapping& train
                                                        const config::DatasetConfig& config,
                                                        std::unique_ptr<Dataset> data) {
   const config::FieldNames* const fields = config.fields();
-  return data::record::with_column_order(
-      {.of = "data.train", .columns = train.columns}, "data." + name,
-      fields != nullptr && !fields->input.empty(), std::move(data));
+  return with_column_order({.of = "data.train", .columns = train.columns}, "data." + name,
+                           fields != nullptr && !fields->input.empty(), std::move(data));
 }
 
-}  // namespace stoker::evaluator
+}  // namespace stoker::data::record
