@@ -1,6 +1,9 @@
 #include "shared/data/pipeline/open_dataset.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -214,6 +217,27 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
   return true;
 }
 
+// While an index is built, because another program that starts at the same time would remove or replace its
+// files: stokerd and stoker-eval open the same datasets.
+struct IndexLock {
+  std::optional<FileLock> lock;  // nullopt: the file system has no locks
+  bool has_waited = false;       // for another process, which may have built the index
+};
+
+IndexLock lock_index(const std::string& index_dir, const files::ScanProgress& progress) {
+  IndexLock locked;
+  const auto started = std::chrono::steady_clock::now();
+  while (true) {
+    auto lock = lock_file(join_path(index_dir, "LOCK"), "pid " + std::to_string(::getpid()));
+    if (lock.ok()) locked.lock = *std::move(lock);
+    if (lock.status().code() != StatusCode::kBusy) return locked;
+    locked.has_waited = true;
+    const auto waited = std::chrono::steady_clock::now() - started;
+    progress(static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(waited).count()),
+             "seconds of waiting for a process that indexes it");
+  }
+}
+
 Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
                                                const files::ScanProgress& progress) {
   const config::DatasetConfig& config = request.config;
@@ -228,12 +252,21 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
   wanted.is_validated = !needs_validation(config);
   files::Index index;
-  bool is_cached = take_cached(path, wanted, index);
-  if (is_cached && kind.is_current != nullptr) {
-    STOKER_ASSIGN_OR_RETURN(is_cached, kind.is_current(request, index.metadata));
-  }
+  const auto is_current = [&]() -> Result<bool> {
+    if (!take_cached(path, wanted, index)) return false;
+    if (kind.is_current == nullptr) return true;
+    return kind.is_current(request, index.metadata);
+  };
+  STOKER_ASSIGN_OR_RETURN(bool is_cached, is_current());
+  IndexLock lock;
   if (!is_cached) {
     STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), index_dir));
+    lock = lock_index(index_dir, progress);
+    if (lock.has_waited) {
+      STOKER_ASSIGN_OR_RETURN(is_cached, is_current());
+    }
+  }
+  if (!is_cached) {
     STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
     if (supports_append(config)) wanted.files.allow_append();
     STOKER_ASSIGN_OR_RETURN(wanted.metadata, kind.build_metadata(request, wanted.files, progress));

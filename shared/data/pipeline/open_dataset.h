@@ -2,7 +2,7 @@
 // using an index that is built by a single scan.
 //
 // Threads:  functions of their arguments; only one process at a time may write an index folder.
-// Blocking: for the disk. Scanning, indexing and building a cache can take hours; the progress is
+// Blocking: for the disk, and for another process that builds an index in this folder. Scanning, indexing and building a cache can take hours; the progress is
 //           reported to `progress`.
 #pragma once
 

@@ -3,12 +3,15 @@
 
 #include <sys/resource.h>
 
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
 #include "shared/data/format/format.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/support/unprivileged_user.h"
@@ -70,6 +73,29 @@ TEST_F(OpenDatasetTest, RebuildsIndexWhenFileIsAddedChangedOrRemoved) {
   EXPECT_NE((*open(text()))->fingerprint(), first);
   write("data/a", "01234567");
   EXPECT_EQ((*open(text()))->size(), 4u);  // (18 - 1) / 4
+}
+
+// The other process builds the index while this one waits for it, and has built it when it ends.
+TEST_F(OpenDatasetTest, UsesIndexThatAnotherProcessHasBuilt) {
+  write("data/a", "0123456789");
+  std::filesystem::create_directory(index_dir());
+  auto lock = lock_file(index_dir() + "/LOCK", "pid 1");
+  ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+  std::filesystem::file_time_type built;
+  bool has_waited = false;
+  const auto build = [&](uint64_t, std::string_view what) {
+    if (!what.starts_with("seconds of waiting")) return;
+    has_waited = true;
+    lock->fd.reset();
+    ASSERT_TRUE(open(text()).ok());
+    age(".index/train.index", -100);
+    built = std::filesystem::last_write_time(path(".index/train.index"));
+  };
+  const auto opened = open_dataset("train", text(), index_dir(), build);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ((*opened)->size(), 2u);
+  EXPECT_TRUE(has_waited);
+  EXPECT_EQ(std::filesystem::last_write_time(path(".index/train.index")), built);
 }
 
 TEST_F(OpenDatasetTest, RebuildsCorruptIndexOnlyInOpenDataset) {
