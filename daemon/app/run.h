@@ -26,6 +26,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "daemon/app/command_line.h"
 #include "daemon/app/evaluator_status_reader.h"
@@ -175,6 +176,10 @@ class Run final : public server::TrainingControl {
                                              const std::string& resume);
   void publish_wait(const std::string& waiting_for);
   Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved);
+  // Of the datasets that stoker-eval will read (check_evaluated_data.h).
+  Status check_evaluated_data(const data::Dataset& train);
+  // Throws data::files::ScanStopped after request_stop().
+  void report_indexing(const std::string& dataset, uint64_t count, std::string_view what);
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
                                     const ResumeCheckpoint& saved, c10::Device device);
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
@@ -225,6 +230,7 @@ class Run final : public server::TrainingControl {
   std::string finished_because_;
   std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
   uint64_t num_segments_ = 0;                        // that have been prepared
+  uint64_t num_indexed_ = 0;                         // the last count of report_indexing()
   std::optional<config::LiveSettings>
       live_settings_;                 // of the segment before; nullopt: there is none
   std::optional<Rollback> rollback_;  // the last one of the run, when it resumes

@@ -1,7 +1,11 @@
 // The parts of Run that prepare a segment: its checkpoint, data, plan, state and settings.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -10,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/app/check_evaluated_data.h"
 #include "daemon/app/compute_class_weights.h"
 #include "daemon/app/dataset_refresher.h"
 #include "daemon/app/group_start.h"
@@ -138,6 +143,16 @@ config::EvaluatedOutputs evaluated_outputs(const config::Config& config,
   return {.tokens_are_bytes = has_bytes, .num_classes = std::max(data.classes(), outputs)};
 }
 
+// That of the evaluator, unless it has run as root and left folders that this user cannot write to.
+std::string index_dir_of_evaluation(const run::RunLayout& layout) {
+  const auto is_writable = [](const std::string& folder) {
+    return ::access(folder.c_str(), W_OK) == 0 || errno == ENOENT;
+  };
+  if (is_writable(layout.eval_dir()) && is_writable(layout.eval_index_dir()))
+    return layout.eval_index_dir();
+  return join_path(layout.index_dir(), "evaluated");
+}
+
 std::string base_sha256(const checkpoint::Manifest& manifest) {
   return manifest.base_weights ? manifest.base_weights->sha256 : "";
 }
@@ -161,6 +176,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   if (!data) {
     STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
   }
+  if (is_chief() && !live_settings_) STOKER_RETURN_IF_ERROR(check_evaluated_data(*data));
   STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
@@ -322,6 +338,22 @@ void Run::publish_wait(const std::string& waiting_for) {
   set_progress_line(waiting_for.empty() ? "" : "waiting: " + waiting_for);
 }
 
+void Run::report_indexing(const std::string& dataset, uint64_t count, std::string_view what) {
+  if (!check_stop().ok()) throw data::files::ScanStopped();
+  // It is also called while a worker process is waited for.
+  if (std::exchange(num_indexed_, count) != count) channels_.board.record_progress();
+  set_progress_line("indexing data." + dataset + ": " + std::to_string(count) + ' ' +
+                    std::string(what));
+}
+
+// stoker-eval would fail hours later.
+Status Run::check_evaluated_data(const data::Dataset& train) {
+  const Status checked = app::check_evaluated_data(config_, train, index_dir_of_evaluation(layout_),
+                                                   std::bind_front(&Run::report_indexing, this));
+  set_progress_line("");
+  return checked;
+}
+
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
   // The chief builds the index, the others read it.
   std::string version;
@@ -332,11 +364,8 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
     STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
     log_info("stream opened", {{"source", stream->source}});
   }
-  auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
-    if (!check_stop().ok()) throw data::files::ScanStopped();
-    // It is also called while a worker process is waited for.
-    if (std::exchange(last, count) != count) channels_.board.record_progress();
-    set_progress_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
+  const auto progress = [this](uint64_t count, std::string_view what) {
+    report_indexing("train", count, what);
   };
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
   const auto sandbox = feed::make_sandbox(config_);
