@@ -17,6 +17,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerd --config my.yaml                          train; resume from the newest checkpoint if there is one
   stokerd --config my.yaml --set train.max_steps=10     the same, with one key overridden
   stokerd --config my.yaml --check-config           print the resolved configuration, or every error in it
+  stokerd --config my.yaml --check-data             open all datasets, print what they contain, or every error
   stokerd --config my.yaml --fresh                  start a new run; the existing one is archived, never deleted
 
 While it trains:
@@ -98,6 +99,9 @@ void add_options(CLI::App& app, CommandLine& command) {
       ->allow_extra_args(false);
   app.add_flag("--check-config", command.check,
                "Validate the configuration, print it fully resolved, and exit");
+  app.add_flag(
+      "--check-data", command.check_data,
+      "Open all datasets as a run would, print what they contain, or every error, and exit");
   auto* const fresh = app.add_flag(
       "--fresh", command.fresh, "Start a new run; archive the existing one in the run directory");
   app.add_option("--resume", command.resume, "Resume from this checkpoint instead of the newest")

@@ -21,6 +21,7 @@ struct CommandLine {
   AllowedChanges allowed;                  // --allow-…
   bool fresh = false;                      // --fresh
   bool check = false;                      // --check-config
+  bool check_data = false;                 // --check-data
   parameter_server::ClusterFlags cluster;  // --ps_hosts, --worker_hosts, --job_name, --task_index
   std::string replicas;                    // --replicas; empty: not set
   std::string placement;                   // --placement; empty: not set

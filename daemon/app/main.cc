@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "daemon/app/check_data.h"
 #include "daemon/app/cluster_start.h"
 #include "daemon/app/command_line.h"
 #include "daemon/app/daemon_app.h"
@@ -65,9 +66,12 @@ ExitCode run_daemon(int argc, char** argv) {
   if (parsed.command->check) {
     for (const config::ConfigWarning& warning : config::find_config_warnings(*config))
       std::cerr << printable(parsed.command->config + ": warning: " + warning.text()) << "\n";
-    std::cout << config::to_yaml(*config);
-    return ExitCode::kSuccess;
+    std::cout << config::to_yaml(*config) << std::flush;
+    if (!parsed.command->check_data) return ExitCode::kSuccess;
   }
+  // With --check-config, standard output is a configuration.
+  if (parsed.command->check_data)
+    return app::check_data(*config, system_clock(), parsed.command->check ? std::cerr : std::cout);
   auto launch =
       group::parse_launch_environment(group::read_environment_variables(), config->run.dir);
   if (!launch.ok()) {

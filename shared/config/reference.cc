@@ -35,6 +35,7 @@ constexpr std::string_view kManualHead =
 #   - Keys below "key:  # null" belong to a mapping that is null unless one of them is set.
 #
 #   stokerd --config my.yaml --check-config   print the resolved configuration, or all its errors
+#   stokerd --config my.yaml --check-data     open all datasets, print what they have, or all errors
 #   stokerd --config my.yaml                  train, or resume if the run directory has checkpoints
 #   stokerd --config my.yaml --set train.max_steps=500 --set 'data.val.split=[0.95, 1.0]'
 #
