@@ -10,6 +10,7 @@
 #include "shared/base/coordinator.h"
 #include "shared/base/deadline.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/config/load_config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -108,9 +109,9 @@ Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
   Coordinator coordinator;
   stream.start(coordinator);
   if (maybe_indexed != nullptr) maybe_indexed->start(arguments.threads, coordinator);
-  coordinator.start("stream-report", [&](const std::stop_token& stop) {
-    return report_activity(stream, data, states, stop);
-  });
+  coordinator.start(
+      std::make_unique<ThreadRecord>("stream-report", "report state"),
+      [&](const std::stop_token& stop) { return report_activity(stream, data, states, stop); });
   const Status status = coordinator.join(has_producers ? kProducerGrace : kStreamGrace);
   if (status.ok() && stream.end_ticket()) states.end_at(*stream.end_ticket());
   if (coordinator.all_joined()) {

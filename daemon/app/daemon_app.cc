@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <memory>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -16,6 +17,7 @@
 #include "shared/base/deadline.h"
 #include "shared/base/exception_status.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/run_metrics.h"
 #include "shared/control/hello_reply.h"
@@ -351,14 +353,16 @@ void DaemonApp::start_training() {
 }
 
 void DaemonApp::start_watchdog() {
-  watchdog_.start("watchdog", [this](const std::stop_token& stop) -> Status {
-    const ScopedActivity activity(kWatchTraining);
-    service::Watchdog watchdog(config_.watchdog, clock_, [this] { return run_->watched(); });
-    do {
-      if (const auto expired = watchdog.check()) end_hung_run(*expired);
-    } while (sleep_until(stop, std::chrono::steady_clock::now() + kTick));
-    return {};
-  });
+  watchdog_.start(std::make_unique<ThreadRecord>("watchdog", "watch training"),
+                  [this](const std::stop_token& stop) -> Status {
+                    const ScopedActivity activity(kWatchTraining);
+                    service::Watchdog watchdog(config_.watchdog, clock_,
+                                               [this] { return run_->watched(); });
+                    do {
+                      if (const auto expired = watchdog.check()) end_hung_run(*expired);
+                    } while (sleep_until(stop, std::chrono::steady_clock::now() + kTick));
+                    return {};
+                  });
 }
 
 void DaemonApp::training_ended() {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/worker_sandbox.h"
@@ -131,9 +133,9 @@ void DatasetRefresher::watch(const data::Dataset& data, Coordinator& coordinator
   monitor_.reset();
   if (find_next() != nullptr) return;  // the next version is already recorded
   monitor_ = std::make_unique<DatasetMonitor>(config_, data, index_dir(), next_dir());
-  coordinator.start("data-monitor", [monitor = monitor_.get()](std::stop_token stop) {
-    return monitor->run(stop);
-  });
+  coordinator.start(
+      std::make_unique<ThreadRecord>("data-monitor", "scan dataset"),
+      [monitor = monitor_.get()](std::stop_token stop) { return monitor->run(stop); });
 }
 
 bool DatasetRefresher::has_new_version_at(uint64_t ticket,

@@ -27,6 +27,7 @@
 #include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/config/load_config.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/sandboxed_dataset.h"
@@ -155,8 +156,10 @@ class ChiefOutputs {
       writer::record_last_checkpoint(default_file_system(), layout_, committed);
     };
     writer_ = std::make_unique<writer::CheckpointWriter>(*start.store, std::move(saving), clock_);
-    threads_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
-    threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+    threads_.start(std::make_unique<ThreadRecord>("metrics", "write records"),
+                   [this](std::stop_token stop) { return metrics_->run(stop); });
+    threads_.start(std::make_unique<ThreadRecord>("checkpoints", "write checkpoint"),
+                   [this](std::stop_token stop) { return writer_->run(stop); });
     return parameter_server::ChiefDuties{
         .writer = *writer_,
         .report = [this](const metrics::TrainMetrics& record) { return metrics_->report(record); },

@@ -21,6 +21,7 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/metrics/json_lines.h"
 #include "shared/run/setting_changes.h"
 
@@ -179,8 +180,10 @@ Status RunSegment::open_outputs() {
                           train::make_pinned_allocator(config_.train.device, state_->device()));
   writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
   if (metrics_)
-    writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
-  writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+    writers_.start(std::make_unique<ThreadRecord>("metrics", "write records"),
+                   [this](std::stop_token stop) { return metrics_->run(stop); });
+  writers_.start(std::make_unique<ThreadRecord>("checkpoints", "write checkpoint"),
+                 [this](std::stop_token stop) { return writer_->run(stop); });
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/group/connection_watcher.h"
 
+#include <memory>
 #include <stdexcept>
 
 #include <ATen/ops/zeros.h>
@@ -33,7 +34,8 @@ ConnectionWatcher::ConnectionWatcher(c10d::Backend& backend, const std::vector<i
       connection.closed = short_message(error);
     }
   }
-  thread_.start("connection-watcher", [this](const std::stop_token& stop) { return watch(stop); });
+  thread_.start(std::make_unique<ThreadRecord>("connection-watcher", "watch connections"),
+                [this](const std::stop_token& stop) { return watch(stop); });
 }
 
 std::optional<std::string> ConnectionWatcher::find_closed(int rank) {

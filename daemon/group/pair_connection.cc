@@ -83,7 +83,8 @@ Status PairConnection::transfer(bool is_send, const at::Tensor& tensor,
                 : backend_->gloo->recv(tensors, backend_->peer, tag);
     const std::stop_callback wake(stop, [&work] { work->abort(); });
     if (!backend_->connections.wait(*work, backend_->peer, options_.timeout))
-      result = Status(StatusCode::kCancelled, "stopped");
+      result = Status(StatusCode::kCancelled,
+                      std::string(is_send ? "sending" : "receiving") + " a tensor was stopped");
   } catch (const std::exception& error) {
     result = lost(short_message(error));
   }

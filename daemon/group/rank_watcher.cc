@@ -1,5 +1,6 @@
 #include "daemon/group/rank_watcher.h"
 
+#include <memory>
 #include <utility>
 
 #include "daemon/group/failure_record.h"
@@ -21,7 +22,8 @@ RankWatcher::RankWatcher(Store& keys, int rank, FindClosed find_closed,
       find_closed_(std::move(find_closed)),
       interval_(interval),
       on_lost_(std::move(on_lost)) {
-  thread_.start("rank-watcher", [this](const std::stop_token& stop) { return watch(stop); });
+  thread_.start(std::make_unique<ThreadRecord>("rank-watcher", "watch ranks"),
+                [this](const std::stop_token& stop) { return watch(stop); });
 }
 
 void RankWatcher::expect_ranks(bool is_expected) {

@@ -227,7 +227,8 @@ Result<int64_t> TcpStore::add(const std::string& key, int64_t summand) {
 Status TcpStore::wait(const std::string& key, Deadline deadline, const std::stop_token& stop) {
   milliseconds interval(1);
   while (true) {
-    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
+    if (stop.stop_requested())
+      return Status(StatusCode::kCancelled, "the wait for " + key + " in the store was stopped");
     bool is_set = false;
     STOKER_RETURN_IF_ERROR(call([&] { is_set = connection_->store->check({key}); }));
     if (is_set) return {};

@@ -1,6 +1,7 @@
 #include "daemon/parameter_server/batch_reader.h"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <system_error>
@@ -29,7 +30,8 @@ Result<task::Batch> BatchReader::read(uint64_t ticket, const std::stop_token& st
     if (wanted_ == ticket) {
       const ScopedActivity waiting(kWaitForBatch);
       if (!changed_.wait(lock, stop, [&] { return has_prefetched(ticket); }))
-        return Status(StatusCode::kCancelled, "stopped");
+        return Status(StatusCode::kCancelled,
+                      "reading batch " + std::to_string(ticket) + " was stopped");
       is_prefetched = true;
       wanted_.reset();
       prefetched_.reset();
@@ -45,7 +47,8 @@ Result<task::Batch> BatchReader::read(uint64_t ticket, const std::stop_token& st
 Status BatchReader::prefetch(uint64_t ticket) {
   try {
     if (!has_thread_)
-      threads_.start("prefetch batches", [this](const std::stop_token& stop) { return run(stop); });
+      threads_.start(std::make_unique<ThreadRecord>("prefetch batches", "read the next batch"),
+                     [this](const std::stop_token& stop) { return run(stop); });
   } catch (const std::system_error& error) {
     return to_status(error).with_context("prefetch batches");
   }

@@ -138,7 +138,8 @@ Status ParameterServer::run(const std::stop_token& stop) {
   if (!failure_.ok()) return failure_;
   log_info("cluster ended",
            {{"state", run::to_string(run::RunOutcome::kStopped)}, {"step", variables_.step()}});
-  return Status(StatusCode::kCancelled, "stopped");
+  return Status(StatusCode::kCancelled,
+                "the parameter server was stopped at step " + std::to_string(variables_.step()));
 }
 
 // One for each worker, and for each server that this one watches.

@@ -151,7 +151,7 @@ void ReplicaTrainer::reject_saving(const Status& reason) {
 Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
   while (true) {
     execute_commands();
-    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
+    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "training was stopped");
     const auto stopped = is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
     if (stop_requested_ && !chief_) {
       STOKER_RETURN_IF_ERROR(close_gap(stop));

@@ -47,7 +47,8 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
   }
   STOKER_ASSIGN_OR_RETURN(const int64_t life, store->add(life_key(worker), 1));
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
+    if (stop.stop_requested())
+      return Status(StatusCode::kCancelled, "connecting to the parameter servers was stopped");
     Server server;
     STOKER_ASSIGN_OR_RETURN(
         server.store,

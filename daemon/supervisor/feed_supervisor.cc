@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <memory>
 #include <utility>
 
 #include "shared/base/cgroup.h"
@@ -83,7 +84,7 @@ Status FeedSupervisor::start() {
     STOKER_RETURN_IF_ERROR(start_stream());
   else if (options_.feed.producers != config::ProducerMode::kExternal)
     STOKER_RETURN_IF_ERROR(threads ? start_threads() : start_processes());
-  coordinator_.start("feed-supervisor",
+  coordinator_.start(std::make_unique<ThreadRecord>("feed-supervisor", "supervise workers"),
                      [this](std::stop_token stop) { return supervise(std::move(stop)); });
   return {};
 }

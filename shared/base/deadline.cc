@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -27,7 +28,10 @@ Status write_within(std::chrono::milliseconds timeout, const std::string& path,
   auto written = done->get_future();
   std::thread([done, write = std::move(write)] { done->set_value(write()); }).detach();
   if (written.wait_for(timeout) != std::future_status::ready)
-    return Status(StatusCode::kTimedOut, path + ": the write does not end");
+    return Status(StatusCode::kTimedOut, path + ": was not written within " +
+                                             std::to_string(timeout.count()) +
+                                             " ms, because its storage does not respond; check "
+                                             "the disk or the mount");
   return written.get();
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -22,6 +23,7 @@
 
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
+#include "shared/base/thread_registry.h"
 
 namespace stoker {
 
@@ -36,7 +38,8 @@ class SerialExecutor {
   // `capacity`: of requests that wait. `name`: of the thread.
   SerialExecutor(std::string name, size_t capacity, Execute execute)
       : capacity_(capacity), execute_(std::move(execute)) {
-    thread_.start(std::move(name), [this](const std::stop_token& stop) { return run(stop); });
+    thread_.start(std::make_unique<ThreadRecord>(std::move(name), "execute request"),
+                  [this](const std::stop_token& stop) { return run(stop); });
   }
   ~SerialExecutor() { (void)close(); }
   SerialExecutor(const SerialExecutor&) = delete;
@@ -71,9 +74,16 @@ class SerialExecutor {
   Status join(std::chrono::nanoseconds grace) { return thread_.join(grace); }
 
  private:
+  // Whether there is one.
+  bool wait_for_request(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    static constexpr ThreadActivity kWait{.operation = "wait for requests", .is_waiting = true};
+    const ScopedActivity waiting(kWait);
+    return changed_.wait(lock, stop, [this] { return !waiting_.empty(); });
+  }
+
   Status run(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
+    while (wait_for_request(lock, stop)) {
       if (stop.stop_requested()) break;
       is_executing_ = true;
       const Status executed = catch_exceptions([&]() -> Status {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "shared/base/thread_registry.h"
 #include "shared/feed/sample_reader.h"
 
 namespace stoker::feed {
@@ -24,7 +26,7 @@ IndexedRows::IndexedRows(const data::Dataset& data, const data::order::SamplePla
 
 void IndexedRows::start(int threads, Coordinator& coordinator) {
   for (int i = 0; i < threads; ++i)
-    coordinator.start("worker-" + std::to_string(i),
+    coordinator.start(std::make_unique<ThreadRecord>("worker-" + std::to_string(i), "read samples"),
                       [this](const std::stop_token& stop) { return read_rows(stop); });
 }
 
@@ -89,7 +91,7 @@ Status IndexedRows::read_rows(const std::stop_token& stop) {
     if (is_finished()) finished_.notify_all();
     if (!status.ok()) return status;
   }
-  return Status(StatusCode::kCancelled, "stopped");
+  return Status(StatusCode::kCancelled, "reading samples was stopped");
 }
 
 }  // namespace stoker::feed

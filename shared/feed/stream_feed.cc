@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "shared/base/deadline.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/data/record/sample_spec.h"
 #include "shared/feed/stream_reader.h"
 #include "shared/ring/batch_layout.h"
@@ -177,12 +179,13 @@ void StreamFeed::start(Coordinator& coordinator) {
         [&reader = *reader](const std::stop_token& stop) { return reader.enqueue_next(stop); });
   runners_.add_queue_runner(*examples_, std::move(operations));
   runners_.start_queue_runners(&coordinator);
-  coordinator.start("stream-batches", [this, &coordinator](const std::stop_token& stop) {
-    const Status status = fill_ring(stop);
-    // The readers have nothing to do any more.
-    if (status.code() == StatusCode::kClosed) coordinator.request_stop();
-    return status;
-  });
+  coordinator.start(std::make_unique<ThreadRecord>("stream-batches", "fill batches"),
+                    [this, &coordinator](const std::stop_token& stop) {
+                      const Status status = fill_ring(stop);
+                      // The readers have nothing to do any more.
+                      if (status.code() == StatusCode::kClosed) coordinator.request_stop();
+                      return status;
+                    });
 }
 
 // ---- File names and inputs
@@ -370,7 +373,7 @@ Status StreamFeed::fill_ring(const std::stop_token& stop) {
     }
     ring_.publish(producer_, *claim);
   }
-  return Status(StatusCode::kCancelled, "stopped");
+  return Status(StatusCode::kCancelled, "filling batches was stopped");
 }
 
 Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/base/thread_registry.h"
 #include "shared/feed/batch_assembly.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/feed/sample_reader.h"
@@ -31,6 +33,10 @@ constexpr size_t kMaxBatches = 16;
 size_t batches_for(const ReadAheadOptions& ahead, uint64_t batch) {
   const uint64_t rows = 2 * static_cast<uint64_t>(ahead.max_reads);
   return std::min(kBatches + (rows + batch - 1) / batch, kMaxBatches);
+}
+
+std::unique_ptr<ThreadRecord> read_ahead_record(uint32_t number) {
+  return std::make_unique<ThreadRecord>("read-ahead-" + std::to_string(number), "read ahead");
 }
 
 }  // namespace
@@ -223,7 +229,7 @@ struct WorkerPool::Shared {
     uint32_t started = 1;
     while (true) {
       for (; thread == 0 && started < maybe_ahead->wanted(); ++started)
-        coordinator.start("read-ahead-" + std::to_string(started),
+        coordinator.start(read_ahead_record(started),
                           [this, started, &coordinator](std::stop_token its_stop) {
                             return read_ahead(started, coordinator, its_stop);
                           });
@@ -259,12 +265,12 @@ void WorkerPool::start(int threads, Coordinator& coordinator, PoolIndex index,
                                shared.dataset.info().maybe_files, shared.plan);
     shared.max_batches = batches_for(ahead, shared.plan.options().batch);
     // The first read-ahead thread starts the others when they are wanted.
-    coordinator.start("read-ahead-0", [&shared, &coordinator](std::stop_token stop) {
+    coordinator.start(read_ahead_record(0), [&shared, &coordinator](std::stop_token stop) {
       return shared.read_ahead(0, coordinator, stop);
     });
   }
   for (int i = 0; i < threads; ++i)
-    coordinator.start("worker-" + std::to_string(i),
+    coordinator.start(std::make_unique<ThreadRecord>("worker-" + std::to_string(i), "read samples"),
                       [&shared, number = static_cast<uint32_t>(i) * index.of + index.number](
                           std::stop_token stop) { return shared.read_batch(number, stop); });
 }

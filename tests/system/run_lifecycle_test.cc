@@ -166,6 +166,9 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
       wait_until(30s, [&] { return list_threads().find("wait for resume") != std::string::npos; }));
   for (const char* name : {"main", "trainer", "checkpoints", "metrics", "feed-supervisor", "log"})
     EXPECT_NE(log_of("threads").find(std::string("\n  ") + name + " "), std::string::npos) << name;
+  EXPECT_EQ(run_stokerctl({"--json", "threads"}, "threads-json"), 0);
+  EXPECT_EQ(log_of("threads-json").find("\"operation\":\"\""), std::string::npos)
+      << log_of("threads-json");
   EXPECT_EQ(run_stokerctl({"checkpoint"}, "checkpoint"), 0);
   EXPECT_FALSE(checkpoints(run_dir()).empty());
   EXPECT_EQ(step_now(), step) << "it trained while paused";

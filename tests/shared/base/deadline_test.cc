@@ -1,5 +1,7 @@
 #include "shared/base/deadline.h"
 
+#include <latch>
+#include <memory>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -23,6 +25,20 @@ TEST(SleepUntilTest, EndsWhenStopped) {
   sleeper.join();
   EXPECT_FALSE(sleep_until(stop.get_token(), kNoDeadline));
   EXPECT_FALSE(sleep_until(stop.get_token(), Deadline::min()));
+}
+
+TEST(WriteWithinTest, NamesFileAndStorageAfterTimeout) {
+  const auto released = std::make_shared<std::latch>(1);
+  const Status written =
+      write_within(std::chrono::milliseconds(3), "run/stacks.txt", [released]() -> Status {
+        released->wait();
+        return {};
+      });
+  EXPECT_EQ(written.code(), StatusCode::kTimedOut);
+  EXPECT_EQ(written.message(),
+            "run/stacks.txt: was not written within 3 ms, because its storage does not respond; "
+            "check the disk or the mount");
+  released->count_down();
 }
 
 }  // namespace

@@ -5,10 +5,14 @@
 #include <latch>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "shared/base/thread_registry.h"
+#include "tests/support/eventually.h"
 
 namespace stoker {
 namespace {
@@ -49,6 +53,20 @@ class SerialExecutorTest : public ::testing::Test {
       "test", kCapacity,
       [this](const int number, const std::stop_token& stop) { execute(number, stop); }};
 };
+
+// What the list of threads shows.
+std::string operation_of_thread(const std::string& name) {
+  for (const ThreadInfo& thread : list_threads().threads)
+    if (thread.name == name) return thread.operation;
+  return "no thread";
+}
+
+TEST_F(SerialExecutorTest, SaysWhatItsThreadDoes) {
+  post_and_block();
+  EXPECT_EQ(operation_of_thread("test"), "execute request");
+  release();
+  EXPECT_TRUE(test::eventually([] { return operation_of_thread("test") == "wait for requests"; }));
+}
 
 TEST_F(SerialExecutorTest, ExecutesRequestsInOrder) {
   post_and_block();
