@@ -115,10 +115,8 @@ class DataCheck {
       return code_;
     }
     attempt("train", [this] { return open_training(); });
-    const auto mapping = train_ ? data::record::mapping_to(data::schema_of(train_->info()), config_)
-                                : data::record::ClassMapping();
     for (const std::string& name : evaluated_datasets(config_))
-      attempt(name, [&] { return open_evaluated(name, mapping); });
+      attempt(name, [&] { return open_evaluated(name); });
     for (const auto& [name, dataset] : config_.data)
       if (!is_opened(name)) attempt(name, [&] { return open_other(name); });
     return code_;
@@ -147,9 +145,10 @@ class DataCheck {
     std::cerr << "stokerd: " << printable_lines(error.message(), "  ") << "\n";
   }
 
-  void print(const std::string& name, const data::Dataset& data, const std::string& more = {}) {
+  void print(const std::string& name, const data::Dataset& data, uint64_t samples,
+             const std::string& more = {}) {
     const std::string schema = describe(data::schema_of(data.info()));
-    results_ << printable("data." + name + ": " + std::to_string(data.size()) + " samples of " +
+    results_ << printable("data." + name + ": " + std::to_string(samples) + " samples of " +
                           model::describe(data.spec()) + (schema.empty() ? "" : "; " + schema) +
                           more)
              << "\n"
@@ -174,10 +173,14 @@ class DataCheck {
     const auto progress = [listener = on_indexing(), &name](uint64_t count, std::string_view what) {
       listener(name, count, what);
     };
+    remember(name);
+    return data::pipeline::open_dataset(name, config_.data, index_dir, progress, 0, sandbox.get());
+  }
+  // With its components.
+  void remember(const std::string& name) {
     for (const std::string& part : config::sampled_datasets(config_.data, name))
       opened_.insert(part);
     opened_.insert(name);
-    return data::pipeline::open_dataset(name, config_.data, index_dir, progress, 0, sandbox.get());
   }
   bool is_opened(const std::string& name) const { return opened_.contains(name); }
 
@@ -196,9 +199,13 @@ class DataCheck {
     if (stream == nullptr || train_->size() > streamed) {
       if (config_.task.has_classes() && stream == nullptr)
         data::record::warn_about_classes("train", config_.data, *train_);
-      print("train", *train_, stream != nullptr ? "; with the stream" : "");
+      print("train", *train_, train_->size() - streamed,
+            stream != nullptr ? "; without the stream" : "");
     }
-    STOKER_RETURN_IF_ERROR(check_training_data(config_, *train_));
+    if (Status fits = check_training_data(config_, *train_); !fits.ok()) {
+      train_.reset();  // the others would have the same error
+      return fits;
+    }
     if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config_)) {
       STOKER_ASSIGN_OR_RETURN(const auto read, tokenizer::Tokenizer::read(tokenizer->path));
       STOKER_RETURN_IF_ERROR(data::record::check_tokenizer_size(config_, read->size()));
@@ -208,14 +215,19 @@ class DataCheck {
     return feed::make_plan_options(config_, *train_, weights).status();
   }
 
-  Status open_evaluated(const std::string& name, const data::record::ClassMapping& mapping) {
-    for (const std::string& part : config::sampled_datasets(config_.data, name))
-      opened_.insert(part);
-    opened_.insert(name);
+  // Without data.train, nothing is known that it would have to match.
+  Status open_evaluated(const std::string& name) {
+    if (!train_) {
+      STOKER_ASSIGN_OR_RETURN(const auto data, open(name, folders_.of_evaluation()));
+      print(name, *data, data->size());
+      return {};
+    }
+    remember(name);
+    const auto mapping = data::record::mapping_to(data::schema_of(train_->info()), config_);
     STOKER_ASSIGN_OR_RETURN(auto opened, open_for_check(config_, name, mapping,
                                                         folders_.of_evaluation(), on_indexing()));
-    print(name, *opened.data);
-    if (train_) STOKER_RETURN_IF_ERROR(check_same_model(config_, *train_, opened));
+    print(name, *opened.data, opened.data->size());
+    STOKER_RETURN_IF_ERROR(check_same_model(config_, *train_, opened));
     if (maybe_first_) return evaluated_data::check_same_inputs(opened, *maybe_first_);
     maybe_first_ = std::move(opened);
     return {};
@@ -227,7 +239,7 @@ class DataCheck {
       return {};
     }
     STOKER_ASSIGN_OR_RETURN(const auto data, open(name, join_path(folders_.temporary(), "other")));
-    print(name, *data, "; not used by this run");
+    print(name, *data, data->size(), "; not used by this run");
     return {};
   }
 

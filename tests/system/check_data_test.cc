@@ -27,7 +27,7 @@ class CheckDataTest : public RunTest {
     fs::create_directory(path("tmp"));
     ::setenv("TMPDIR", path("tmp").c_str(), 1);
     write("train.csv", "x,kind\n1,cat\n2,dog\n3,cat\n4,dog\n");
-    write("val.csv", "x,kind\n5,dog\n");
+    write("val.csv", "x,kind\n5,dog\n6,cat\n");
     config_ = write_config(config("val"));
   }
   void TearDown() override {
@@ -95,7 +95,7 @@ TEST_F(CheckDataTest, PrintsWhatDatasetsContain) {
   EXPECT_EQ(log_of("stokerd"),
             "data.train: 4 samples of input F32 [1], label I64 []; 2 classes: cat, dog; input "
             "columns x\n"
-            "data.val: 1 samples of input F32 [1], label I64 []; 2 classes: cat, dog; input "
+            "data.val: 2 samples of input F32 [1], label I64 []; 2 classes: cat, dog; input "
             "columns x\n");
   EXPECT_FALSE(fs::exists(run_dir())) << "a new run was written";
 }
@@ -112,10 +112,18 @@ TEST_F(CheckDataTest, ReportsAllErrorsWithCodeOfFirst) {
   EXPECT_EQ(check({"--set", "data.val.path=" + path("val.csv")}), 65) << log_of("stokerd");
 }
 
+TEST_F(CheckDataTest, ReportsMissingTrainingDataAlone) {
+  fs::remove(path("train.csv"));
+  EXPECT_EQ(check(), 78);
+  EXPECT_EQ(lines_with("stokerd: "), 1u) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), AllOf(HasSubstr("stokerd: data.train.path: " + path("train.csv")),
+                                       HasSubstr("data.val: 2 samples")));
+}
+
 TEST_F(CheckDataTest, PrintsConfigurationBesideResults) {
   EXPECT_EQ(check({"--check-config"}), 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"),
-              AllOf(HasSubstr("max_steps: 3"), HasSubstr("data.val: 1 samples")));
+              AllOf(HasSubstr("max_steps: 3"), HasSubstr("data.val: 2 samples")));
   EXPECT_EQ(check({"--check-config", "--set", "train.max_steps=none"}), 78);
   EXPECT_EQ(lines_with("samples"), 0u) << log_of("stokerd");
 }
@@ -147,11 +155,12 @@ TEST_F(CheckDataTest, DoesNotOpenStreams) {
   const std::string fifo = path("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   config_ = write_config(
-      "data:\n  train: {format: csv, column_names: [x, kind], num_classes: 2, fields: {input: x, "
-      "label: kind}, stream: {source: " +
+      "data:\n  train: {format: jsonl, fields: {input: x, label: y}, num_classes: 4, "
+      "stream: {source: " +
       fifo +
-      "}}\nmodel: {name: mlp, hidden_sizes: [2]}\ntask: {name: classification}\ntrain: {max_steps: "
-      "3, micro_batch_size: 2, device: cpu, num_threads: 1}\n");
+      "}}\n"
+      "model: {name: mlp, hidden_sizes: [2]}\ntask: {name: classification}\n"
+      "train: {max_steps: 3, micro_batch_size: 2, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(check(), 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"),
               HasSubstr("data.train: not opened, because a stream can be read only once: " + fifo));

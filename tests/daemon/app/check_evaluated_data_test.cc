@@ -94,17 +94,22 @@ TEST_F(CheckEvaluatedDataTest, AcceptsOtherShapesOfSameModel) {
   EXPECT_TRUE(checked.ok()) << checked.to_string();
 }
 
-TEST_F(CheckEvaluatedDataTest, ReportsSequencesThatModelCannotRead) {
-  const std::string path = folder_ / "text.txt";
-  test::write_whole(path, std::string(100, 'a'));
-  const auto text = [&](int block_size) {
-    return "{format: text, path: " + path +
-           ", sequence: {block_size: " + std::to_string(block_size) + "}}";
+// Only the files of data.train tell the size of the vocabulary.
+TEST_F(CheckEvaluatedDataTest, ReportsUnknownVocabulary) {
+  test::write_whole(folder_ / "text.txt", std::string(100, 'a'));
+  test::write_whole(folder_ / "val.bin", std::string(100, '\1'));
+  const std::string model =
+      "{name: gpt, num_layers: 1, embed_dim: 4, num_heads: 1, "
+      "context_length: 8, vocab_size: ";
+  const auto set_vocab_size = [&](const std::string& vocab_size) {
+    set("{format: text, path: " + (folder_ / "text.txt") + "}",
+        "{format: tokens, path: " + (folder_ / "val.bin") + "}", model + vocab_size + "}",
+        "language_modeling");
   };
-  set(text(8), text(16),
-      "{name: gpt, num_layers: 1, embed_dim: 4, num_heads: 1, context_length: 8}",
-      "language_modeling");
-  expect_error(StatusCode::kMismatch, AllOf(StartsWith("data.val"), HasSubstr("context_length")));
+  set_vocab_size("null");
+  expect_error(StatusCode::kMismatch, AllOf(StartsWith("data.val"), HasSubstr("vocab_size")));
+  set_vocab_size("256");
+  EXPECT_TRUE(check().ok());
 }
 
 TEST_F(CheckEvaluatedDataTest, ReportsErrorOfTrainingAsItsOwn) {
