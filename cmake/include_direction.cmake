@@ -28,7 +28,7 @@ set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/r
 set(ALLOW_shared/data/cache "shared/base shared/tokenizer shared/data/files shared/image shared/data shared/data/transform")
 set(ALLOW_shared/data/record "shared/base shared/eval_metrics shared/tokenizer shared/config shared/data/files shared/data shared/data/transform")
 set(ALLOW_shared/http "shared/base shared/config")
-set(ALLOW_shared/view "shared/base shared/checkpoint shared/config shared/metrics shared/run")
+set(ALLOW_shared/view "shared/base shared/checkpoint shared/config shared/control shared/eval_metrics shared/metrics shared/run")
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/data/record shared/model")
 set(ALLOW_shared/data/format "shared/base shared/tokenizer shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")

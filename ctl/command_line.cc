@@ -51,10 +51,10 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, top, watch, threads, pause, resume, checkpoint, stop, reload, events, get, set, unset,
-profile and inspect need a running stokerd. The others use the run directory only: the run may be
-running, have ended, or be a copy elsewhere. With --socket, logs, evaluate and show-batch ask
-stokerd instead.
+top, watch, threads, pause, resume, checkpoint, stop, reload, events, get, set, unset, profile and
+inspect need a running stokerd; status and runs ask it if there is one, and otherwise print the end
+of the run. The others use the run directory only: the run may be running, have ended, or be a copy
+elsewhere. With --socket, logs, evaluate and show-batch ask stokerd instead.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 70 internal error, or evaluate --wait: the evaluation failed, 74 I/O error or permission,

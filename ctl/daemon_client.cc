@@ -134,10 +134,14 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
 
 Result<DaemonClient> DaemonClient::open(const run::RunLayout& layout,
                                         std::chrono::milliseconds timeout) {
+  const auto begin = std::chrono::steady_clock::now();
   auto client = control::Client::connect(layout.control_socket(), timeout);
   if (!client.ok()) return client.status();
   STOKER_RETURN_IF_ERROR(check_user(*client, layout.root()));
-  STOKER_RETURN_IF_ERROR(check_run(*client, layout, timeout));
+  const auto spent =
+      std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+  STOKER_RETURN_IF_ERROR(
+      check_run(*client, layout, std::max(std::chrono::milliseconds(1), timeout - spent)));
   return DaemonClient(*std::move(client), layout);
 }
 

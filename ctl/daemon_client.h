@@ -28,7 +28,7 @@ namespace stoker::ctl {
 class DaemonClient {
  public:
   static Result<DaemonClient> open(const CommandLine& command);
-  // Of a run; waits at most `timeout` for the connection, and for `hello`.
+  // Of a run; waits at most `timeout`.
   static Result<DaemonClient> open(const run::RunLayout& layout, std::chrono::milliseconds timeout);
 
   // Returns the result, a JSON object on one line.

@@ -26,6 +26,7 @@
 #include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
+#include "shared/view/run_view.h"
 
 namespace stoker::ctl {
 namespace {
@@ -83,6 +84,13 @@ std::optional<run::RunState> find_ended_run(const std::optional<run::RunLayout>&
   auto state = run::read_run_state(*maybe_layout);
   if (state.end.has_value()) return state;
   return std::nullopt;
+}
+
+// Whether no stokerd is expected: of a preempted run it is, and if the chief has failed, other ranks can still run.
+bool has_ended(const run::RunLayout& layout) {
+  const auto ended = find_ended_run(layout);
+  return ended && ended->phase == run::RunState::Phase::kEnded &&
+         (ended->end->outcome != run::RunOutcome::kFailed || find_running_ranks(layout).empty());
 }
 
 // Of a failed request. `invalid_argument_exit`: if stokerd rejected an argument.
@@ -195,6 +203,16 @@ Result<std::string> render_fields(const std::string& reply, const Render& render
 }  // namespace
 
 ExitCode show_status(const CommandLine& command, const Console& console) {
+  // The end of a run is an answer. A run that was killed should answer.
+  const auto layout = locate_run(command.run_dir);
+  if (command.socket.empty() && layout.ok() && has_ended(*layout)) {
+    const view::RunSummary summary = view::RunView(*layout).summary();
+    if (command.json)
+      console.print_json(to_json(summary));
+    else
+      console.out << render_summary(summary, console.style);
+    return ExitCode::kSuccess;
+  }
   return show_reply(
       command, console, control::GetStatus{},
       [&](const std::string& reply) -> Result<std::string> {

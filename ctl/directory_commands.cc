@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,15 +17,16 @@
 #include "ctl/checkpoint_list.h"
 #include "ctl/class_report.h"
 #include "ctl/html_report.h"
+#include "ctl/live_status.h"
 #include "ctl/plot.h"
 #include "ctl/plot_file.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
+#include "ctl/status_format.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
-#include "shared/base/json_parser.h"
 #include "shared/base/status.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/store.h"
@@ -318,32 +318,6 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
 
 namespace {
 
-// "checkpoint saved, 4 min 2 s ago", of the line of a log.
-std::string format_last_event(const std::string& line, std::chrono::system_clock::time_point now) {
-  std::string time, event;
-  if (line.starts_with('{')) {
-    boost::system::error_code error;
-    const auto value = parse_json(line, error);
-    const auto field = [&](const char* key) {
-      const auto* const found =
-          error || !value.is_object() ? nullptr : value.get_object().if_contains(key);
-      return found != nullptr && found->is_string() ? printable(found->get_string()) : "";
-    };
-    time = field("time");
-    event = field("event");
-  } else {
-    std::istringstream words(line);
-    std::string level;
-    words >> time >> level;
-    for (std::string word; words >> word && word.find('=') == std::string::npos;)
-      event += (event.empty() ? "" : " ") + word;
-  }
-  const auto then = parse_iso8601(time);
-  if (!then || *then > now) return event;
-  return event + ", " +
-         format_duration(std::floor(std::chrono::duration<double>(now - *then).count())) + " ago";
-}
-
 ExitCode report_written(const std::string& path, const Status& written, const Console& console) {
   if (!written.ok()) return console.fail(written, exit_code_for_reading(written));
   console.out << printable(path) << "\n";
@@ -387,28 +361,21 @@ ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine&
 }
 
 ExitCode show_runs(const CommandLine& command, const Console& console) {
-  namespace json = boost::json;
   const auto names = list_directory(command.directory);
   if (!names.ok()) return show(names.status(), console);
   TextTable table({{.title = "run", .left = true},
                    {.title = "state", .left = true},
+                   {.title = "since", .can_drop = true},
                    {.title = "step"},
-                   {.title = "best"},
-                   {.title = "at step"},
-                   {.title = "last event", .left = true}});
-  json::array list;
-  for (const view::FoundRun& run : view::find_runs(command.directory)) {
-    boost::system::error_code ignored;
-    json::object row =
-        parse_json(view::RunView(run.layout, run.name).summary(), ignored).as_object();
-    const auto text = [&row](const char* key) { return printable(row.at(key).as_string()); };
-    const auto* const best = row.if_contains("best");
-    const bool has_best = best != nullptr && best->at("value").is_number();
-    table.add({text("name"), text("state"), format_count(row.at("step").to_number<uint64_t>()),
-               has_best ? format_number(best->at("value").to_number<double>(), 5) : "-",
-               has_best ? format_count(best->at("step").to_number<uint64_t>()) : "-",
-               format_last_event(text("last_event"), system_clock().wall())});
-    list.push_back(std::move(row));
+                   {.title = "loss", .can_drop = true},
+                   {.title = "best", .left = true},
+                   {.title = "reason", .left = true, .can_cut = true}});
+  std::string list;
+  for (const view::RunSummary& run : read_summaries(view::find_runs(command.directory))) {
+    table.add({printable(run.name), colored_state(run, console.style), format_age(run.since),
+               format_count(run.step), std::isfinite(run.loss) ? format_number(run.loss, 5) : "-",
+               format_best(run), printable(run.reason)});
+    list += (list.empty() ? "" : ",") + to_json(run);
   }
   if (list.empty() && !command.json)
     return console.fail(Status(StatusCode::kNotFound, printable(command.directory) +
@@ -416,7 +383,7 @@ ExitCode show_runs(const CommandLine& command, const Console& console) {
                                                           "three levels below it"),
                         ExitCode::kConfiguration);
   if (command.json)
-    console.print_json(json::serialize(list));
+    console.print_json("[" + list + "]");
   else
     console.out << table.render(console.style);
   return ExitCode::kSuccess;

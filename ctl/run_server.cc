@@ -92,8 +92,8 @@ class RunServer::Impl {
 
   std::string list() {
     std::string out;
-    for (const view::FoundRun& run : view::find_runs(directory_))
-      out += (out.empty() ? "" : ",") + view::RunView(run.layout, run.name).summary();
+    for (const view::RunSummary& run : read_summaries(view::find_runs(directory_)))
+      out += (out.empty() ? "" : ",") + to_json(run);
     return "[" + out + "]";
   }
   // Only a name that find_runs() returns: it cannot be a path out of the directory. The views of the

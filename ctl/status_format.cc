@@ -1,6 +1,7 @@
 #include "ctl/status_format.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "ctl/text_format.h"
+#include "shared/base/clock.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {
@@ -16,17 +18,18 @@ namespace {
 
 using control::TrainerStatus;
 
+constexpr const char* kResetColor = "\x1b[0m";
+
 std::string pluralize(uint64_t count, const std::string& singular) {
   const std::string_view ending = singular.ends_with('h') ? "es" : "s";
   return format_count(count) + " " + singular + (count == 1 ? "" : std::string(ending));
 }
 
-std::string progress(const TrainerStatus& status) {
-  std::string text = "step " + format_count(status.step);
-  if (status.max_steps == 0) return text;
-  const double percent =
-      100 * static_cast<double>(status.step) / static_cast<double>(status.max_steps);
-  return text + "/" + format_count(status.max_steps) + " (" +
+std::string format_progress(uint64_t step, uint64_t max_steps) {
+  std::string text = "step " + format_count(step);
+  if (max_steps == 0) return text;
+  const double percent = 100 * static_cast<double>(step) / static_cast<double>(max_steps);
+  return text + "/" + format_count(max_steps) + " (" +
          // Round down: 99.99 % is not complete.
          std::to_string(static_cast<int>(std::floor(std::min(percent, 100.0)))) + " %)";
 }
@@ -38,7 +41,8 @@ bool is_training(const TrainerStatus& status) {
 }
 
 std::string format_training(const TrainerStatus& status) {
-  std::string text = progress(status) + ", epoch " + format_count(status.epoch);
+  std::string text =
+      format_progress(status.step, status.max_steps) + ", epoch " + format_count(status.epoch);
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
     text += ", ETA " + format_duration(status.eta_seconds);
   return text;
@@ -123,25 +127,31 @@ std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
   if (evaluator.last_evaluated_step > 0 || !std::isnan(evaluator.best_value))
     text += ", evaluated up to step " + format_count(evaluator.last_evaluated_step);
   if (!std::isnan(evaluator.best_value)) {
-    text += ", best " + format_number(evaluator.best_value, 5) + " at step " +
-            format_count(evaluator.best_step);
+    text +=
+        ", best " + (evaluator.best_metric.empty() ? "" : printable(evaluator.best_metric) + " ") +
+        format_number(evaluator.best_value, 5) + " at step " + format_count(evaluator.best_step);
   }
   return text;
 }
 
-const char* color_of(control::TrainerState state) {
-  switch (state) {
-    case control::TrainerState::kPaused:
-    case control::TrainerState::kStopping:
-      return "\x1b[1;33m";
-    case control::TrainerState::kDegraded:
-      return "\x1b[1;31m";
-    case control::TrainerState::kStarting:
-    case control::TrainerState::kTraining:
-    case control::TrainerState::kSaving:
+// A line with a name.
+void add_line(std::string& out, std::string name, const std::string& text,
+              const char* color = nullptr) {
+  name.resize(12, ' ');
+  out += color != nullptr ? color + name + kResetColor : name;
+  out += text + "\n";
+}
+
+const char* color_of(view::Health health) {
+  switch (health) {
+    case view::Health::kGood:
       return "\x1b[1;32m";
+    case view::Health::kAttention:
+      return "\x1b[1;33m";
+    case view::Health::kBad:
+      break;
   }
-  return "";  // unreachable; all states are handled above
+  return "\x1b[1;31m";
 }
 
 }  // namespace
@@ -203,39 +213,90 @@ std::string format_cluster(const TrainerStatus::Cluster& cluster) {
 
 std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   std::string out;
-  const auto line = [&out](std::string name, const std::string& text, const char* color) {
-    name.resize(12, ' ');
-    out += color != nullptr ? color + name + "\x1b[0m" : name;
-    out += text + "\n";
+  const auto line = [&out](const char* name, const std::string& text) {
+    add_line(out, name, text);
   };
-  line(std::string(control::to_string(status.state)), format_training(status),
-       style.color ? color_of(status.state) : nullptr);
-  if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for), nullptr);
-  if (status.group.world_size > 1) line("group", format_group(status.group), nullptr);
-  if (!status.cluster.tasks.empty()) line("cluster", format_cluster(status.cluster), nullptr);
-  line("loss", format_loss(status), nullptr);
-  line("speed", format_speed(status), nullptr);
-  if (status.memory.rss_bytes > 0) line("memory", format_memory(status), nullptr);
-  if (!status.data.empty()) line("data", printable(status.data), nullptr);
-  line("feed", format_feed(status.feed), nullptr);
-  line("checkpoint", format_checkpoint(status.checkpoint), nullptr);
-  line("evaluator", format_evaluator(status.evaluator), nullptr);
-  line("stokerd",
-       "pid " + std::to_string(status.pid) + ", up " + format_duration(status.uptime_seconds) +
-           ", in " + printable(status.run_dir),
-       nullptr);
+  add_line(out, std::string(control::to_string(status.state)), format_training(status),
+           style.color ? color_of(view::health_of(status.state)) : nullptr);
+  if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for));
+  if (status.group.world_size > 1) line("group", format_group(status.group));
+  if (!status.cluster.tasks.empty()) line("cluster", format_cluster(status.cluster));
+  line("loss", format_loss(status));
+  line("speed", format_speed(status));
+  if (status.memory.rss_bytes > 0) line("memory", format_memory(status));
+  if (!status.data.empty()) line("data", printable(status.data));
+  line("feed", format_feed(status.feed));
+  line("checkpoint", format_checkpoint(status.checkpoint));
+  line("evaluator", format_evaluator(status.evaluator));
+  line("stokerd", "pid " + std::to_string(status.pid) + ", up " +
+                      format_duration(status.uptime_seconds) + ", in " + printable(status.run_dir));
   return out;
 }
 
 std::string render_status_line(const TrainerStatus& status) {
-  std::string text = std::string(control::to_string(status.state)) + " " + progress(status) +
-                     " loss " + format_number(status.loss, 5) +
-                     format_metric(status.training_metric) + ", " +
+  std::string text = std::string(control::to_string(status.state)) + " " +
+                     format_progress(status.step, status.max_steps) + " loss " +
+                     format_number(status.loss, 5) + format_metric(status.training_metric) + ", " +
                      format_number(status.samples_per_second, 4) + " samples/s, data wait " +
                      format_milliseconds(status.feed.data_wait_ms) + " ms";
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
     text += ", ETA " + format_duration(status.eta_seconds);
   return text;
+}
+
+std::string format_age(std::string_view time) {
+  const auto then = parse_iso8601(time);
+  const auto now = system_clock().wall();
+  if (!then || *then > now) return "-";
+  return format_duration(std::floor(std::chrono::duration<double>(now - *then).count()));
+}
+
+std::string format_best(const view::RunSummary& summary) {
+  if (!summary.best || !std::isfinite(summary.best->value)) return "-";
+  return printable(summary.best->dataset + "/" + summary.best->metric) + " " +
+         format_number(summary.best->value, 5);
+}
+
+std::string colored_state(const view::RunSummary& summary, const TextStyle& style) {
+  return style.color ? color_of(summary.health) + summary.state + kResetColor : summary.state;
+}
+
+std::string render_summary(const view::RunSummary& summary, const TextStyle& style) {
+  const auto ago = [](const std::string& time) {
+    const std::string age = format_age(time);
+    return age == "-" ? "" : ", " + age + " ago";
+  };
+  std::string out;
+  add_line(out, summary.state,
+           format_progress(summary.step, summary.max_steps) + ago(summary.since),
+           style.color ? color_of(summary.health) : nullptr);
+  if (!summary.reason.empty()) add_line(out, "reason", printable(summary.reason));
+  if (std::isfinite(summary.loss)) add_line(out, "loss", format_number(summary.loss, 5));
+  if (summary.best)
+    add_line(out, "best",
+             format_best(summary) +
+                 (summary.best->direction.empty() ? "" : " (" + summary.best->direction + ")") +
+                 " at step " + format_count(summary.best->step));
+  if (const auto& checkpoint = summary.checkpoint)
+    add_line(out, "checkpoint",
+             "step " + format_count(checkpoint->step) + ago(checkpoint->created_at));
+  else
+    add_line(out, "checkpoint", "none");
+  if (summary.checkpoint && summary.evaluated_step)
+    add_line(
+        out, "evaluator",
+        "evaluated up to step " + format_count(*summary.evaluated_step) +
+            (*summary.evaluated_step < summary.checkpoint->step
+                 ? ", " + pluralize(summary.checkpoint->step - *summary.evaluated_step, "step") +
+                       " behind"
+                 : ""));
+  if (const auto& start = summary.last_start)
+    add_line(out, "last start",
+             "ended before training" + ago(start->time) + ", exit code " +
+                 std::to_string(start->end.exit_code) + ": " + printable(start->end.reason));
+  if (!summary.next.empty()) add_line(out, "next", summary.next);
+  add_line(out, "run", printable(summary.run_dir));
+  return out;
 }
 
 }  // namespace stoker::ctl

@@ -1,12 +1,13 @@
-// Formats TrainerStatus for a terminal.
+// Formats TrainerStatus, and RunSummary of a run without a stokerd, for a terminal.
 //
-// Threads: pure functions.
+// Threads: functions of their arguments and, of ages, the clock.
 #pragma once
 
 #include <string>
 
 #include "ctl/terminal.h"
 #include "shared/control/trainer_status.h"
+#include "shared/view/run_summary.h"
 
 namespace stoker::ctl {
 
@@ -20,5 +21,13 @@ std::string format_group(const control::TrainerStatus::Group& group);
 std::string format_cluster(const control::TrainerStatus::Cluster& cluster);
 // The most important fields on one line, without a newline.
 std::string render_status_line(const control::TrainerStatus& status);
+
+// Of a run without a stokerd. Several lines, as render_status().
+std::string render_summary(const view::RunSummary& summary, const TextStyle& style);
+// For a line of a list: "valid/accuracy 0.93", "-" without a value.
+std::string format_best(const view::RunSummary& summary);
+std::string colored_state(const view::RunSummary& summary, const TextStyle& style);
+// "4 min 2 s", since an ISO 8601 time; "-": it is not one, or in the future.
+std::string format_age(std::string_view time);
 
 }  // namespace stoker::ctl

@@ -37,6 +37,7 @@ struct Column {
   std::string title;      // one line, or two separated by a newline
   bool left = false;      // for text; numbers are right-aligned
   bool can_drop = false;  // dropped if the table is too wide, the last such column first
+  bool can_cut = false;  // before: cells are cut, with an ellipsis, down to kMinCutWidth characters
 };
 
 class TextTable {
@@ -46,8 +47,9 @@ class TextTable {
   // One cell per column.
   void add(std::vector<std::string> cells);
   size_t rows() const { return rows_.size(); }
-  // Titles, a rule and the rows; ends with a newline. Cells are never truncated; the terminal wraps
-  // those that do not fit.
+  static constexpr size_t kMinCutWidth = 16;
+  // Titles, a rule and the rows; ends with a newline. Only cells of Column::can_cut are cut, on a terminal; it
+  // wraps others that do not fit.
   std::string render(const TextStyle& style) const;
 
  private:
@@ -55,9 +57,9 @@ class TextTable {
     size_t index = 0;
     size_t width = 0;
   };
-  std::vector<VisibleColumn> choose_columns(int columns) const;
+  std::vector<VisibleColumn> choose_columns(const TextStyle& style) const;
   std::string line_of(const std::vector<std::string>& cells,
-                      const std::vector<VisibleColumn>& visible) const;
+                      const std::vector<VisibleColumn>& visible, const TextStyle& style) const;
   std::vector<std::string> title_line(size_t line) const;
 
   std::vector<Column> columns_;

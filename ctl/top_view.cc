@@ -174,8 +174,9 @@ std::string evaluator_line(const TrainerStatus& status, const Painter& paint) {
     text += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
   }
   if (!std::isnan(evaluator.best_value))
-    text += ", best " + format_number(evaluator.best_value, 5) + " at step " +
-            format_count(evaluator.best_step);
+    text +=
+        ", best " + (evaluator.best_metric.empty() ? "" : printable(evaluator.best_metric) + " ") +
+        format_number(evaluator.best_value, 5) + " at step " + format_count(evaluator.best_step);
   return text;
 }
 

@@ -38,7 +38,12 @@ class MonitoringServer::Impl {
       return HttpAnswer{.content_type = "text/html; charset=utf-8",
                         .body = view::live_page().html,
                         .security_policy = view::live_page().security_policy};
-    if (path == "/v1/runs") return read_json([this] { return "[" + view_.summary() + "]"; });
+    if (path == "/v1/runs")
+      return read_json([this, status = options_.status()] {
+        view::RunSummary summary = view_.summary();
+        add_status(summary, status);
+        return "[" + to_json(summary) + "]";
+      });
     if (path == "/v1/run") return read_json([this] { return view_.overview(); });
     if (path == "/v1/curves") return read_json([this] { return view_.curves(); });
     constexpr std::string_view kArtifacts = "/v1/artifacts/";

@@ -60,6 +60,20 @@ Result<std::string> read_run_file(const std::string& run_dir, const std::string&
   return text;
 }
 
+std::string read_end_of_run_file(const std::string& run_dir, const std::string& path,
+                                 uint64_t max_bytes) {
+  const auto fd = open_run_file(run_dir, path);
+  struct stat info {};
+  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return "";
+  const auto size = static_cast<uint64_t>(info.st_size);
+  std::string text(std::min(size, max_bytes), '\0');
+  const ssize_t bytes =
+      ::pread(fd->get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
+  text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  if (size > max_bytes) text.erase(0, std::min(text.size(), text.find('\n') + 1));
+  return text;
+}
+
 Result<std::vector<std::string>> list_run_directory(const std::string& run_dir,
                                                     const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open_run_directory(run_dir, path));

@@ -24,6 +24,9 @@ Result<UniqueFd> open_run_directory(const std::string& run_dir, const std::strin
 // As read_file() and list_directory().
 Result<std::string> read_run_file(const std::string& run_dir, const std::string& path,
                                   uint64_t max_bytes);
+// The last `max_bytes` bytes, from the beginning of a line if it is longer; empty: none.
+std::string read_end_of_run_file(const std::string& run_dir, const std::string& path,
+                                 uint64_t max_bytes);
 Result<std::vector<std::string>> list_run_directory(const std::string& run_dir,
                                                     const std::string& path);
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -22,7 +21,6 @@
 #include "shared/checkpoint/verify.h"
 #include "shared/config/load_config.h"
 #include "shared/run/lineage.h"
-#include "shared/run/run_state.h"
 #include "shared/view/run_file.h"
 
 namespace stoker::view {
@@ -42,20 +40,6 @@ constexpr uint64_t kTailBytes = 64 << 10, kEventBytes = 4 << 20;
 json::value number(double value) {
   if (std::isfinite(value)) return value;
   return nullptr;
-}
-
-// The last `max_bytes` bytes; empty: none.
-std::string read_end(const run::RunLayout& layout, const std::string& path, uint64_t max_bytes) {
-  const auto fd = open_run_file(layout.root(), path);
-  struct stat info {};
-  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return "";
-  const auto size = static_cast<uint64_t>(info.st_size);
-  std::string text(std::min(size, max_bytes), '\0');
-  const ssize_t bytes =
-      ::pread(fd->get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
-  text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
-  if (size > max_bytes) text.erase(0, std::min(text.size(), text.find('\n') + 1));
-  return text;
 }
 
 // The complete lines of `text`, the last `max` that `is_wanted`.
@@ -93,22 +77,6 @@ std::string_view field_of(std::string_view line, const std::string& key) {
     return line.substr(0, line.find_first_of(" \",}"));
   }
   return {};
-}
-
-std::string_view phase_word(const run::RunState& state) {
-  using Phase = run::RunState::Phase;
-  switch (state.phase) {
-    case Phase::kRunning:
-      return state.pause ? "paused" : "running";
-    case Phase::kEnded:
-    case Phase::kPreempted:
-      return run::to_string(state.end->outcome);
-    case Phase::kCrashed:
-      return "crashed";
-    case Phase::kAbsent:
-      break;
-  }
-  return "not started";
 }
 
 // By name: which values are better, unit and meaning; empty: the run has no such file.
@@ -193,67 +161,14 @@ json::array artifacts_json(const run::RunLayout& layout) {
 // The newest objects of a file of JSON lines.
 json::array newest_objects(const run::RunLayout& layout, const std::string& path, size_t count) {
   json::array objects;
-  const json::array lines =
-      last_lines(read_end(layout, path, kTailBytes), count, [](std::string_view) { return true; });
+  const json::array lines = last_lines(read_end_of_run_file(layout.root(), path, kTailBytes), count,
+                                       [](std::string_view) { return true; });
   for (const json::value& line : lines) {
     boost::system::error_code error;
     json::value value = parse_json(line.as_string(), error, 4);
     if (!error && value.is_object()) objects.push_back(std::move(value));
   }
   return objects;
-}
-
-// The value of a key on a separate line of the resolved configuration.
-std::optional<uint64_t> find_count(std::string_view config, std::string_view key) {
-  const size_t at = config.find(key);
-  if (at == config.npos) return std::nullopt;
-  uint64_t value = 0;
-  const char* const begin = config.data() + at + key.size();
-  const auto [end, error] = std::from_chars(begin, config.data() + config.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  return value;
-}
-
-std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
-  const auto lines = last_lines(read_end(layout, layout.train_metrics_file(), 16 << 10), 1,
-                                [](std::string_view) { return true; });
-  if (lines.empty()) return std::nullopt;
-  const auto record = metrics::parse_record(std::string(lines.front().as_string()));
-  auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
-  if (!parsed.ok()) return std::nullopt;
-  return *std::move(parsed);
-}
-
-// As read_run_state(), but without what a link from elsewhere says.
-run::RunState state_of(const run::RunLayout& layout) {
-  run::RunState state = run::read_run_state(layout);
-  if (state.pause && !open_run_file(layout.root(), layout.paused_file()).ok()) state.pause.reset();
-  if (state.last_start && !open_run_file(layout.root(), layout.last_start_file()).ok())
-    state.last_start.reset();
-  // It is not known which of the two said it.
-  const auto is_link = [&layout](const std::string& path) {
-    const auto opened = open_run_file(layout.root(), path);
-    return !opened.ok() && opened.status().code() != StatusCode::kNotFound;
-  };
-  if (state.end &&
-      (is_link(layout.exit_status_file()) || is_link(layout.former_exit_status_file())))
-    state = {};
-  return state;
-}
-
-run::Lineage lineage_of(const run::RunLayout& layout) {
-  const auto text = read_run_file(layout.root(), layout.lineage_file(), run::kMaxLineageBytes);
-  return text.ok() ? run::Lineage::parse(*text) : run::Lineage();
-}
-
-// As run::read_best().
-Result<run::BestCheckpoint> best_of(const run::RunLayout& layout) {
-  STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          read_run_file(layout.root(), layout.best_file(), run::kMaxBestBytes));
-  STOKER_ASSIGN_OR_RETURN(run::BestCheckpoint best, run::parse_best(text, layout.best_file()));
-  if (auto present = run::of_present_branch(std::move(best), lineage_of(layout)))
-    return *std::move(present);
-  return Status(StatusCode::kNotFound, "no best checkpoint on the present branch");
 }
 
 std::string directory_name(const std::string& path) {
@@ -311,7 +226,7 @@ RunView::RunView(run::RunLayout layout, std::string name)
 // The newest of the present branch, in the order of their names. Valid until the next call.
 std::vector<const run::EvalResult*> RunView::read_evals() {
   const auto names = list_run_directory(layout_.root(), layout_.eval_dir());
-  const run::Lineage lineage = lineage_of(layout_);
+  const run::Lineage lineage = read_lineage(layout_);
   std::vector<const run::EvalResult*> evals;
   std::set<std::string> visited;
   for (size_t i = names.ok() ? names->size() : 0; i > 0 && evals.size() < kMaxEvals; --i) {
@@ -355,36 +270,7 @@ void RunView::CachedEval::remove_details() {
   }
 }
 
-std::string RunView::summary() const {
-  const run::RunState state = state_of(layout_);
-  const auto last = last_record(layout_);
-  const auto config = read_run_file(layout_.root(), layout_.config_file(), kMaxConfigBytes);
-  json::object summary{{"name", name_},
-                       {"run_dir", valid_utf8(layout_.root())},
-                       {"state", phase_word(state)},
-                       {"reason", state.end ? valid_utf8(state.end->reason) : ""},
-                       {"step", state.end ? state.end->step
-                                : last    ? last->step
-                                          : 0},
-                       {"loss", last ? number(last->loss) : nullptr}};
-  if (const auto& start = state.last_start)
-    summary["last_start"] = json::object{{"time", valid_utf8(start->time)},
-                                         {"state", run::to_string(start->end.outcome)},
-                                         {"reason", valid_utf8(start->end.reason)},
-                                         {"exit_code", start->end.exit_code}};
-  if (config.ok())
-    if (const auto steps = find_count(*config, "\n  max_steps: ")) summary["max_steps"] = *steps;
-  if (const auto best = best_of(layout_); best.ok())
-    summary["best"] = json::object{{"dataset", best->dataset},
-                                   {"metric", best->metric},
-                                   {"value", number(best->value)},
-                                   {"step", best->step},
-                                   {"manifest_sha256", best->manifest_sha256}};
-  const auto newest = last_lines(read_end(layout_, layout_.trainer_log(), 4 << 10), 1,
-                                 [](std::string_view) { return true; });
-  summary["last_event"] = newest.empty() ? json::value("") : newest.back();
-  return json::serialize(summary);
-}
+RunSummary RunView::summary() const { return read_summary(layout_, name_); }
 
 json::array RunView::read_checkpoints(json::object& environment) {
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
@@ -428,7 +314,7 @@ json::array RunView::read_checkpoints(json::object& environment) {
 std::string RunView::overview() {
   boost::system::error_code ignored;
   if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
-  json::object root = parse_json(summary(), ignored).as_object();
+  json::object root = parse_json(to_json(summary()), ignored).as_object();
   const std::vector<const run::EvalResult*> evals = read_evals();
   json::array evaluations;
   for (const run::EvalResult* const eval : evals)
@@ -451,7 +337,7 @@ std::string RunView::overview() {
   root["config"] = config.ok() ? config::hide_secrets(valid_utf8(*config)) : "";
   // Before the log is read: a line can be in both, but in one at least.
   if (!maybe_tail_) (void)open_tail();
-  const std::string log = read_end(layout_, layout_.trainer_log(), kEventBytes);
+  const std::string log = read_end_of_run_file(layout_.root(), layout_.trainer_log(), kEventBytes);
   root["log"] = last_lines(log, kLogLines, [](std::string_view) { return true; });
   root["events"] = last_lines(log, kMaxEvents, is_main_event);
   const json::array starts = last_lines(
@@ -532,7 +418,7 @@ Result<ArtifactFile> RunView::read_artifact(const std::string& name) const {
   const auto parsed = parse_artifact_name(name);
   if (!parsed) return missing;
   const std::string path = join_path(layout_.eval_artifacts_dir(), name);
-  std::string bytes = read_end(layout_, path, kMaxArtifactBytes + 1);
+  std::string bytes = read_end_of_run_file(layout_.root(), path, kMaxArtifactBytes + 1);
   if (bytes.empty() || bytes.size() > kMaxArtifactBytes) return missing;
   if (!parsed->kind.ends_with(".png"))
     return ArtifactFile{.content_type = "text/plain; charset=utf-8", .bytes = valid_utf8(bytes)};

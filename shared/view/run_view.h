@@ -23,6 +23,7 @@
 #include "shared/run/run_layout.h"
 #include "shared/view/curve_history.h"
 #include "shared/view/log_tail.h"
+#include "shared/view/run_summary.h"
 
 namespace stoker::view {
 
@@ -45,9 +46,7 @@ class RunView {
   // `name`: how a list of runs calls it; empty: the name of the directory.
   explicit RunView(run::RunLayout layout, std::string name = {});
 
-  // One object: name, run_dir, state, reason, step, max_steps, loss, best, last_event. Reads only the
-  // ends of files.
-  std::string summary() const;
+  RunSummary summary() const;
   // The summary's fields, and evaluations, checkpoints, artifacts, classes, sample errors, settings,
   // environment, log and events.
   std::string overview();

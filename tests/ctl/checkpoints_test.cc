@@ -55,13 +55,6 @@ class CheckpointCommandsTest : public CtlTest {
     return layout().checkpoints_dir() + "/" + checkpoint::CheckpointStore::checkpoint_name(step) +
            "/" + name;
   }
-  void write_best(uint64_t step, double value, const std::string& sha256) {
-    write_file(layout().best_file(), run::to_json(run::BestCheckpoint{.dataset = "valid",
-                                                                      .metric = "loss",
-                                                                      .value = value,
-                                                                      .step = step,
-                                                                      .manifest_sha256 = sha256}));
-  }
   static void flip_bit(const std::string& path) {
     std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekg(-3, std::ios::end);

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include <boost/json.hpp>
+
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/base/utf8.h"
@@ -25,6 +27,7 @@ namespace stoker::ctl {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -571,12 +574,24 @@ TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {
   write_file(layout().lock_file(), "");
   EXPECT_THAT(ctl({"pause"}).err, HasSubstr("was killed"));
   write_exit_status(run::RunOutcome::kFinished, 2000);
-  for (const char* command : {"status", "watch", "pause", "checkpoint", "stop"}) {
+  for (const char* command : {"watch", "pause", "checkpoint", "stop"}) {
     const CommandResult ended = ctl({command});
     EXPECT_EQ(ended.code, 69);
     EXPECT_EQ(ended.out, "");
     EXPECT_THAT(ended.err, HasSubstr("the run has ended, finished at step 2 000"));
   }
+  // The end is the answer to `status`.
+  write_best(1500, 0.25);
+  const CommandResult status = ctl({"status"});
+  EXPECT_EQ(status.code, 0);
+  EXPECT_EQ(status.err, "");
+  EXPECT_THAT(status.out, AllOf(HasSubstr("finished    step 2 000, "), HasSubstr(" ago\n"),
+                                HasSubstr("best        valid/loss 0.2500 (minimize) at step 1 500\n"),
+                                HasSubstr("checkpoint  none\n")));
+  const auto json = boost::json::parse(ctl({"--json", "status"}).out).as_object();
+  EXPECT_EQ(json.at("state"), "finished");
+  EXPECT_EQ(json.at("step"), 2000);
+  EXPECT_EQ(json.at("best").at("direction"), "minimize");
   const auto lock = lock_file(layout().lock_file(), "test");
   EXPECT_THAT(ctl({"status"}).err, HasSubstr("it is running, but not listening on this socket"));
 }
@@ -605,10 +620,11 @@ TEST_F(DaemonCommandsTest, NamesRanksThatRunWithoutChief) {
       ctl({"status"}).err,
       ContainsRegex("the chief \\(rank 0\\) failed at step 40: .*; still running: rank 2, 10"));
   write_exit_status(run::RunOutcome::kFinished, 40);  // the others end, too
-  EXPECT_THAT(ctl({"status"}).err, Not(HasSubstr("still running")));
+  EXPECT_THAT(ctl({"status"}).out, HasSubstr("finished    step 40"));
   locks.clear();
   write_exit_status(run::RunOutcome::kFailed, 40);
-  EXPECT_THAT(ctl({"status"}).err, HasSubstr("the run has ended, failed at step 40"));
+  EXPECT_EQ(ctl({"status"}).code, 0);
+  EXPECT_THAT(ctl({"status"}).out, HasSubstr("failed      step 40"));
 }
 
 TEST_F(DaemonCommandsTest, NamesTasksThatRunWithoutChief) {

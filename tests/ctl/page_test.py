@@ -4,6 +4,7 @@
 BIN: the folder of the programs. The runs are written here. Skipped (exit code 77) without Chromium.
 --images: also writes screenshots to DIR.
 """
+import fcntl
 import json
 import math
 import os
@@ -125,14 +126,14 @@ def check_page(page, problems):
     check(not page.problems(), page.problems())
 
 
-def serve_status(run):
+def serve_status(run, **changes):
     """Answers as the stokerd of `run`, a group of three ranks, on its control socket."""
     info = run.stat()
     hello = {"protocol_version": 2, "stoker_version": "1", "role": "read", "methods": [], "run_dir": str(run), "run_dir_id": f"{info.st_dev}:{info.st_ino}", "pid": 1}
     status = {**hello, "state": "training", "step": 1234, "max_steps": 2000, "step_time_ms": 35.0,
               "feed": {"ready_batches": 3, "queue_capacity": 8, "workers": 2, "workers_reading": 1.5, "workers_waiting": 0.5, "data_wait_ms": 0.0006},
               "memory": {"rss_bytes": 412000000, "peak_rss_bytes": 430000000},
-              "group": {"world_size": 3, "restart_count": 1, "ranks": [{"compute_ms": c, "data_wait_ms": w, "optimizer_bytes": 9} for c, w in ((20.0, 1.0), (35.0, 14.0), (21.0, 2.0))]}}
+              "group": {"world_size": 3, "restart_count": 1, "ranks": [{"compute_ms": c, "data_wait_ms": w, "optimizer_bytes": 9} for c, w in ((20.0, 1.0), (35.0, 14.0), (21.0, 2.0))]}, **changes}
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(run / "control.sock"))
     listener.listen()
@@ -155,6 +156,21 @@ def serve_status(run):
     return listener
 
 
+def check_full_disk(page, address, run):
+    """A run that can write no file: its stokerd alone knows, and the list and the header show it."""
+    page.open(address)
+    page.wait_for("document.querySelector('header.run .notice.bad')?.innerText.includes('degraded: No space left on device; 234 steps are not saved')")
+    rows = page.evaluate("[...document.querySelectorAll('nav tbody tr')].map(row => row.innerText)")
+    row = [row for row in rows if run in row]
+    check(len(row) == 1 and "degraded" in row[0] and "No space left" in row[0], rows)
+    check(page.evaluate(f"[...document.querySelectorAll('nav tbody tr')].find(row => row.innerText.includes('{run}')).querySelector('.state.bad') !== null"), "degraded is not red")
+    page.resize(390, 800, True)
+    shown = page.evaluate("[...document.querySelectorAll('nav thead th')].filter(th => th.offsetWidth > 0).map(th => th.textContent)")
+    check(shown == ["compare", "run", "state", "best"], shown)
+    page.resize(1440, 1000)
+    check(not page.problems(), page.problems())
+
+
 def contrast(page):
     """Of text in the two colors of the page, as in WCAG."""
     return page.evaluate("""(() => {
@@ -171,7 +187,7 @@ def main():
         print("SKIP: no chromium; Debian's package chromium has it")
         return 77
     work = pathlib.Path(tempfile.mkdtemp(prefix="stoker-page-"))
-    server = other = third = page = None
+    server = other = third = fourth = page = None
     try:
         write_run(work / "runs/long", RECORDS, 0.1)
         write_run(work / "runs/short", 500, 0.2)
@@ -242,6 +258,18 @@ def main():
         check(page.evaluate("document.querySelector('h1').textContent") == "first", "another run is shown")
         check(not page.problems(), page.problems())
 
+        write_run(work / "full/run", 50, 0.1)
+        write_run(work / "full/other", 50, 0.1)
+        os.utime(work / "full/other/metrics/train.jsonl", (1, 1))  # the older one
+        (work / "full/run/exit_status.json").unlink()
+        lock = open(work / "full/run/LOCK", "w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        full = serve_status(work / "full/run", state="degraded", checkpoint={"last_saved_step": 1000, "failed_total": 3, "last_error": "No space left on device"})
+        fourth = subprocess.Popen([bin_folder / "stoker-web", "--listen", "127.0.0.1:0", work / "full"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        check_full_disk(page, fourth.stdout.readline().strip(), "run")
+        full.close()
+        lock.close()
+
         # Runs of other users that contain anything, and one without files beside config.yaml.
         hostile = {f"hostile-{i}": line for i, line in enumerate(HOSTILE)}
         for name, line in hostile.items():
@@ -276,7 +304,7 @@ def main():
     finally:
         if page:
             page.close()
-        for process in (server, other, third):
+        for process in (server, other, third, fourth):
             if process and process.poll() is None:
                 process.terminate()
                 process.wait(10)

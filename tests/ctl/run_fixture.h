@@ -94,6 +94,14 @@ class CtlTest : public ::testing::Test {
         .created = "2026-01-31T12:00:00.000Z"};
     ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
   }
+  void write_best(uint64_t step, double loss, const std::string& manifest_sha256 = "") {
+    write_file(layout().best_file(),
+               run::to_json(run::BestCheckpoint{.dataset = "valid",
+                                                .metric = "loss",
+                                                .value = loss,
+                                                .step = step,
+                                                .manifest_sha256 = manifest_sha256}));
+  }
   void write_exit_status(run::RunOutcome outcome, uint64_t step, int exit_code = 0) {
     ASSERT_TRUE(run::write_exit_status(default_file_system(), layout(),
                                        {.outcome = outcome,

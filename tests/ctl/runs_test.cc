@@ -2,8 +2,10 @@
 #include <boost/json.hpp>
 
 #include "ctl/html_report.h"
+#include "ctl/live_status.h"
 #include "shared/run/setting_changes.h"
 #include "shared/view/run_view.h"
+#include "tests/ctl/fake_daemon.h"
 #include "tests/ctl/run_fixture.h"
 
 namespace stoker::ctl {
@@ -18,6 +20,7 @@ class RunsTest : public CtlTest {
   void write_two_runs() {
     write_train_metrics(20);
     write_eval(100, 1.25);
+    write_best(100, 1.25);
     write_file(layout().config_file(), "optimizer:\n  lr: 0.1\n");
     write_file(layout().trainer_log(),
                "2026-01-31T12:00:00.000Z info    checkpoint saved step=5\n");
@@ -28,19 +31,78 @@ class RunsTest : public CtlTest {
                R"({"state":"failed","step":150,"reason":"disk full","exit_code":74})");
   }
   std::string second() const { return root_ / "group/second"; }
+  static FakeDaemon stokerd_of(const run::RunLayout& run, const control::TrainerStatus& status) {
+    return FakeDaemon(
+        run.control_socket(),
+        [reply = R"({"id":2,"result":)" + control::to_json(status) + "}"](const std::string&) {
+          return reply;
+        },
+        control::HelloReply{
+            .stoker_version = "1", .role = "read", .run = *control::identify_run(run.root())});
+  }
 };
 
 TEST_F(RunsTest, ListsRunsBelowDirectory) {
   write_two_runs();
   const CommandResult result = run_with_arguments({"runs", root_.path()});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, ContainsRegex("  run +finished +200 "));
-  EXPECT_THAT(result.out, ContainsRegex("  group/second +failed +150 "));
-  EXPECT_THAT(result.out, HasSubstr("checkpoint saved, "));
+  EXPECT_THAT(result.out, ContainsRegex("  run +finished +.* 200 "));
+  EXPECT_THAT(result.out, ContainsRegex("  group/second +failed +.* 150 "));
+  EXPECT_THAT(
+      result.out,
+      ContainsRegex("  run +finished +.* 200 +valid/loss 1.2500 +all steps are done"));
+  EXPECT_THAT(result.out, HasSubstr("disk full"));
   const auto list =
       boost::json::parse(run_with_arguments({"--json", "runs", root_.path()}).out).as_array();
   ASSERT_EQ(list.size(), 2u);
   EXPECT_TRUE(list[0].at("loss").is_number());
+}
+
+// A full disk: only stokerd knows, because it can write no file.
+TEST_F(RunsTest, AsksStokerdsOfRunningRuns) {
+  write_two_runs();
+  const std::string names[] = {"degraded", "silent", "stopped"};
+  std::vector<FileLock> locks;
+  std::vector<view::FoundRun> runs;
+  for (const std::string& name : names) {
+    const run::RunLayout run(root_ / name);
+    std::filesystem::copy(layout().root(), run.root(), std::filesystem::copy_options::recursive);
+    std::filesystem::remove(run.exit_status_file());
+    auto lock = lock_file(run.lock_file(), "test");
+    ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+    locks.push_back(*std::move(lock));
+    runs.push_back({.name = name, .layout = run});
+  }
+  control::TrainerStatus status{.state = control::TrainerState::kDegraded, .step = 300};
+  status.checkpoint.last_saved_step = 100;
+  status.checkpoint.last_error = "No space left on device";
+  const auto fake = stokerd_of(runs[0].layout, status);
+  status = {.state = control::TrainerState::kPaused, .step = 200};
+  const auto paused = stokerd_of(runs[2].layout, status);
+  const auto found = read_summaries(runs, std::chrono::minutes(1));
+  EXPECT_EQ(found[0].state, "degraded");
+  EXPECT_EQ(found[0].health, view::Health::kBad);
+  EXPECT_EQ(found[0].reason, "No space left on device");
+  EXPECT_EQ(found[0].step, 300u);
+  EXPECT_EQ(found[0].next, "remove the cause; 200 steps are not saved");
+  EXPECT_EQ(found[1].state, "no answer");
+  EXPECT_EQ(found[1].health, view::Health::kAttention);
+  EXPECT_EQ(found[1].step, 200u);  // of the last record
+  EXPECT_EQ(found[2].state, "paused");
+  EXPECT_EQ(found[2].next, "stokerctl resume");
+}
+
+// A row has one line on a terminal of 80 columns, whatever the reason is.
+TEST_F(RunsTest, CutsReasonOnTerminal) {
+  write_two_runs();
+  const std::string reason = "feed: data.train: " + std::string(200, 'x');
+  write_file(second() + "/exit_status.json",
+             R"({"state":"failed","step":150,"exit_code":74,"reason":")" + reason + R"("})");
+  const std::string out = run_with_arguments({"runs", root_.path()}, kTerminal).out;
+  EXPECT_LE(widest_line(out), 80u);
+  EXPECT_THAT(out, HasSubstr("x…\n"));
+  EXPECT_THAT(out, HasSubstr("\x1b[1;31mfailed\x1b[0m"));
+  EXPECT_THAT(run_with_arguments({"runs", root_.path()}).out, HasSubstr(reason));  // a pipe
 }
 
 TEST_F(RunsTest, FollowsNoLinkOutOfDirectory) {

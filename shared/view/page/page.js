@@ -235,8 +235,8 @@ function bestValue(run, dataset, metric) {
 }
 const mainMetric = run => run.best ? [run.best.dataset, run.best.metric] : metricsOf(run)[0];
 function stateClass(state) {
-  if (["training", "running", "finished", "saving"].includes(state)) return "good";
-  if (["paused", "starting", "stopping", "stopped", "preempted"].includes(state)) return "warn";
+  if (["training", "running", "finished", "saving", "starting"].includes(state)) return "good";
+  if (["paused", "stopping", "stopped", "preempted", "not started", "no answer"].includes(state)) return "warn";
   if (["crashed", "failed", "degraded"].includes(state)) return "bad";
   return "";
 }
@@ -341,9 +341,10 @@ class RunPage {
         h("span", {class: "spacer"}), h("span", {class: "where"}, status && status.device ? "on " + status.device + " · " : "", run.run_dir)),
       max ? h("progress", {max: 1, value: Math.min(1, step / max), "aria-label": `Step ${step} of ${max}`}) : h("p"),
       h("dl", {class: "figures"}, figures.map(([name, value, more, about]) => h("div", about ? {title: about} : null, h("dt", null, name), h("dd", null, value, h("small", null, more))))),
-      ...(run.reason ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, state + ": " + run.reason)] : []),
+      ...(run.reason && isOver(state) ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, state + (run.since ? " " + age(run.since) : "") + ": " + run.reason)] : []),
+      ...(state === "degraded" ? [h("p", {class: "notice bad", role: "alert"}, `degraded: ${status.checkpoint.last_error}; ${count(step - status.checkpoint.last_saved_step)} steps are not saved`)] : []),
+      ...(run.next && isOver(state) ? [h("p", {class: "notice"}, "next: " + run.next)] : []),
       ...(run.last_start ? [h("p", {class: "notice bad"}, `a later start ended before training (${run.last_start.time}, exit code ${run.last_start.exit_code}): ${run.last_start.reason}`)] : []),
-      ...(state === "crashed" ? [h("p", {class: "notice bad"}, "stokerd was killed or the machine crashed; a restart resumes from the newest checkpoint")] : []),
       ...(status && status.waiting_for ? [h("p", {class: "notice"}, "waiting for " + status.waiting_for)] : []),
       ...(this.offline ? [h("p", {class: "notice bad", role: "alert"}, "no connection; the values are from " + this.offline)] : [])];
   }
@@ -592,11 +593,11 @@ function comparison(bundles) {
   return {element: h("div", {class: "grid"}, chartCard, settingCard), draw};
 }
 function runList(runs, current, compared, onOpen, onCompare) {
-  const newest = run => { const line = logLine(run.last_event || ""); return line.textContent.trim().slice(0, 110); };
-  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "best", "<last event"], runs.map(run => attempt(() => [
+  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "<best", "since", "<reason"], runs.map(run => attempt(() => [
     onCompare ? h("input", {type: "checkbox", checked: compared.has(run.name), "aria-label": "Compare " + run.name, onchange: e => onCompare(run.name, e.target.checked)}) : "",
     h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("td", {class: "left"}, h("span", {class: "state " + stateClass(run.state)}, run.state)),
-    count(run.step), format(run.loss), run.best ? `${format(run.best.value)} at ${count(run.best.step)}` : "–", h("td", {class: "wrap left"}, newest(run))],
+    count(run.step), format(run.loss), h("td", {class: "left"}, run.best ? `${run.best.dataset} ${words(run.best.metric)} ${format(run.best.value)} at ${count(run.best.step)}` : "–"),
+    h("td", {title: text(run.since)}, run.since ? age(run.since) : "–"), h("td", {class: "cut left", title: text(run.reason)}, text(run.reason))],
     reason => ["", h("td", {class: "left"}, text(run && run.name)), h("td", {class: "left"}, reason)])),
     "Runs", runs.map(run => run && run.name === current ? {"aria-current": "true"} : null)));
   return h("nav", {class: "grid list", "aria-label": "Runs"}, list);

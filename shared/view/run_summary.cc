@@ -1,0 +1,304 @@
+#include "shared/view/run_summary.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <boost/json.hpp>
+
+#include "shared/base/clock.h"
+#include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
+#include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/store.h"
+#include "shared/checkpoint/verify.h"
+#include "shared/eval_metrics/metric_table.h"
+#include "shared/metrics/metrics_record.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/evaluation_outcomes.h"
+#include "shared/run/lineage.h"
+#include "shared/view/run_file.h"
+
+namespace stoker::view {
+namespace {
+
+namespace json = boost::json;
+using control::TrainerState;
+using run::RunState;
+
+constexpr uint64_t kMaxSmallFileBytes = 256 << 10;
+constexpr uint64_t kRecordBytes = 16 << 10, kOutcomeBytes = 64 << 10;
+
+std::string_view last_line(std::string_view text) {
+  text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
+  if (text.empty()) return text;
+  text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// ISO 8601; empty: there is no such file.
+std::string modified_at(const run::RunLayout& layout, const std::string& path) {
+  const auto fd = open_run_file(layout.root(), path);
+  struct stat info {};
+  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return "";
+  return to_iso8601(std::chrono::system_clock::from_time_t(info.st_mtim.tv_sec) +
+                    std::chrono::milliseconds(info.st_mtim.tv_nsec / 1'000'000));
+}
+
+// As read_run_state(), but without what a link from elsewhere says.
+RunState state_of(const run::RunLayout& layout) {
+  RunState state = run::read_run_state(layout);
+  if (state.pause && !open_run_file(layout.root(), layout.paused_file()).ok()) state.pause.reset();
+  if (state.last_start && !open_run_file(layout.root(), layout.last_start_file()).ok())
+    state.last_start.reset();
+  // It is not known which of the two said it.
+  const auto is_link = [&layout](const std::string& path) {
+    const auto opened = open_run_file(layout.root(), path);
+    return !opened.ok() && opened.status().code() != StatusCode::kNotFound;
+  };
+  if (state.end &&
+      (is_link(layout.exit_status_file()) || is_link(layout.former_exit_status_file())))
+    state = {};
+  return state;
+}
+
+void add_state(RunSummary& summary, const RunState& state, const run::RunLayout& layout) {
+  switch (state.phase) {
+    case RunState::Phase::kRunning:
+      summary.is_running = true;
+      summary.state = state.pause ? "paused" : "running";
+      summary.health = state.pause ? Health::kAttention : Health::kGood;
+      if (state.pause) summary.since = state.pause->since;
+      return;
+    case RunState::Phase::kEnded:
+    case RunState::Phase::kPreempted: {
+      summary.state = run::to_string(state.end->outcome);
+      summary.health = state.end->outcome == run::RunOutcome::kFailed     ? Health::kBad
+                       : state.end->outcome == run::RunOutcome::kFinished ? Health::kGood
+                                                                          : Health::kAttention;
+      summary.reason = valid_utf8(state.end->reason);
+      summary.step = state.end->step;
+      summary.since = modified_at(layout, layout.exit_status_file());
+      if (summary.since.empty())
+        summary.since = modified_at(layout, layout.former_exit_status_file());
+      return;
+    }
+    case RunState::Phase::kCrashed:
+      summary.state = "crashed";
+      summary.health = Health::kBad;
+      summary.reason = "stokerd was killed or the machine crashed";
+      summary.since = modified_at(layout, layout.train_metrics_file());
+      return;
+    case RunState::Phase::kAbsent:
+      return;
+  }
+}
+
+// The value of a key on a separate line of the resolved configuration.
+std::optional<uint64_t> find_count(std::string_view config, std::string_view key) {
+  const size_t at = config.find(key);
+  if (at == config.npos) return std::nullopt;
+  uint64_t value = 0;
+  const char* const begin = config.data() + at + key.size();
+  const auto [end, error] = std::from_chars(begin, config.data() + config.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
+  const std::string end =
+      read_end_of_run_file(layout.root(), layout.train_metrics_file(), kRecordBytes);
+  const auto record = metrics::parse_record(std::string(last_line(end)));
+  auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
+  if (!parsed.ok()) return std::nullopt;
+  return *std::move(parsed);
+}
+
+// As run::read_best().
+std::optional<RunSummary::Best> best_of(const run::RunLayout& layout, const run::Lineage& lineage) {
+  const auto text = read_run_file(layout.root(), layout.best_file(), run::kMaxBestBytes);
+  auto parsed = text.ok() ? run::parse_best(*text, layout.best_file()) : text.status();
+  if (!parsed.ok()) return std::nullopt;
+  auto best = run::of_present_branch(*std::move(parsed), lineage);
+  if (!best) return std::nullopt;
+  RunSummary::Best found{.dataset = std::move(best->dataset),
+                         .metric = std::move(best->metric),
+                         .direction = "",
+                         .value = best->value,
+                         .step = best->step,
+                         .manifest_sha256 = std::move(best->manifest_sha256)};
+  const auto metrics = read_run_file(layout.root(), layout.metric_table_file(), kMaxSmallFileBytes);
+  if (!metrics.ok()) return found;
+  const auto table = eval_metrics::parse_metric_table(*metrics, layout.metric_table_file());
+  if (!table.ok()) return found;
+  if (const auto* const row = table->find(found.metric))
+    found.direction = to_string(row->direction);
+  return found;
+}
+
+std::optional<RunSummary::Checkpoint> newest_checkpoint(const run::RunLayout& layout) {
+  if (!open_run_directory(layout.root(), layout.checkpoints_dir()).ok()) return std::nullopt;
+  const auto entries =
+      checkpoint::CheckpointStore(layout.checkpoints_dir(), default_file_system()).list();
+  if (!entries.ok() || entries->empty()) return std::nullopt;
+  const std::string path = join_path(entries->back().path, checkpoint::kManifestName);
+  const auto text = read_run_file(layout.root(), path, checkpoint::kMaxManifestBytes);
+  const auto manifest = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
+  if (!manifest.ok()) return std::nullopt;
+  return RunSummary::Checkpoint{.step = entries->back().step,
+                                .created_at = valid_utf8(manifest->created_at)};
+}
+
+std::optional<uint64_t> newest_evaluated_step(const run::RunLayout& layout,
+                                              const run::Lineage& lineage) {
+  std::optional<uint64_t> newest;
+  const std::string lines =
+      read_end_of_run_file(layout.root(), layout.evaluation_outcomes_file(), kOutcomeBytes);
+  run::EvaluationOutcomes outcomes;
+  for (std::string_view rest = lines; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    outcomes.add_line(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  const auto steps = outcomes.evaluated_steps(lineage);
+  if (!steps.empty()) newest = *steps.rbegin();
+  return newest;
+}
+
+std::string at_newest(const RunSummary& summary) {
+  return summary.checkpoint ? "it resumes at step " + std::to_string(summary.checkpoint->step)
+                            : "it begins at step 0, because there is no checkpoint";
+}
+
+// What to do, of a run without an answer of its stokerd.
+std::string next_of(const RunSummary& summary, RunState::Phase phase) {
+  switch (phase) {
+    case RunState::Phase::kAbsent:
+      return "start stokerd";
+    case RunState::Phase::kRunning:
+      return summary.state == "paused" ? "stokerctl resume" : "";
+    case RunState::Phase::kPreempted:
+      return "its launcher starts it again; " + at_newest(summary);
+    case RunState::Phase::kCrashed:
+      return "start stokerd again; " + at_newest(summary);
+    case RunState::Phase::kEnded:
+      break;
+  }
+  if (summary.state == "failed")
+    return "remove the cause and start stokerd again; " + at_newest(summary);
+  if (summary.state == "stopped") return "to continue, start stokerd again; " + at_newest(summary);
+  if (summary.checkpoint && summary.evaluated_step.value_or(0) < summary.checkpoint->step)
+    return "stoker-eval --once evaluates step " + std::to_string(summary.checkpoint->step);
+  return "";
+}
+
+json::value finite_or_null(double value) {
+  if (std::isfinite(value)) return value;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view to_string(Health health) {
+  switch (health) {
+    case Health::kGood:
+      return "good";
+    case Health::kAttention:
+      return "attention";
+    case Health::kBad:
+      break;
+  }
+  return "bad";
+}
+
+Health health_of(TrainerState state) {
+  switch (state) {
+    case TrainerState::kStarting:
+    case TrainerState::kTraining:
+    case TrainerState::kSaving:
+      return Health::kGood;
+    case TrainerState::kPaused:
+    case TrainerState::kStopping:
+      return Health::kAttention;
+    case TrainerState::kDegraded:
+      break;
+  }
+  return Health::kBad;
+}
+
+run::Lineage read_lineage(const run::RunLayout& layout) {
+  const auto text = read_run_file(layout.root(), layout.lineage_file(), run::kMaxLineageBytes);
+  return text.ok() ? run::Lineage::parse(*text) : run::Lineage();
+}
+
+RunSummary read_summary(const run::RunLayout& layout, std::string name) {
+  RunSummary summary;
+  summary.name = std::move(name);
+  summary.run_dir = valid_utf8(layout.root());
+  const RunState state = state_of(layout);
+  add_state(summary, state, layout);
+  summary.last_start = state.last_start;
+  if (const auto last = last_record(layout)) {
+    if (!state.end) summary.step = last->step;
+    summary.loss = last->loss;
+  }
+  const auto config = read_run_file(layout.root(), layout.config_file(), kMaxSmallFileBytes);
+  if (config.ok()) summary.max_steps = find_count(*config, "\n  max_steps: ").value_or(0);
+  const run::Lineage lineage = read_lineage(layout);
+  summary.best = best_of(layout, lineage);
+  summary.checkpoint = newest_checkpoint(layout);
+  summary.evaluated_step = newest_evaluated_step(layout, lineage);
+  summary.next = next_of(summary, state.phase);
+  return summary;
+}
+
+void add_status(RunSummary& summary, const control::TrainerStatus& status) {
+  summary.state = control::to_string(status.state);
+  summary.step = status.step;
+  summary.max_steps = status.max_steps;
+  summary.loss = status.loss;
+  summary.reason = valid_utf8(status.waiting_for);
+  if (!summary.reason.empty()) summary.reason = "waiting for " + summary.reason;
+  summary.health = health_of(status.state);
+  summary.next = status.state == TrainerState::kPaused ? "stokerctl resume" : "";
+  if (status.state != TrainerState::kDegraded) return;
+  summary.reason = valid_utf8(status.checkpoint.last_error);
+  const uint64_t saved = std::min(status.step, status.checkpoint.last_saved_step);
+  summary.next =
+      "remove the cause; " + std::to_string(status.step - saved) + " steps are not saved";
+}
+
+void add_no_answer(RunSummary& summary, std::string reason) {
+  summary.state = "no answer";
+  summary.health = Health::kAttention;
+  summary.reason = valid_utf8(reason);
+  summary.next = "read its log: stokerctl logs";
+}
+
+std::string to_json(const RunSummary& summary) {
+  json::object object{{"name", summary.name},      {"run_dir", summary.run_dir},
+                      {"state", summary.state},    {"health", to_string(summary.health)},
+                      {"reason", summary.reason},  {"since", summary.since},
+                      {"step", summary.step},      {"loss", finite_or_null(summary.loss)},
+                      {"evaluated_step", nullptr}, {"next", summary.next}};
+  if (summary.max_steps > 0) object["max_steps"] = summary.max_steps;
+  if (summary.evaluated_step) object["evaluated_step"] = *summary.evaluated_step;
+  if (const auto& best = summary.best)
+    object["best"] =
+        json::object{{"dataset", best->dataset},     {"metric", best->metric},
+                     {"direction", best->direction}, {"value", finite_or_null(best->value)},
+                     {"step", best->step},           {"manifest_sha256", best->manifest_sha256}};
+  if (const auto& checkpoint = summary.checkpoint)
+    object["checkpoint"] =
+        json::object{{"step", checkpoint->step}, {"created_at", checkpoint->created_at}};
+  if (const auto& start = summary.last_start)
+    object["last_start"] = json::object{{"time", valid_utf8(start->time)},
+                                        {"state", run::to_string(start->end.outcome)},
+                                        {"reason", valid_utf8(start->end.reason)},
+                                        {"exit_code", start->end.exit_code}};
+  return json::serialize(object);
+}
+
+}  // namespace stoker::view
