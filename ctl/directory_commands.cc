@@ -363,7 +363,7 @@ ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine&
 ExitCode show_runs(const CommandLine& command, const Console& console) {
   const auto names = list_directory(command.directory);
   if (!names.ok()) return show(names.status(), console);
-  TextTable table({{.title = "run", .left = true},
+  TextTable table({{.title = "run", .left = true, .can_cut = true},
                    {.title = "state", .left = true},
                    {.title = "since", .can_drop = true},
                    {.title = "step"},

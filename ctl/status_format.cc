@@ -44,7 +44,7 @@ std::string format_training(const TrainerStatus& status) {
   std::string text =
       format_progress(status.step, status.max_steps) + ", epoch " + format_count(status.epoch);
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
-    text += ", ETA " + format_duration(status.eta_seconds);
+    text += ", ETA " + format_estimate(status.eta_seconds);
   return text;
 }
 
@@ -240,7 +240,7 @@ std::string render_status_line(const TrainerStatus& status) {
                      format_number(status.samples_per_second, 4) + " samples/s, data wait " +
                      format_milliseconds(status.feed.data_wait_ms) + " ms";
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
-    text += ", ETA " + format_duration(status.eta_seconds);
+    text += ", ETA " + format_estimate(status.eta_seconds);
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 
 namespace stoker::ctl {
 
@@ -77,6 +78,15 @@ std::string format_duration(double seconds) {
   return pair(86400, " d ", 3600, " h");
 }
 
+std::string format_estimate(double seconds) {
+  if (seconds < 99.5) return std::to_string(std::max(1L, std::lround(seconds))) + " s";
+  const double unit = seconds < 600 ? 10 : 60;
+  std::string text = format_duration(std::round(seconds / unit) * unit);
+  for (const std::string_view none : {" 0 s", " 0 min", " 0 h"})
+    if (text.ends_with(none)) text.resize(text.size() - none.size());
+  return text;
+}
+
 namespace {
 
 constexpr size_t kGap = 2;
@@ -146,7 +156,7 @@ std::vector<TextTable::VisibleColumn> TextTable::choose_columns(const TextStyle&
   };
   for (size_t i = visible.size(); i-- > 0 && excess(true) > 0;)
     if (columns_[i].can_drop) visible.erase(visible.begin() + static_cast<std::ptrdiff_t>(i));
-  for (VisibleColumn& column : visible)
+  for (VisibleColumn& column : visible | std::views::reverse)
     if (can_cut(column))
       column.width = std::max(kMinCutWidth, column.width - std::min(column.width, excess(false)));
   return visible;

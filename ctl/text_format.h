@@ -31,13 +31,16 @@ std::string format_count(uint64_t value);
 std::string format_bytes(uint64_t bytes);
 // "0.52 s", "4 min 2 s", "3 h 7 min", "2 d 4 h".
 std::string format_duration(double seconds);
+// An estimate of a duration: "40 s", "3 min 20 s", "27 min", "3 h 7 min", "2 d 4 h".
+std::string format_estimate(double seconds);
 
 // A column of a TextTable.
 struct Column {
   std::string title;      // one line, or two separated by a newline
   bool left = false;      // for text; numbers are right-aligned
   bool can_drop = false;  // dropped if the table is too wide, the last such column first
-  bool can_cut = false;  // before: cells are cut, with an ellipsis, down to kMinCutWidth characters
+  bool can_cut =
+      false;  // cells are cut, with an ellipsis, down to kMinCutWidth characters, the last such column first
 };
 
 class TextTable {

@@ -75,8 +75,9 @@ std::string head_line(const TopState& state, const Painter& paint) {
                                             static_cast<double>(status.max_steps))) +
             " %)";
   text += "  epoch " + format_count(status.epoch);
-  if (std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
-    text += "  ETA " + format_duration(status.eta_seconds);
+  if (status.state != control::TrainerState::kPaused && std::isfinite(status.eta_seconds) &&
+      status.eta_seconds > 0)
+    text += "  ETA " + format_estimate(status.eta_seconds);
   return text;
 }
 

@@ -33,7 +33,9 @@ std::string format_training_metric(const control::TrainerStatus::TrainingMetric&
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
-  const auto whole = static_cast<long long>(seconds + 0.5);
+  // An estimate: whole minutes from ten minutes on, ten seconds before.
+  const double unit = seconds >= 600 ? 60 : seconds >= 60 ? 10 : 1;
+  const auto whole = static_cast<long long>(std::round(seconds / unit) * unit);
   const long long hours = whole / 3600;
   char text[48];
   if (hours >= 48) {

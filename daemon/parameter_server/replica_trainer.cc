@@ -345,8 +345,8 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   }
   status_.samples_per_second = metrics.samples_per_second;
   status_.step_time_ms = metrics.step_time_ms;
-  status_.eta_seconds =
-      static_cast<double>(config_.train.max_steps - metrics.step) * metrics.step_time_ms / 1e3;
+  remaining_.add(static_cast<uint64_t>(steps), seconds);
+  status_.eta_seconds = remaining_.seconds(config_.train.max_steps - metrics.step);
   publish(chief_->writer.is_degraded() ? control::TrainerState::kDegraded
                                        : control::TrainerState::kTraining);
 }

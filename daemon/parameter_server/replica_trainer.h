@@ -25,6 +25,7 @@
 #include "daemon/parameter_server/server_connection.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "daemon/parameter_server/variable_store.h"
+#include "daemon/train/remaining_time.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/trainer_channels.h"
@@ -128,6 +129,7 @@ class ReplicaTrainer {
   std::vector<train::Done> save_requests_;
   std::chrono::nanoseconds reported_at_{0};
   uint64_t reported_step_ = 0;
+  RemainingTime remaining_;
   std::optional<std::chrono::nanoseconds> status_read_at_;
 };
 

@@ -34,6 +34,7 @@
 #include "daemon/train/group_step.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
+#include "daemon/train/remaining_time.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/step_engine.h"
 #include "daemon/train/step_instrumentation.h"
@@ -272,6 +273,7 @@ class Trainer {
   bool is_skip_logged_ = false;
   double step_lr_ = 0;  // of the last step
   Interval interval_;
+  RemainingTime remaining_;
   cuda::DeviceUsage device_usage_;  // up to the last report
   control::TrainerStatus status_;
   std::unique_ptr<StepEngine> engine_;  // its functions use the members above

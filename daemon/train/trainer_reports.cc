@@ -114,6 +114,8 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   interval_.add_to(metrics, now, batch);
   metrics.degraded = writer_.is_degraded() ? 1 : 0;
   metrics.wall_time = to_iso8601(clock_.wall());
+  remaining_.add(interval_.steps,
+                 static_cast<double>(interval_.steps) * metrics.step_time_ms / 1e3);
   interval_ = Interval{.started = now};
   record_device_usage();
   report_ranks();
@@ -149,8 +151,7 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
   status_.samples_per_second = metrics.samples_per_second;
   status_.step_time_ms = metrics.step_time_ms;
   status_.feed.data_wait_ms = metrics.data_wait_ms;
-  status_.eta_seconds =
-      static_cast<double>(config_.train.max_steps - metrics.step) * metrics.step_time_ms / 1000.0;
+  status_.eta_seconds = remaining_.seconds(config_.train.max_steps - metrics.step);
   publish(activity());
 }
 

@@ -38,6 +38,12 @@ TEST(NumberFormatTest, FormatsBytesAndDurations) {
   EXPECT_EQ(format_duration(59.6), "60 s");
   EXPECT_EQ(format_duration(242), "4 min 2 s");
   EXPECT_EQ(format_duration(11'240), "3 h 7 min");
+  EXPECT_EQ(format_estimate(0.2), "1 s");
+  EXPECT_EQ(format_estimate(67), "67 s");
+  EXPECT_EQ(format_estimate(242), "4 min");
+  EXPECT_EQ(format_estimate(204), "3 min 20 s");
+  EXPECT_EQ(format_estimate(1637), "27 min");
+  EXPECT_EQ(format_estimate(11'240), "3 h 7 min");
   EXPECT_EQ(format_duration(190'000), "2 d 4 h");
   EXPECT_EQ(format_duration(std::numeric_limits<double>::quiet_NaN()), "?");
 }

@@ -48,9 +48,8 @@ TEST_F(RunsTest, ListsRunsBelowDirectory) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, ContainsRegex("  run +finished +.* 200 "));
   EXPECT_THAT(result.out, ContainsRegex("  group/second +failed +.* 150 "));
-  EXPECT_THAT(
-      result.out,
-      ContainsRegex("  run +finished +.* 200 +valid/loss 1.2500 +all steps are done"));
+  EXPECT_THAT(result.out,
+              ContainsRegex("  run +finished +.* 200 +valid/loss 1.2500 +all steps are done"));
   EXPECT_THAT(result.out, HasSubstr("disk full"));
   const auto list =
       boost::json::parse(run_with_arguments({"--json", "runs", root_.path()}).out).as_array();
@@ -93,14 +92,18 @@ TEST_F(RunsTest, AsksStokerdsOfRunningRuns) {
 }
 
 // A row has one line on a terminal of 80 columns, whatever the reason is.
-TEST_F(RunsTest, CutsReasonOnTerminal) {
+TEST_F(RunsTest, CutsNameAndReasonOnTerminal) {
   write_two_runs();
   const std::string reason = "feed: data.train: " + std::string(200, 'x');
   write_file(second() + "/exit_status.json",
              R"({"state":"failed","step":150,"exit_code":74,"reason":")" + reason + R"("})");
+  std::filesystem::create_directories(root_ / "a_name_of_more_characters_than_have_room");
+  std::filesystem::copy(layout().root(), root_ / "a_name_of_more_characters_than_have_room",
+                        std::filesystem::copy_options::recursive);
   const std::string out = run_with_arguments({"runs", root_.path()}, kTerminal).out;
   EXPECT_LE(widest_line(out), 80u);
-  EXPECT_THAT(out, HasSubstr("x…\n"));
+  EXPECT_THAT(out, HasSubstr("feed: data.trai…\n"));
+  EXPECT_THAT(out, HasSubstr("  a_name_of_more_"));
   EXPECT_THAT(out, HasSubstr("\x1b[1;31mfailed\x1b[0m"));
   EXPECT_THAT(run_with_arguments({"runs", root_.path()}).out, HasSubstr(reason));  // a pipe
 }

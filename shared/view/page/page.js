@@ -38,6 +38,7 @@ function duration(s) {
   if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
   return Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
 }
+const estimate = s => s < 60 ? Math.max(1, Math.round(s)) + " s" : duration(Math.round(s / (s < 600 ? 10 : 60)) * (s < 600 ? 10 : 60)).replace(/ 0 (s|min|h)$/, "");
 const age = time => time ? duration((Date.now() - Date.parse(time)) / 1000) + " ago" : "–";
 const words = name => name.replace("_per_", "/").replaceAll("_", " ");
 // What a run contains as text, of any type: String() calls an object's own toString, which can be anything.
@@ -333,7 +334,7 @@ class RunPage {
     const metric = this.curves.metric;
     if (metric) figures.push(["Training " + words(metric), format(this.latest("metric")), ""]);
     figures.push(["Samples/s", format(status ? status.samples_per_second : this.latest("samples_per_second"), 3), ""]);
-    if (status && status.eta_seconds > 0 && !isOver(state)) figures.push(["Remaining", duration(status.eta_seconds), ""]);
+    if (status && status.eta_seconds > 0 && !isOver(state) && state !== "paused") figures.push(["Remaining", "about " + estimate(status.eta_seconds), ""]);
     else figures.push(["Time", duration(this.latest("seconds")), ""]);
     document.title = `${run.name} · ${state}` + (max && !isOver(state) ? ` ${Math.floor(100 * step / max)} %` : "");
     return [

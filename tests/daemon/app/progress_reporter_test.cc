@@ -25,7 +25,7 @@ TEST(ProgressLineTest, ShowsStepLossRateAndEta) {
   EXPECT_EQ(
       progress_line(half_way(), 200),
       "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  data wait 0.1 ms  "
-      "ETA 1:07");
+      "ETA 1:10");
 }
 
 TEST(ProgressLineTest, ShowsTrainingMetricAfterLoss) {
