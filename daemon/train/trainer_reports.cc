@@ -126,7 +126,7 @@ void Trainer::record_device_usage() {
   const cuda::DeviceUsage use = engine_->device_usage();
   if (const uint64_t works = use.works - device_usage_.works; works > 0)
     status_.device_time_ms = (use.work_ms - device_usage_.work_ms) / static_cast<double>(works) *
-                             static_cast<double>(config_.train.gradient_accumulation_steps);
+                             static_cast<double>(share_.length());
   status_.memory.device_allocated_bytes = use.allocated_bytes;
   status_.memory.device_reserved_bytes = use.reserved_bytes;
   status_.memory.device_peak_allocated_bytes = use.peak_bytes;

@@ -61,7 +61,7 @@ def write_run(path, records, lr):
         step = records * i
         (path / f"eval/step-{step:09d}.json").write_text(json.dumps(
             {"step": step, "manifest_sha256": "0" * 64, "duration_seconds": 1.0, "created_at": "2026-01-05T08:45:37.595Z",
-             "datasets": {"val": {"loss": 2.0 / i, "accuracy": i / 11, "num_samples": 100, "per_class": CLASSES,
+             "datasets": {"val": {"loss": 2.0 / i + lr, "accuracy": i / 11, "num_samples": 100, "per_class": CLASSES,
                                   "confusion_matrix": [[90 if k == m else k + m for k in range(12)] for m in range(12)]}}}))
     (path / f"eval/artifacts/step-{10 * records:09d}.val.misclassified.png").write_bytes(png(64))
     (path / f"eval/artifacts/step-{10 * records:09d}.val.generated.txt").write_text("generated " + ATTACK)
@@ -156,6 +156,36 @@ def serve_status(run, **changes):
     return listener
 
 
+def check_comparison(page):
+    """Two runs: best first, sorted by a column, filtered, and in the address."""
+    table = "document.querySelector('[aria-label=\\'Runs compared\\']')"
+    names = f"[...{table}.querySelectorAll('tbody button')].map(b => b.textContent)"
+    values = f"[...{table}.querySelectorAll('tbody tr')].map(row => Number(row.children[3].textContent))"
+    titles = page.evaluate(f"[...{table}.querySelectorAll('th')].map(t => t.textContent)")
+    check(titles == ["run", "optimizer.lr", "train.max_steps", "val loss ↑", "step", "time", "state"], titles)
+    best = page.evaluate(values)
+    check(best == [0.3, 0.4], best)  # loss 2 / 10 and the learning rate
+    for expected in (["0.1", "0.2"], ["0.2", "0.1"]):
+        page.evaluate(f"[...{table}.querySelectorAll('th button')][1].click()")
+        check(page.evaluate(f"[...{table}.querySelectorAll('tbody tr')].map(row => row.children[1].textContent)") == expected, expected)
+    filtered = "(word => { const box = document.querySelector('input[type=search]'); box.value = word; box.dispatchEvent(new Event('input')); })"
+    page.evaluate(filtered + "('LR=0.2')")
+    check(page.evaluate(names) == ["short"], "not filtered by a setting")
+    page.evaluate(filtered + "('')")
+    check(sorted(page.evaluate(names)) == ["long", "short"], "the filter stays")
+    check(page.evaluate("new URLSearchParams(location.hash.slice(1)).getAll('compare').length") == 2, page.evaluate("location.href"))
+    address = page.evaluate("location.href")
+    page.open("about:blank")
+    page.open(address)
+    page.wait_for(table + " !== null")
+    page.open("about:blank")
+    page.open(address.split("#")[0] + "#run=gone")
+    page.wait_for("document.body?.innerText.includes('gone: there is no such run here')")
+    page.open("about:blank")
+    page.open(address)
+    page.wait_for(table + " !== null")
+
+
 def check_full_disk(page, address, run):
     """A run that can write no file: its stokerd alone knows, and the list and the header show it."""
     page.open(address)
@@ -228,7 +258,8 @@ def main():
 
         # Two runs compared, with the setting that differs.
         page.evaluate("document.querySelectorAll('nav input').forEach(box => box.click())")
-        page.wait_for("document.body.innerText.includes('Settings that differ') && document.body.innerText.includes('optimizer.lr')")
+        page.wait_for("document.body.innerText.includes('settings that differ') && document.body.innerText.includes('optimizer.lr')")
+        check_comparison(page)
         image("runs", 1440, 2200)
         page.dark()
         check(contrast(page) >= 4.5, f"contrast in the dark {contrast(page)}")
@@ -295,7 +326,7 @@ def main():
         page.open(report.as_uri())
         page.wait_for("document.querySelectorAll('main canvas').length >= 6")
         check_page(page, page.problems())
-        check("Settings that differ" in page.evaluate("document.body.innerText"), "the comparison is missing")
+        check("settings that differ" in page.evaluate("document.body.innerText"), "the comparison is missing")
         check(page.evaluate("[...document.querySelectorAll('section')].some(s => s.innerText.startsWith('Events') && s.innerText.includes('daemon started'))"),
               "the report has no events")
         check(all(url.startswith(("file:", "data:")) for url in page.requests()), page.requests())

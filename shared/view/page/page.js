@@ -22,7 +22,11 @@ function milliseconds(x) {
   if (x > 0 && x < .01) return "<0.01";
   return x < 100 ? x.toFixed(x < 10 ? 2 : 1) : count(x);
 }
-const shortest = x => Math.abs(x) >= 1e4 ? count(x) : String(Number(x.toPrecision(3)));
+function shortest(x) {
+  const size = Math.abs(x);
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return Number(x.toPrecision(3)).toExponential().replace("e+", "e");
+  return size >= 1e4 ? count(x) : String(Number(x.toPrecision(3)));
+}
 const count = x => isNumber(x) ? Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f") : "–";
 function bytes(x) {
   if (!isNumber(x)) return "–";
@@ -131,6 +135,20 @@ function decimate(columns, column, [begin, end], lows = column, highs = column) 
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const translucent = (color, alpha) => color + Math.round(alpha * 255).toString(16).padStart(2, "0");
 
+// The color of run `i` of `n`: after the palette, around the color wheel.
+function runColor(i, n) {
+  if (n <= colors.length) return style(colors[i]);
+  const [light, wide] = matchMedia("(prefers-color-scheme: dark)").matches ? [.68, .26] : [.42, .34];
+  const part = k => light - wide * Math.max(-1, Math.min((k + 12 * i / n) % 12 - 3, 9 - (k + 12 * i / n) % 12, 1));
+  return "#" + [0, 8, 4].map(k => Math.round(255 * part(k)).toString(16).padStart(2, "0")).join("");
+}
+// As the terminal's plot: the largest value is more than a hundred times the smallest.
+function spansDecades(sets) {
+  let low = Infinity, high = -Infinity;
+  for (const {points} of sets) for (const {y} of points) if (isNumber(y)) { low = Math.min(low, y); high = Math.max(high, y); }
+  return low > 0 && high / low > 100;
+}
+
 class Plot {
   constructor(title, options = {}) {
     this.title = title;
@@ -139,14 +157,20 @@ class Plot {
     this.canvas.addEventListener("keydown", event => this.onKey(event));
     this.element = h("div", {class: "plot"}, this.canvas);
     this.sets = [];
+    this.log = null;  // chosen by spansDecades()
   }
-  // sets: [{name, color, points, marks, low, high, area}]
+  // A button that changes between a linear and a logarithmic axis.
+  logButton(redraw) {
+    this.button = h("button", {type: "button", "aria-pressed": "false", onclick: () => { this.log = !this.isLog; redraw(); }}, "log scale");
+    return this.button;
+  }
+  // sets: [{name, color, points, marks, low, high, area}]; a color is an index or text
   draw(sets) {
     const start = performance.now();
     this.sets = sets.filter(s => s.points.length > 0);
     const datasets = [];
     for (const set of this.sets) {
-      const color = style(colors[set.color % colors.length]);
+      const color = typeof set.color === "string" ? set.color : style(colors[set.color % colors.length]);
       const common = {parsing: false, normalized: true, borderColor: color, pointBackgroundColor: color, spanGaps: false};
       if (set.low) {
         datasets.push({...common, label: "", data: set.low, borderWidth: 0, pointRadius: 0, hidden: false, isBand: true});
@@ -156,6 +180,8 @@ class Plot {
         pointRadius: set.marks || set.points.length === 1 ? 2.5 : 0, pointHoverRadius: 4, tension: 0,
         fill: set.area ? (set.area === 1 ? "origin" : "-1") : false, backgroundColor: translucent(color, set.area ? .3 : 1), order: set.marks ? 0 : 1});
     }
+    this.isLog = this.log ?? (!this.options.zero && spansDecades(this.sets));
+    if (this.button) this.button.setAttribute("aria-pressed", this.isLog);
     const soft = style("--soft"), line = style("--line");
     const axis = {grid: {color: line, drawBorder: false, drawTicks: false}, ticks: {color: soft, padding: 6, maxTicksLimit: 6, maxRotation: 0, font: {size: 11}}};
     const config = {
@@ -166,10 +192,10 @@ class Plot {
         layout: {padding: {top: 4, right: 6}},
         scales: {
           x: {...axis, type: "linear", grid: {...axis.grid, display: false}, ticks: {...axis.ticks, callback: count}, bounds: "data", min: this.fromZero ? 0 : undefined},
-          y: {...axis, type: this.options.log && this.options.log() ? "logarithmic" : "linear", beginAtZero: !!this.options.zero,
-            ticks: {...axis.ticks, callback: x => shortest(x)}}},
+          y: {...axis, type: this.isLog ? "logarithmic" : "linear", beginAtZero: !!this.options.zero,
+            ticks: {...axis.ticks, callback: x => this.isLog && !/^[125]/.test(x.toExponential()) ? "" : shortest(x)}}},
         plugins: {legend: {display: false}, tooltip: {
-          filter: item => !item.dataset.isBand, backgroundColor: style("--ink"), titleColor: style("--card"), bodyColor: style("--card"), padding: 9, displayColors: false,
+          filter: item => !item.dataset.isBand, backgroundColor: style("--ink"), titleColor: style("--card"), bodyColor: style("--card"), padding: 9, displayColors: this.sets.length > 1, boxWidth: 8, boxHeight: 8, itemSort: (a, b) => b.parsed.y - a.parsed.y,
           callbacks: {title: items => items.length ? "step " + count(items[0].parsed.x) : "", label: item => item.dataset.label + "  " + format(item.parsed.y, 5)}}}}};
     if (this.chart) {
       this.chart.data = config.data;
@@ -204,6 +230,7 @@ class Plot {
   }
 }
 let drawMs = 0;
+const kMaxCompared = 50;
 
 // ---- Data of a run
 
@@ -264,24 +291,18 @@ class RunPage {
     this.curves = bundle.curves;
     this.status = bundle.status || null;
     this.part = 1;
-    this.log = false;
     this.build();
   }
   build() {
-    const log = h("button", {type: "button", "aria-pressed": "false", onclick: () => {
-      this.log = !this.log;
-      log.setAttribute("aria-pressed", this.log);
-      this.drawCurves();
-    }}, "log scale");
     const range = h("select", {"aria-label": "Steps shown", onchange: () => { this.part = Number(range.value); this.drawCurves(); }},
       [[1, "all steps"], [.5, "last half"], [.2, "last fifth"], [.05, "last twentieth"]].map(([v, t]) => h("option", {value: v}, t)));
     this.pick = h("select", {"aria-label": "Metric of the evaluation", onchange: () => this.drawCurves()});
     const zero = {zero: true};
-    this.plots = {loss: new Plot("Loss", {log: () => this.log}), metric: new Plot("Metric"), lr: new Plot("Learning rate", zero),
+    this.plots = {loss: new Plot("Loss"), metric: new Plot("Metric"), lr: new Plot("Learning rate", zero),
       phases: new Plot("Phases of a step in milliseconds", zero), speed: new Plot("Samples per second", zero), grad: new Plot("Gradient norm", zero)};
     const p = this.plots;
     this.lossCard = card("Loss", "two", p.loss.element);
-    this.lossCard.head.append(range, log);
+    this.lossCard.head.append(range, p.loss.logButton(() => this.drawCurves()));
     this.lossLegend = h("div");
     this.lossCard.append(this.lossLegend);
     this.nowCard = card("Now", "now");
@@ -575,23 +596,84 @@ function logLine(line) {
 
 // ---- Several runs
 
-function comparison(bundles) {
-  const plot = new Plot("Comparison"), metricKeys = [...new Set(bundles.flatMap(b => metricsOf(b.run).map(m => m.join("/"))))];
-  const pick = h("select", {"aria-label": "Compared metric", onchange: () => draw()}, [["train/loss", "train loss"], ...metricKeys.map(k => [k, words(k.replace("/", " "))])].map(([v, t]) => h("option", {value: v}, t)));
-  const preferred = bundles.map(b => mainMetric(b.run)).find(Boolean);
-  if (preferred) pick.value = preferred.join("/");
-  const draw = () => plot.draw(bundles.map((b, i) => {
-    if (pick.value === "train/loss") return {name: b.run.name, color: i, points: decimate(b.curves.columns, "loss", [0, b.curves.columns.step.length]).line};
-    const [dataset, metric] = pick.value.split("/");
-    return {name: b.run.name, color: i, marks: true, points: pointsOf(b.run, dataset, metric)};
-  }));
-  const chartCard = card("Comparison", "wide", plot.element, legend(bundles.map((b, i) => [b.run.name, i % colors.length])));
-  chartCard.head.append(pick);
-  const settings = bundles.map(b => settingsOf(b.run.config));
+// Numbers by their value, before text; what is missing last.
+function inOrder(a, b) {
+  const [x, y] = [a, b].map(v => isNumber(v) ? v : v === "" || isNaN(v ?? NaN) ? null : Number(v));
+  if (x !== null && y !== null) return x - y;
+  if (x !== null || y !== null) return x !== null ? -1 : 1;
+  return (a ?? "\uffff") < (b ?? "\uffff") ? -1 : Number(a !== b);
+}
+// A table of the runs with what differs, best first, and their curves.
+function comparison(bundles, onOpen, total = bundles.length) {
+  const plot = new Plot("Comparison"), settings = bundles.map(b => settingsOf(b.run.config));
+  const metricKeys = [...new Set(bundles.flatMap(b => metricsOf(b.run).map(m => m.join("/"))))];
   const differing = [...new Set(settings.flatMap(s => [...s.keys()]))].filter(key => key !== "run.dir" && new Set(settings.map(s => s.get(key))).size > 1);
-  const settingCard = card("Settings that differ", "wide", differing.length ? table(["setting", ...bundles.map(b => b.run.name)], differing.map(key => [key, ...settings.map(s => h("td", {class: "wrap"}, s.get(key) ?? "–"))]), "Settings that differ")
-    : h("p", {class: "empty"}, "None"));
-  return {element: h("div", {class: "grid"}, chartCard, settingCard), draw};
+  const valueOf = differing.length === 1 ? i => settings[i].get(differing[0]) : i => bundles[i].run.name;
+  const order = bundles.map((_, i) => i).sort((a, b) => inOrder(valueOf(a), valueOf(b)));
+  const color = i => runColor(order.indexOf(i), bundles.length);
+  const pick = h("select", {"aria-label": "Compared metric", onchange: () => { sorted = null; draw(); }}, [["train/loss", "train loss"], ...metricKeys.map(k => [k, words(k.replace("/", " "))])].map(([v, t]) => h("option", {value: v}, t)));
+  const pointsOfPick = b => {
+    if (pick.value === "train/loss") return decimate(b.curves.columns, "loss", [0, b.curves.columns.step.length]).line;
+    const [dataset, metric] = pick.value.split("/");
+    return pointsOf(b.run, dataset, metric);
+  };
+  // One evaluation of each run is a column of points: then the training loss says more.
+  const hasCurve = key => bundles.some(b => pointsOf(b.run, ...key.split("/")).length > 1);
+  const preferred = [...bundles.map(b => mainMetric(b.run)).filter(Boolean).map(m => m.join("/")), ...metricKeys].find(hasCurve);
+  if (preferred) pick.value = preferred;
+  // The best value of a metric whose direction is known, else the last.
+  const found = b => {
+    const points = pointsOfPick(b).filter(p => isNumber(p.y)), metric = pick.value.split("/")[1], one = definitionOf(b.run, metric);
+    if (pick.value === "train/loss" || !one || !points.length) return points[points.length - 1] || {};
+    return points.reduce((best, p) => (one.direction === "maximize" ? p.y > best.y : p.y < best.y) ? p : best);
+  };
+  const isMaximized = () => bundles.some(b => (definitionOf(b.run, pick.value.split("/")[1]) || {}).direction === "maximize");
+  let sorted = null;  // [column, whether the largest is first]; null: the best value first
+  const filter = h("input", {type: "search", placeholder: "filter", "aria-label": "Filter the runs by name or setting", oninput: () => draw()});
+  const body = h("div");
+  const swatch = fill => {
+    const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg"), rect = document.createElementNS(ns, "rect");
+    for (const [key, value] of [["class", "swatch"], ["viewBox", "0 0 1 1"]]) svg.setAttribute(key, value);
+    for (const [key, value] of [["width", 1], ["height", 1], ["fill", fill]]) rect.setAttribute(key, value);
+    svg.append(rect);
+    return svg;
+  };
+  const drawTable = shown => {
+    const metricColumn = differing.length + 1;
+    const titles = ["run", ...differing, words(pick.value.replace("/", " ")), "step", "time", "state"];
+    const rows = shown.map(i => {
+      const {run, curves} = bundles[i], best = found(bundles[i]), seconds = curves.columns.seconds || [];
+      return {i, values: [run.name, ...differing.map(key => settings[i].get(key)), best.y, best.x, seconds[seconds.length - 1], run.state]};
+    });
+    const [column, descending] = sorted || [metricColumn, isMaximized()];
+    rows.sort((a, b) => {
+      const [x, y] = [a.values[column], b.values[column]];
+      return [x, y].some(v => v === undefined || v === null) ? inOrder(x, y) : inOrder(x, y) * (descending ? -1 : 1);
+    });
+    const view = table(titles, rows.map(({i, values}) => values.map((value, k) =>
+      k === 0 ? h("td", {class: "left"}, swatch(color(i)), onOpen ? h("button", {type: "button", onclick: () => onOpen(value)}, value) : value)
+        : k < metricColumn ? h("td", {class: "wrap"}, value ?? "–") : k === metricColumn ? format(value) : k === metricColumn + 1 ? count(value) : k === metricColumn + 2 ? duration(value)
+          : h("td", null, h("span", {class: "state " + stateClass(value)}, value)))), "Runs compared");
+    view.querySelectorAll("th").forEach((head, k) => {
+      const isSorted = k === column;
+      head.setAttribute("aria-sort", isSorted ? descending ? "descending" : "ascending" : "none");
+      head.replaceChildren(h("button", {type: "button", onclick: () => { sorted = [k, isSorted && !descending]; draw(); }}, titles[k], isSorted ? descending ? " ↓" : " ↑" : ""));
+    });
+    body.replaceChildren(view);
+  };
+  const draw = () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const textOf = i => (bundles[i].run.name + " " + bundles[i].run.state + " " + [...settings[i]].map(([k, v]) => `${k}=${v}`).join(" ")).toLowerCase();
+    const shown = bundles.map((_, i) => i).filter(i => words.every(word => textOf(i).includes(word)));
+    drawTable(shown);
+    plot.draw(shown.map(i => ({name: bundles[i].run.name, color: color(i), marks: pick.value !== "train/loss", points: pointsOfPick(bundles[i])})));
+    chartCard.value.textContent = shown.length < total ? `${shown.length} of ${total} runs` : "";
+  };
+  const tableCard = card("Runs and settings that differ", "wide", body);
+  tableCard.head.append(filter);
+  const chartCard = card("Comparison", "wide", plot.element);
+  chartCard.head.append(pick, plot.logButton(() => draw()));
+  return {element: h("div", {class: "grid"}, tableCard, chartCard), draw};
 }
 function runList(runs, current, compared, onOpen, onCompare) {
   const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "<best", "since", "<reason"], runs.map(run => attempt(() => [
@@ -620,7 +702,7 @@ function showReport() {
   let compare = null;
   if (bundles.length > 1) {
     app.prepend(h("header", {class: "run"}, h("h1", null, bundles.length + " runs")), attempt(() => {
-      compare = comparison(bundles);
+      compare = comparison(bundles, null);
       compare.draw();
       return compare.element;
     }, reason => h("p", {class: "empty"}, reason)));
@@ -634,8 +716,8 @@ function showReport() {
 
 function showLive() {
   let page = null, source = null, runs = [], current = null, redraw = 0, lastOpen = 0;
-  const compared = new Set(), top = h("div"), holder = h("div"), compareHolder = h("div");
-  app.replaceChildren(top, compareHolder, holder);
+  const compared = new Set(), missing = h("div"), top = h("div"), holder = h("div"), compareHolder = h("div");
+  app.replaceChildren(missing, top, compareHolder, holder);
   const fail = error => { if (!page) holder.replaceChildren(h("p", {class: "empty"}, "Cannot read the run: " + error.message)); };
   const artifactUrl = name => artifact => "/v1/artifacts/" + encodeURIComponent(artifact) + (name ? "?run=" + encodeURIComponent(name) : "");
   const schedule = () => { if (!redraw) redraw = setTimeout(() => { redraw = 0; if (page && !document.hidden) page.drawCurves(); }, 1500); };
@@ -704,27 +786,35 @@ function showLive() {
   async function compare() {
     if (compared.size < 2) return compareHolder.replaceChildren();
     const read = async name => ({run: await get("/v1/run", name), curves: await get("/v1/curves", name)});
-    const bundles = (await Promise.allSettled([...compared].slice(0, 12).map(read))).flatMap(one => one.value ?? []);  // those that can be read
-    const view = comparison(bundles);
+    const bundles = (await Promise.allSettled([...compared].slice(0, kMaxCompared).map(read))).flatMap(one => one.value ?? []);  // those that can be read
+    const view = comparison(bundles, show, compared.size);
     compareHolder.replaceChildren(view.element);
     view.draw();
   }
   function drawList() {
     if (runs.length < 2) return top.replaceChildren();
     const focused = document.activeElement && top.contains(document.activeElement) ? [...top.querySelectorAll("button, input")].indexOf(document.activeElement) : -1;
-    top.replaceChildren(runList(runs, current, compared, name => { location.hash = "run=" + encodeURIComponent(name); },
-      (name, isOn) => { compared[isOn ? "add" : "delete"](name); compare().catch(fail); }));
+    top.replaceChildren(runList(runs, current, compared, show,
+      (name, isOn) => { compared[isOn ? "add" : "delete"](name); history.replaceState(null, "", address(current)); compare().catch(fail); }));
     if (focused >= 0) [...top.querySelectorAll("button, input")][focused]?.focus();
   }
-  const wanted = () => { const match = location.hash.match(/run=(.*)/); return match && attempt(() => runs.find(r => r.name === decodeURIComponent(match[1])), () => null); };
+  // The view is in the address: the run that is shown, and those that are compared.
+  const chosen = () => new URLSearchParams(location.hash.slice(1));
+  const address = name => "#" + new URLSearchParams([["run", name], ...[...compared].map(other => ["compare", other])]);
+  const show = name => { location.hash = address(name); };
+  const wanted = () => runs.find(run => run.name === chosen().get("run"));
   const list = async () => {
     runs = await get("/v1/runs");
     drawList();
     if (current !== null) return;
     if (!runs.length) return holder.replaceChildren(h("p", {class: "empty"}, "No run yet"));
+    for (const name of chosen().getAll("compare")) if (runs.some(run => run.name === name)) compared.add(name);
+    const name = chosen().get("run");
+    missing.replaceChildren(...(name && !wanted() ? [h("p", {class: "notice bad", role: "alert"}, name + ": there is no such run here; this is the newest")] : []));
     await open((wanted() || runs[0]).name);
+    if (compared.size > 1) drawList(), await compare();
   };
-  window.addEventListener("hashchange", () => { const run = wanted(); if (run) { page = null; open(run.name).catch(fail); } });
+  window.addEventListener("hashchange", () => { const run = wanted(); if (run && run.name !== current) { page = null; open(run.name).catch(fail); } });
   setInterval(() => { if (!document.hidden) list().catch(fail); }, 10000);
   list().catch(fail);
   return () => { if (page) page.drawCurves(); };

@@ -45,6 +45,7 @@ class TrainerGroupTest : public TrainerTest {
       ModelContext context{.files = files_of_(rank)};
       context.maybe_group = &group_->rank(rank);
       context.may_commit = may_commit_;
+      context.make_engine = make_engine_;
       const auto is_poisoned = [this, rank](uint64_t sample) { return is_poisoned_(rank, sample); };
       ranks_.push_back(std::make_unique<Session>(config, folder(), is_poisoned, context));
     }
@@ -89,6 +90,7 @@ class TrainerGroupTest : public TrainerTest {
     return default_file_system();
   };
   Status may_commit_;  // an error prevents each commit
+  StepEngine::Factory make_engine_;
   std::unique_ptr<ThreadGroup> group_;
   std::vector<std::unique_ptr<Session>> ranks_;
 };

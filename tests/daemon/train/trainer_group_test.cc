@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/train/cpu_engine.h"
 #include "tests/daemon/train/trainer_group_fixture.h"
 
 namespace stoker::train {
@@ -118,7 +119,35 @@ TEST_F(TrainerGroupTest, NamesRankWhoseParametersDiffer) {
   EXPECT_EQ(chief().state_->step, 20u);
 }
 
+// A CpuEngine on which each micro-batch takes 10 ms.
+class TimedEngine final : public StepEngine {
+ public:
+  explicit TimedEngine(Calls calls) : inner_(std::move(calls)) {}
+  void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) override {
+    inner_.run(batch, micro_batch);
+  }
+  void submit(cuda::Work work) override { inner_.submit(std::move(work)); }
+  bool is_asynchronous() const override { return false; }
+  void read(const std::vector<at::Tensor>& scalars, OnRead take) override {
+    inner_.read(scalars, std::move(take));
+  }
+  bool poll() override { return false; }
+  void synchronize() override {}
+  void on_gradients_complete(size_t sum) override { inner_.on_gradients_complete(sum); }
+  cuda::DeviceUsage device_usage() override {
+    cuda::DeviceUsage usage = inner_.device_usage();
+    usage.work_ms = 10 * static_cast<double>(usage.works);
+    return usage;
+  }
+
+ private:
+  CpuEngine inner_;
+};
+
 TEST_F(TrainerGroupTest, ReportsTimesOfEachRank) {
+  make_engine_ = [](StepEngine::Calls calls) -> Result<std::unique_ptr<StepEngine>> {
+    return std::unique_ptr<StepEngine>(std::make_unique<TimedEngine>(std::move(calls)));
+  };
   open(shared_config(8), 2);
   train_to_end();
   const auto status = chief().board_.read();
@@ -127,6 +156,8 @@ TEST_F(TrainerGroupTest, ReportsTimesOfEachRank) {
     EXPECT_GT(rank.compute_ms, 0);
     EXPECT_GE(rank.compute_ms, rank.data_wait_ms);
   }
+  // Each rank computes two of the four micro-batches of a step.
+  EXPECT_DOUBLE_EQ(status->device_time_ms, 20);
   EXPECT_EQ(chief().channels_.group_exchanges, 8u);
   EXPECT_FALSE(chief().channels_.expects_exchange);
 }
