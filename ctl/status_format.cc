@@ -55,16 +55,19 @@ std::string format_metric(const TrainerStatus::TrainingMetric& metric) {
 }
 
 std::string format_loss(const TrainerStatus& status) {
-  return (std::isnan(status.loss) && status.step == 0 ? "none" : format_number(status.loss, 5)) +
-         format_metric(status.training_metric) + ", learning rate " + format_setting(status.lr) +
+  return (has_interval(status)
+              ? format_number(status.loss, 5) + format_metric(status.training_metric) +
+                    ", learning rate " + format_setting(status.lr)
+              : "-") +
          (status.skipped_steps > 0 ? ", " + pluralize(status.skipped_steps, "step") + " skipped"
                                    : "") +
          (status.rollbacks > 0 ? ", " + pluralize(status.rollbacks, "rollback") : "");
 }
 
 std::string format_speed(const TrainerStatus& status) {
-  return format_number(status.samples_per_second, 4) + " samples/s, " +
-         format_milliseconds(status.step_time_ms) + " ms/step" +
+  return (has_interval(status) ? format_number(status.samples_per_second, 4) + " samples/s, " +
+                                     format_milliseconds(status.step_time_ms) + " ms/step"
+                               : "-") +
          (status.device_time_ms > 0
               ? " (" + format_milliseconds(status.device_time_ms) + " ms device)"
               : "") +
@@ -235,10 +238,12 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
 
 std::string render_status_line(const TrainerStatus& status) {
   std::string text = std::string(control::to_string(status.state)) + " " +
-                     format_progress(status.step, status.max_steps) + " loss " +
-                     format_number(status.loss, 5) + format_metric(status.training_metric) + ", " +
-                     format_number(status.samples_per_second, 4) + " samples/s, data wait " +
-                     format_milliseconds(status.feed.data_wait_ms) + " ms";
+                     format_progress(status.step, status.max_steps);
+  if (!status.waiting_for.empty()) text += " waiting for " + printable(status.waiting_for);
+  if (has_interval(status))
+    text += " loss " + format_number(status.loss, 5) + format_metric(status.training_metric) +
+            ", " + format_number(status.samples_per_second, 4) + " samples/s, data wait " +
+            format_milliseconds(status.feed.data_wait_ms) + " ms";
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
     text += ", ETA " + format_estimate(status.eta_seconds);
   return text;

@@ -82,6 +82,9 @@ std::string head_line(const TopState& state, const Painter& paint) {
 }
 
 std::string loss_line(const TrainerStatus& status, const Painter& paint) {
+  if (!has_interval(status))
+    return paint.label("loss") + "-" +
+           (status.waiting_for.empty() ? "" : "  waiting for " + printable(status.waiting_for));
   std::string text = paint.label("loss") + paint.bold(format_number(status.loss, 5));
   if (!status.training_metric.name.empty() && !std::isnan(status.training_metric.value))
     text += "  " + printable(status.training_metric.name) + " " +
@@ -96,7 +99,8 @@ constexpr int kBarCells = 14;  // the line of the step fits into 80 columns
 
 std::string step_line(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
-  const double step = status.step_time_ms > 0 ? status.step_time_ms : 1;
+  if (!has_interval(status)) return paint.label("step") + "-";
+  const double step = status.step_time_ms;
   const double wait = status.feed.data_wait_ms / step, stall = state.stall_ms_per_step / step;
   return paint.label("step") +
          paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +

@@ -117,7 +117,6 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   status_.device = state.device().str();
   status_.max_steps = config.train.max_steps;
   status_.step = state.step;
-  status_.loss = std::nan("");
   status_.training_metric.value = std::nan("");
   status_.checkpoint.last_saved_step = state.step;
   if (state.step > 0) saved_step_ = state.step;

@@ -24,9 +24,10 @@ struct TrainerStatus {
   uint64_t step = 0;
   uint64_t max_steps = 0;  // step at which training ends
   uint64_t epoch = 0;
-  double loss = 0;         // of the last reported interval; NaN before the first
-  struct TrainingMetric {  // of the task, over the same steps as `loss`
-    std::string name;      // "accuracy"; empty: none
+  double loss =
+      std::numeric_limits<double>::quiet_NaN();  // of the last interval; NaN before the first
+  struct TrainingMetric {                        // of the task, over the same steps as `loss`
+    std::string name;                            // "accuracy"; empty: none
     double value = 0;
   } training_metric;
   double lr = 0;
@@ -124,6 +125,9 @@ struct TrainerStatus {
   int pid = 0;
   double uptime_seconds = 0;
 };
+
+// Whether the loss, the rates and the times are those of an interval: before the first there are none.
+inline bool has_interval(const TrainerStatus& status) { return status.step_time_ms > 0; }
 
 // A JSON object on one line. NaN and the infinities, which JSON cannot represent, are null.
 std::string to_json(const TrainerStatus& status);

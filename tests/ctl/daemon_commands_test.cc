@@ -45,6 +45,7 @@ class DaemonCommandsTest : public CtlTest {
     status.loss = 1.5;
     status.lr = 3e-4;
     status.samples_per_second = 1234.5;
+    status.step_time_ms = 12.5;
     status.eta_seconds = 242;
     status.device = "cpu";
     status.run_dir = "runs/demo";

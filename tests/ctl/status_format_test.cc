@@ -1,5 +1,7 @@
 #include "ctl/status_format.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +21,17 @@ control::TrainerStatus training() {
   status.step_time_ms = 12.5;
   status.device = "cpu";
   return status;
+}
+
+// Before the first record, nothing that could be taken for a value.
+TEST(StatusFormatTest, ShowsNoValuesWhileRunStarts) {
+  control::TrainerStatus status;
+  status.waiting_for = "a lock";
+  EXPECT_TRUE(std::isnan(status.loss));
+  const std::string text = render_status(status, {});
+  EXPECT_THAT(text, HasSubstr("loss        -\n"));
+  EXPECT_THAT(text, HasSubstr("speed       -\n"));
+  EXPECT_EQ(render_status_line(status), "starting step 0 waiting for a lock");
 }
 
 TEST(StatusFormatTest, ShowsDeviceTimeAndMemory) {

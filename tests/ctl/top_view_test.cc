@@ -96,7 +96,9 @@ TEST(TopViewTest, ShowsValuesThatAreNotKnown) {
   TopState state;
   state.status.loss = state.status.step_time_ms = state.status.feed.data_wait_ms = std::nan("");
   state.status.feed.workers_reading = std::nan("");
-  EXPECT_THAT(joined(render_top(state, 24, kPiped)), HasSubstr("none yet"));
+  const std::string text = joined(render_top(state, 24, kPiped));
+  EXPECT_THAT(text, HasSubstr("none yet"));
+  EXPECT_THAT(text, HasSubstr("loss       -"));
 }
 
 TEST(TopViewTest, ShowsRanksOfGroup) {

@@ -348,13 +348,13 @@ class RunPage {
   }
   drawHeader() { attempt(() => this.header.replaceChildren(...this.headerParts()), reason => this.header.replaceChildren(h("h1", null, this.run.name), h("p", {class: "notice bad"}, reason))); }
   headerParts() {
-    const {run, status} = this, state = status && !isOver(run.state) ? status.state : run.state;
+    const {run, status} = this, known = x => status.step_time_ms > 0 ? x : null, state = status && !isOver(run.state) ? status.state : run.state;
     const step = status ? status.step : Math.max(run.step || 0, this.latest("step") || 0), max = status ? status.max_steps : run.max_steps;
-    const figures = [["Step", count(step), max ? " of " + count(max) : ""], ["Loss", format(status ? status.loss : this.latest("loss")), ""]];
+    const figures = [["Step", count(step), max ? " of " + count(max) : ""], ["Loss", format(status ? known(status.loss) : this.latest("loss")), ""]];
     if (run.best) figures.push(["Best " + run.best.dataset + " " + words(run.best.metric), format(run.best.value), " at step " + count(run.best.step), aboutMetric(run, run.best.metric)]);
     const metric = this.curves.metric;
     if (metric) figures.push(["Training " + words(metric), format(this.latest("metric")), ""]);
-    figures.push(["Samples/s", format(status ? status.samples_per_second : this.latest("samples_per_second"), 3), ""]);
+    figures.push(["Samples/s", format(status ? known(status.samples_per_second) : this.latest("samples_per_second"), 3), ""]);
     if (status && status.eta_seconds > 0 && !isOver(state) && state !== "paused") figures.push(["Remaining", "about " + estimate(status.eta_seconds), ""]);
     else figures.push(["Time", duration(this.latest("seconds")), ""]);
     document.title = `${run.name} · ${state}` + (max && !isOver(state) ? ` ${Math.floor(100 * step / max)} %` : "");
@@ -390,8 +390,8 @@ class RunPage {
     const failures = [[feed.sample_errors, "sample errors"], [feed.worker_crashes, "worker crashes"], [feed.worker_timeouts, "timeouts"], [feed.requeued_batches, "batches requeued"], [status.skipped_steps, "steps skipped"], [status.rollbacks, "rollbacks"]]
       .filter(([n]) => n > 0).map(([n, what]) => count(n) + " " + what);
     return [
-      row("Step", milliseconds(status.step_time_ms) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
-        note(`data wait ${milliseconds(feed.data_wait_ms)} ms` + (status.device_time_ms > 0 ? `, device ${milliseconds(status.device_time_ms)} ms` : ""))),
+      ...(!(status.step_time_ms > 0) ? [row("Step", "–")] : [row("Step", milliseconds(status.step_time_ms) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
+        note(`data wait ${milliseconds(feed.data_wait_ms)} ms` + (status.device_time_ms > 0 ? `, device ${milliseconds(status.device_time_ms)} ms` : "")))]),
       row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
       row("Workers", count(feed.workers), bar(activities.map(([, n, c]) => [(n || 0) / workers, c]), activities.map(([name, n]) => `${name} ${format(n, 2)}`).join(", ")),
         note(activities.filter(([, n]) => n >= .005).map(([name, n]) => `${format(n, 2)} ${name}`).join(", ") + (feed.external_producers ? `, ${feed.external_producers} external producers` : ""))),
