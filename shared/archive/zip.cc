@@ -41,6 +41,7 @@ constexpr uint16_t kStored = 0, kDeflated = 8;
 
 constexpr uint64_t kMaxComment = 65535;
 constexpr uint64_t kMaxDirectory = uint64_t{64} << 20;
+constexpr uint64_t kMaxReadMembers = 250'000;  // torch.save writes one per tensor
 
 // A range of bytes of the file, with little-endian integers read at given offsets.
 class Bytes {
@@ -86,9 +87,13 @@ class ZipReader {
                       directory.bytes <= kMaxDirectory &&
                       directory.members <= directory.bytes / kMemberBytes;
     if (!fits) return corrupt("the directory exceeds the file");
+    if (directory.members > kMaxReadMembers)
+      return corrupt("has " + std::to_string(directory.members) + " members; the limit is " +
+                     std::to_string(kMaxReadMembers));
     STOKER_ASSIGN_OR_RETURN(const Bytes bytes,
                             Bytes::read(file_, directory.offset, directory.bytes));
     std::vector<ZipMember> members;
+    members.reserve(directory.members);
     uint64_t at = 0;
     for (uint64_t i = 0; i < directory.members; ++i) {
       STOKER_ASSIGN_OR_RETURN(ZipMember member, read_member(bytes, at));

@@ -6,13 +6,18 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shared/checkpoint/tensor_source.h"
+
 namespace stoker::checkpoint {
 namespace {
 
 using Type = PickleValue::Type;
 
+// Bound what few bytes of a pickle can create.
 constexpr size_t kMaxValues = 2'000'000;
-constexpr size_t kMaxGlobalName = 256;  // of a type or function
+constexpr size_t kMaxReferences = 2 * kMaxValues;  // to values of the memo
+constexpr size_t kMaxMarks = 1000;                 // the depth at which Python stops
+constexpr size_t kMaxGlobalName = 256;             // of a type or function
 constexpr uint8_t kMaxProtocol = 5;
 
 std::string hex_of(uint8_t op) {
@@ -109,6 +114,8 @@ class PickleReader {
       case op::kProto:
         return read_protocol();
       case op::kMark:
+        if (marks_.size() == kMaxMarks)
+          return corrupt("more than " + std::to_string(kMaxMarks) + " nested values");
         marks_.push_back(stack_.size());
         return {};
       case op::kPop:
@@ -226,6 +233,8 @@ class PickleReader {
     STOKER_ASSIGN_OR_RETURN(const uint64_t index, number(index_bytes));
     const auto found = memo_.find(index);
     if (found == memo_.end()) return corrupt("unknown memo index");
+    if (++num_references_ > kMaxReferences)
+      return corrupt("more than " + std::to_string(kMaxReferences) + " references to values");
     stack_.push_back(found->second);
     return {};
   }
@@ -233,7 +242,8 @@ class PickleReader {
     STOKER_ASSIGN_OR_RETURN(const uint64_t index, number(index_bytes));
     if (stack_.size() <= floor()) return corrupt("stack underflow");
     memo_[index] = stack_.back();
-    return {};
+    if (memo_.size() <= kMaxValues) return {};
+    return corrupt("more than " + std::to_string(kMaxValues) + " values in the memo");
   }
 
   Status push_tuple(Result<std::vector<uint32_t>> items) {
@@ -266,6 +276,8 @@ class PickleReader {
     STOKER_ASSIGN_OR_RETURN(const uint32_t id, pop());
     auto storage = parse_storage(pickle_, value(id));
     if (!storage.ok()) return corrupt(storage.status().message());
+    if (pickle_.storages.size() == kMaxTensors)
+      return corrupt("more than " + std::to_string(kMaxTensors) + " storages");
     pickle_.storages.push_back(*std::move(storage));
     return push(
         {.type = Type::kStorage, .number = static_cast<int64_t>(pickle_.storages.size()) - 1});
@@ -291,6 +303,7 @@ class PickleReader {
   std::vector<uint32_t> stack_;
   std::vector<size_t> marks_;  // stack heights
   std::unordered_map<uint64_t, uint32_t> memo_;
+  size_t num_references_ = 0;
 };
 
 }  // namespace
@@ -332,9 +345,8 @@ constexpr std::string_view kDevice = "torch.device";
 constexpr auto kFunctions = std::to_array(
     {kTensorV1, kTensorV2, kTensorV3, kParameter, kOrderedDict, kCounter, kSize, kDevice});
 
-constexpr size_t kMaxDimensions = 64;  // PyTorch's limit
-// Bounds the objects that a few bytes of a pickle can create repeatedly.
-constexpr size_t kMaxTensors = 200'000;
+// Of all tensors. A tensor of 64 dimensions is 5 bytes of a pickle that repeats it.
+constexpr size_t kMaxAllDimensions = 1'000'000;
 constexpr size_t kMaxKey = 64;
 constexpr size_t kShown = 100;
 
@@ -419,6 +431,10 @@ Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& ar
                         " elements of its storage");
   if (pickle.tensors.size() == kMaxTensors)
     return pickle_error("more than " + std::to_string(kMaxTensors) + " tensors");
+  pickle.num_dimensions += tensor.shape.size();
+  if (pickle.num_dimensions > kMaxAllDimensions)
+    return pickle_error("tensors with more than " + std::to_string(kMaxAllDimensions) +
+                        " dimensions in total");
   pickle.tensors.push_back(std::move(tensor));
   const auto index = static_cast<int64_t>(pickle.tensors.size()) - 1;
   return ReduceResult{.value = {.type = Type::kTensor, .number = index}};

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -78,10 +79,11 @@ struct PickleValue {
 
 // A value can be an element of several others, and of itself.
 struct Pickle {
-  std::vector<PickleValue> values;
+  std::deque<PickleValue> values;  // does not double its memory to grow
   std::vector<PickledStorage> storages;
   std::vector<PickledTensor> tensors;
-  uint32_t root = 0;  // index into values
+  size_t num_dimensions = 0;  // of all tensors
+  uint32_t root = 0;          // index into values
 };
 
 Result<Pickle> read_pickle(std::span<const std::byte> bytes);

@@ -50,9 +50,12 @@ class HeaderHandler {
       if (std::exchange(metadata_seen_, true)) return reject(ec, "duplicate __metadata__");
       return enter(Section::kMetadata);
     }
-    if (!names_.insert(key_).second) return reject(ec, "duplicate tensor " + key_);
     if (const Status status = check_tensor_name(key_); !status.ok())
       return reject(ec, status.message());
+    if (header.tensors.size() == kMaxTensors)
+      return reject(ec, "more than " + std::to_string(kMaxTensors) +
+                            " tensors; save the model in several files");
+    if (!names_.insert(key_).second) return reject(ec, "duplicate tensor " + key_);
     header.tensors.emplace_back().spec.name = key_;
     has_dtype_ = has_shape_ = has_offsets_ = false;
     return enter(Section::kTensor);
@@ -93,8 +96,11 @@ class HeaderHandler {
     append(part);
     const std::string text = std::exchange(text_, {});
     if (section_ == Section::kMetadata) {
-      if (header.metadata.emplace(key_, text).second) return true;
-      return reject(ec, "duplicate key in __metadata__");
+      if (!header.metadata.emplace(key_, text).second)
+        return reject(ec, "duplicate key in __metadata__");
+      if (header.metadata.size() <= kMaxMetadataEntries) return true;
+      return reject(ec, "more than " + std::to_string(kMaxMetadataEntries) +
+                            " entries of __metadata__; save the file without them");
     }
     if (section_ != Section::kTensor || key_ != "dtype") return reject(ec, "unexpected string");
     const auto dtype = parse_dtype(text);
@@ -103,10 +109,14 @@ class HeaderHandler {
     return true;
   }
 
-  bool on_number_part(string_view, error_code&) { return true; }
+  // A number on the border of two parts of the header; on_int64() then gets its last characters.
+  bool on_number_part(string_view part, error_code&) {
+    has_minus_ = has_minus_ || part.starts_with('-');
+    return true;
+  }
   bool on_int64(int64_t value, string_view text, error_code& ec) {
     // This parser reads "-0" as zero, others reject it.
-    if (value < 0 || text.starts_with('-')) return reject(ec, "negative number");
+    if (value < 0 || has_minus_ || text.starts_with('-')) return reject(ec, "negative number");
     return add_number(static_cast<uint64_t>(value), ec);
   }
   bool on_uint64(uint64_t value, string_view, error_code& ec) { return add_number(value, ec); }
@@ -140,7 +150,11 @@ class HeaderHandler {
     if (section_ == Section::kShape) {
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
         return reject(ec, "tensor " + name() + ": a dimension exceeds 63 bits");
-      header.tensors.back().spec.shape.push_back(static_cast<int64_t>(value));
+      std::vector<int64_t>& shape = header.tensors.back().spec.shape;
+      if (shape.size() == kMaxDimensions)
+        return reject(ec, "tensor " + name() + ": more than " + std::to_string(kMaxDimensions) +
+                              " dimensions");
+      shape.push_back(static_cast<int64_t>(value));
       return true;
     }
     if (section_ != Section::kOffsets) return reject(ec, "unexpected number");
@@ -158,6 +172,7 @@ class HeaderHandler {
   bool has_dtype_ = false;
   bool has_shape_ = false;
   bool has_offsets_ = false;
+  bool has_minus_ = false;
 };
 
 Status corrupt_header(std::string what) {
@@ -205,20 +220,43 @@ std::optional<uint64_t> checked_bytes(const TensorSpec& spec) {
   return static_cast<uint64_t>(bytes);
 }
 
-Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_bytes) {
-  if (!text.starts_with('{')) return corrupt_header("does not start with '{'");
-  json::basic_parser<HeaderHandler> parser{json::parse_options{}};
-  error_code error;
-  const size_t used = parser.write_some(false, text.data(), text.size(), error);
-  const std::string location = " at byte " + std::to_string(used);
-  if (error) {
-    const std::string& error_text = parser.handler().error_text;
-    return corrupt_header((error_text.empty() ? error.message() : error_text) + location);
+namespace {
+
+// Parses the header in parts, so that it is never in memory as a whole.
+class HeaderParser {
+ public:
+  Status add(std::string_view part, bool is_last) {
+    if (num_bytes_ == 0 && !part.starts_with('{')) return corrupt_header("does not start with '{'");
+    error_code error;
+    const size_t used = parser_.write_some(!is_last, part.data(), part.size(), error);
+    const std::string location = " at byte " + std::to_string(num_bytes_ + used);
+    num_bytes_ += part.size();
+    if (error) {
+      const std::string& error_text = parser_.handler().error_text;
+      return corrupt_header((error_text.empty() ? error.message() : error_text) + location);
+    }
+    if (used == part.size()) return {};
+    return corrupt_header("trailing bytes after the JSON object" + location);
   }
-  if (used != text.size()) return corrupt_header("trailing bytes after the JSON object" + location);
-  TensorHeader header = std::move(parser.handler().header);
-  STOKER_RETURN_IF_ERROR(check_extents(header.tensors, data_bytes));
-  return header;
+
+  // After the last part.
+  Result<TensorHeader> finish(uint64_t data_bytes) {
+    TensorHeader header = std::move(parser_.handler().header);
+    STOKER_RETURN_IF_ERROR(check_extents(header.tensors, data_bytes));
+    return header;
+  }
+
+ private:
+  json::basic_parser<HeaderHandler> parser_{json::parse_options{}};
+  uint64_t num_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_bytes) {
+  HeaderParser parser;
+  STOKER_RETURN_IF_ERROR(parser.add(text, true));
+  return parser.finish(data_bytes);
 }
 
 std::string format_tensor_header(const TensorHeader& header) {
@@ -314,9 +352,10 @@ Result<SafetensorsContent> make_safetensors_layout(
   }
   const std::string head = format_tensor_header(header);
   if (head.size() - sizeof(uint64_t) > kMaxHeaderBytes) {
-    return Status(StatusCode::kInvalidArgument, name + ": the header of " +
-                                                    std::to_string(tensors.size()) +
-                                                    " tensors is larger than the format allows");
+    return Status(StatusCode::kInvalidArgument,
+                  name + ": the header of " + std::to_string(tensors.size()) + " tensors has " +
+                      std::to_string(head.size() - sizeof(uint64_t)) + " bytes; the limit is " +
+                      std::to_string(kMaxHeaderBytes));
   }
   // Content that the reader would reject (such as text that is not UTF-8) is not written either.
   const auto read_back =
@@ -354,23 +393,35 @@ Result<uint64_t> size_of(int fd, const std::string& path) {
   return static_cast<uint64_t>(info.st_size);
 }
 
-Result<std::string> read_header(int fd, uint64_t file_bytes, const std::string& path) {
+constexpr size_t kHeaderPart = size_t{64} << 10;  // bytes that are read and parsed at a time
+
+Result<uint64_t> read_header_length(int fd, uint64_t file_bytes, const std::string& path) {
   uint64_t length = 0;
   if (file_bytes < sizeof length) {
     return Status(StatusCode::kCorrupt,
                   path + ": " + std::to_string(file_bytes) + " bytes are too few for a header");
   }
   STOKER_RETURN_IF_ERROR(read_exactly(fd, 0, std::as_writable_bytes(std::span(&length, 1)), path));
-  if (length > std::min(kMaxHeaderBytes, file_bytes - sizeof length)) {
-    return Status(StatusCode::kCorrupt, path + ": offset 0: a header of " + std::to_string(length) +
-                                            " bytes, in a file of " + std::to_string(file_bytes) +
-                                            " and with a limit of " +
-                                            std::to_string(kMaxHeaderBytes));
+  if (length <= std::min(kMaxHeaderBytes, file_bytes - sizeof length)) return length;
+  return Status(StatusCode::kCorrupt, path + ": offset 0: a header of " + std::to_string(length) +
+                                          " bytes, in a file of " + std::to_string(file_bytes) +
+                                          " and with a limit of " +
+                                          std::to_string(kMaxHeaderBytes));
+}
+
+Result<TensorHeader> read_header(int fd, uint64_t length, uint64_t file_bytes,
+                                 const std::string& path) {
+  HeaderParser parser;
+  std::string part;
+  for (uint64_t at = 0; at < length || at == 0; at += part.size()) {
+    part.resize(std::min<uint64_t>(kHeaderPart, length - at));
+    STOKER_RETURN_IF_ERROR(
+        read_exactly(fd, sizeof length + at, std::as_writable_bytes(std::span(part)), path));
+    const Status parsed = parser.add(part, at + part.size() == length);
+    if (!parsed.ok()) return parsed.with_context(path);
   }
-  std::string header(length, '\0');
-  STOKER_RETURN_IF_ERROR(
-      read_exactly(fd, sizeof length, std::as_writable_bytes(std::span(header)), path));
-  return header;
+  auto header = parser.finish(file_bytes - sizeof length - length);
+  return header.ok() ? std::move(header) : header.status().with_context(path);
 }
 
 }  // namespace
@@ -387,16 +438,18 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open_fd(
     UniqueFd fd, const std::string& path_in_messages) {
   STOKER_ASSIGN_OR_RETURN(const uint64_t file_bytes, size_of(fd.get(), path_in_messages));
-  STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          read_header(fd.get(), file_bytes, path_in_messages));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length,
+                          read_header_length(fd.get(), file_bytes, path_in_messages));
+  STOKER_ASSIGN_OR_RETURN(TensorHeader header,
+                          read_header(fd.get(), length, file_bytes, path_in_messages));
   auto state = std::make_unique<State>();
-  state->data_begin = sizeof(uint64_t) + text.size();
-  auto header = parse_tensor_header(text, file_bytes - state->data_begin);
-  if (!header.ok()) return header.status().with_context(path_in_messages);
+  state->data_begin = sizeof(uint64_t) + length;
   state->fd = std::move(fd);
   state->path = path_in_messages;
-  state->metadata = std::move(header->metadata);
-  for (auto& [spec, begin, end] : header->tensors) {
+  state->metadata = std::move(header.metadata);
+  state->specs.reserve(header.tensors.size());
+  state->offsets.reserve(header.tensors.size());
+  for (auto& [spec, begin, end] : header.tensors) {
     state->index.emplace(spec.name, state->specs.size());
     state->specs.push_back(std::move(spec));
     state->offsets.push_back(begin);

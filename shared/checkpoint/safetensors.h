@@ -24,7 +24,10 @@
 
 namespace stoker::checkpoint {
 
-inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the safetensors crate
+// Limits of one file. A header of the largest models has less than 10 MB; the safetensors crate
+// accepts 100 MB and any number of the others.
+inline constexpr uint64_t kMaxHeaderBytes = uint64_t{32} << 20;
+inline constexpr size_t kMaxMetadataEntries = 10'000;
 inline constexpr size_t kMaxNameBytes = 512;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
@@ -42,8 +45,8 @@ struct TensorHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Accepts only tensors that fill `data_bytes` without gaps or overlaps. Memory use is proportional
-// to `json`.
+// Accepts only tensors that fill `data_bytes` without gaps or overlaps, at most kMaxTensors with
+// at most kMaxDimensions. Memory use is proportional to `json`.
 Result<TensorHeader> parse_tensor_header(std::string_view json, uint64_t data_bytes);
 
 // The header with its length prefix, padded with spaces so that the data starts at a multiple of 8.

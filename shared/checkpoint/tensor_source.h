@@ -14,6 +14,10 @@
 
 namespace stoker::checkpoint {
 
+// Limits of one file, which bound the memory that a few of its bytes can take.
+inline constexpr size_t kMaxTensors = 200'000;  // the largest models have fewer in all their files
+inline constexpr size_t kMaxDimensions = 64;    // PyTorch's limit
+
 // Host memory, not owned.
 struct TensorView {
   TensorSpec spec;

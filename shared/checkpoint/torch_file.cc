@@ -196,6 +196,7 @@ using Type = PickleValue::Type;
 constexpr auto kWeightKeys =
     std::to_array<std::string_view>({"state_dict", "model_state_dict", "model"});
 constexpr size_t kKeysShown = 8;
+constexpr size_t kMaxOtherKeys = 10'000;  // a pickle can repeat one with a few bytes
 constexpr std::string_view kZipMagic = "PK\3\4";
 constexpr std::string_view kLegacyMagic = "\x80\2\x8a\n";  // a pickle with one large integer
 
@@ -319,7 +320,7 @@ Status TorchFile::State::add_tensors(const PickleValue& weights) {
     const PickleValue& key = pickle.values[weights.items[i]];
     const PickleValue& value = pickle.values[weights.items[i + 1]];
     if (value.type != Type::kTensor) {
-      non_tensor_keys.push_back(printable(key.text));
+      if (non_tensor_keys.size() < kMaxOtherKeys) non_tensor_keys.push_back(printable(key.text));
       continue;
     }
     if (key.type != Type::kText)

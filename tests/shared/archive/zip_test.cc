@@ -79,6 +79,22 @@ TEST(ZipWriterTest, WritesZip64EndWithMoreThan65535Members) {
   EXPECT_EQ(members->back().name, "69999");
 }
 
+TEST(ZipDirectoryTest, LimitsMembers) {
+  using test::little_endian;
+  constexpr uint64_t kMembers = 250'001, kBytes = kMembers * 46;
+  std::string archive(kBytes, '\0');
+  archive += little_endian(0x06064b50, 4) + std::string(20, '\0') + little_endian(kMembers, 8) +
+             little_endian(kMembers, 8) + little_endian(kBytes, 8) + little_endian(0, 8);
+  archive += little_endian(0x07064b50, 4) + little_endian(0, 4) + little_endian(kBytes, 8) +
+             little_endian(1, 4);
+  archive += little_endian(0x06054b50, 4) + little_endian(0, 4) + std::string(12, '\xff') +
+             little_endian(0, 2);
+  const auto members = read_zip_directory(file_of(archive));
+  ASSERT_EQ(members.status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(members.status().message(),
+              testing::HasSubstr("has 250001 members; the limit is 250000"));
+}
+
 TEST(ZipWriterTest, ReturnsSinkError) {
   ZipWriter zip([](std::span<const std::byte>) { return Status(StatusCode::kNoSpace, "full"); });
   EXPECT_EQ(zip.add("a", "x").code(), StatusCode::kNoSpace);

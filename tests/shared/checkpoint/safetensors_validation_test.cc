@@ -110,6 +110,50 @@ TEST_F(SafetensorsValidationTest, RejectsDeepNesting) {
   expect_header_rejected(objects, "");
 }
 
+// A few bytes that take much more memory each.
+TEST_F(SafetensorsValidationTest, LimitsDimensions) {
+  const auto shape = [](size_t dimensions) {
+    std::string text = "[8";
+    for (size_t i = 1; i < dimensions; ++i) text += ",1";
+    return text + "]";
+  };
+  expect_accepted(one("\"U8\"", shape(64), "[0,8]"));
+  expect_header_rejected(one("\"U8\"", shape(65), "[0,8]"), "t: more than 64 dimensions");
+}
+
+TEST_F(SafetensorsValidationTest, LimitsTensors) {
+  std::string header = "{" + entry("a", 0, 8);
+  for (int i = 1; i < 200'000; ++i) header += "," + entry("t" + std::to_string(i), 8, 8);
+  expect_accepted(header + "}");
+  expect_header_rejected(header + "," + entry("b", 8, 8) + "}",
+                         "more than 200000 tensors; save the model in several files");
+}
+
+TEST_F(SafetensorsValidationTest, LimitsMetadata) {
+  std::string header = R"({"__metadata__":{"a":"")";
+  for (int i = 1; i < 10'000; ++i) header += ",\"k" + std::to_string(i) + "\":\"\"";
+  expect_accepted(header + "}}", 0);
+  expect_header_rejected(header + R"(,"b":""}})", "more than 10000 entries of __metadata__", 0);
+}
+
+// The header is read in parts of 64 KiB: each byte is the last of a part once.
+TEST_F(SafetensorsValidationTest, ReadsHeaderInParts) {
+  const std::string start = R"({"__metadata__":{"k":")";
+  const std::string rest =
+      R"("},"a\u00e9":{"dtype":"U8","shape":[1,300],"data_offsets":[0,300]}}   )";
+  const std::string invalid = R"("},"t":{"dtype":"U8","shape":[0,-0],"data_offsets":[0,0]}})";
+  for (size_t before = 0; before <= rest.size(); ++before) {
+    const std::string text(65536 - start.size() - before, 'm');
+    const auto file = open(raw_tensors(start + text + rest, std::string(300, 'x')));
+    ASSERT_TRUE(file.ok()) << before << ": " << file.status().to_string();
+    EXPECT_EQ((*file)->metadata().at("k"), text);
+    ASSERT_NE((*file)->find("a\u00e9"), nullptr);
+    EXPECT_EQ((*file)->find("a\u00e9")->shape, (std::vector<int64_t>{1, 300}));
+    expect_header_rejected(start + text + invalid, "negative number", 0);
+    expect_header_rejected(start + text + rest + "}", "trailing bytes", 300);
+  }
+}
+
 TEST_F(SafetensorsValidationTest, RejectsNonTensorEntry) {
   for (const char* value : {"1", "null", "true", "\"x\"", "[]", "{}", "-1.5"})
     expect_header_rejected(R"({"t":)" + std::string(value) + "}", "", 0);

@@ -9,6 +9,7 @@
 #include "shared/base/file.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/numpy_files.h"
+#include "tests/support/packed_bytes.h"
 #include "tests/support/torch_files.h"
 
 namespace stoker::checkpoint {
@@ -265,7 +266,7 @@ TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
 TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
   const auto memo_get = [](char index) { return std::string("h") + index; };
   const auto keep = [](char index) { return std::string("q") + index + "0"; };
-  const std::string extents = tuple(std::vector<std::string>(64, number(1)));
+  const std::string extents = tuple({number(1)});
   std::string tensors = name("torch._utils", "_rebuild_tensor_v2") + keep(1) +
                         tuple({storage("FloatStorage", "0", 6), number(0), extents, extents}) +
                         keep(2);
@@ -276,6 +277,41 @@ TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
   expect_value_rejected(values, "more than 2000000 values");
   expect_value_rejected(storage("FloatStorage", std::string(65, '0'), 6),
                         "invalid storage reference");
+}
+
+TEST(TorchFileTest, LimitsWhatPickleRepeats) {
+  const auto repeated = [](const std::string& unit, size_t count) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) text += unit;
+    return text;
+  };
+  const std::string zero(1, '\0');
+  expect_value_rejected(std::string(1001, '('), "more than 1000 nested values");
+  expect_value_rejected("]q" + zero + repeated("h" + zero + "0", 4'000'001),
+                        "more than 4000000 references to values");
+  std::string memo = "N";
+  for (size_t i = 0; i < 2'000'001; ++i) memo += "r" + test::little_endian(i, 4);
+  expect_value_rejected(memo, "more than 2000000 values in the memo");
+  const std::string id =
+      tuple({text("storage"), name("torch", "FloatStorage"), text("0"), text("cpu"), number(6)});
+  expect_value_rejected(id + "q" + zero + "0" + repeated("h" + zero + "Q0", 200'001),
+                        "more than 200000 storages");
+  const std::string extents = tuple(std::vector<std::string>(64, number(1)));
+  const std::string arguments =
+      tuple({storage("FloatStorage", "0", 6), number(0), extents, extents});
+  expect_value_rejected(name("torch._utils", "_rebuild_tensor") + "q" + zero + "0" + arguments +
+                            "q\0010" + repeated("h" + zero + "h\001R0", 15'626),
+                        "tensors with more than 1000000 dimensions in total");
+}
+
+// Each entry is four bytes, and its name in messages a hundred.
+TEST(TorchFileTest, ListsLimitedNumberOfOtherKeys) {
+  const std::string zero(1, '\0');
+  std::string value = "}(" + text("w") + floats(0, {6}, {1}) + text("k") + "q" + zero + "N";
+  for (int i = 0; i < 20'000; ++i) value += "h" + zero + "N";
+  const auto file = open(torch_file(pickled(value + "u"), {{"0", kSixFloats}}));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_EQ((*file)->non_tensor_keys().size(), 10'000u);
 }
 
 TEST(TorchFileTest, RejectsFormatBeforePyTorch16WithHint) {
