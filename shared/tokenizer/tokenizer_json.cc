@@ -7,6 +7,7 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/tokenizer/tokenizer_model.h"
 
@@ -534,11 +535,8 @@ class JsonReader {
 }  // namespace
 
 Result<TokenizerModel> parse_tokenizer_json(std::string_view file) {
-  json::monotonic_resource memory;
-  json::parse_options options;
-  options.max_depth = kMaxDepth;
   boost::system::error_code error;
-  const json::value root = json::parse(file, error, &memory, options);
+  const json::value root = parse_json(file, error, kMaxDepth);
   if (error) return Status(StatusCode::kCorrupt, "is not JSON: " + error.message());
   if (!root.is_object() || !root.get_object().contains("model"))
     return Status(StatusCode::kCorrupt,

@@ -64,6 +64,14 @@ TEST(JsonParserTest, RejectsInvalidJsonLikeBoostJson) {
   EXPECT_EQ(error, json::error::too_deep);
 }
 
+TEST(JsonParserTest, LimitsNumberOfValues) {
+  std::string text = "[0";
+  for (int i = 0; i < 8'000'000; ++i) text += ",0";
+  boost::system::error_code error;
+  EXPECT_TRUE(parse_json(text + "]", error).is_null());
+  EXPECT_EQ(error.message(), "more than 8000000 values");
+}
+
 TEST(JsonParserTest, ParsesOutOfRangeNumbersLikeBoostJson) {
   boost::system::error_code expected, error;
   const json::value usual = json::parse("[1e400,1e-400]", expected);
