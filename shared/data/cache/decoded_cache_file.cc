@@ -120,7 +120,7 @@ Status DecodedCacheFile::make(const CacheLocation& location, const Form& form,
         default_file_system(), std::filesystem::path(path).parent_path().string()));
   STOKER_RETURN_IF_ERROR(files::check_free_space(path, form.file_bytes(),
                                                  "a file of the decoded samples",
-                                                 "cache: {type: decoded}")
+                                                 "leave cache: {type: decoded} away")
                              .with_context(location.key()));
   const Status created =
       location.create(SharedFolder::Access::kUpdate,

@@ -339,7 +339,8 @@ Status build_pack(const files::FileTable& files, const PackOptions& packing,
   const uint64_t bytes = files.total_bytes();
   const uint64_t more = packing.maybe_rewriter != nullptr ? bytes / kRewritingPart : 0;
   STOKER_RETURN_IF_ERROR(files::check_free_space(packing.location.path(), bytes + more,
-                                                 "a pack of the files", packing.setting)
+                                                 "a pack of the files",
+                                                 "leave " + packing.setting + " away")
                              .with_context(packing.location.key()));
   STOKER_RETURN_IF_ERROR(
       packing.location.create(SharedFolder::Access::kRead, [&](int fd, const std::string& name) {

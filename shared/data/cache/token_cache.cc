@@ -131,7 +131,7 @@ class TokenCacheBuilder {
     }
     const uint64_t expected = std::min(part_bytes_, total_bytes_ - num_bytes_) / 3 * width_;
     STOKER_RETURN_IF_ERROR(files::check_free_space(place.path(), expected, "the tokens of the text",
-                                                   request_.key("tokenizer"))
+                                                   "leave " + request_.key("tokenizer") + " away")
                                .with_context(place.key()));
     const Status created =
         place.create(SharedFolder::Access::kRead,

@@ -11,6 +11,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/number_format.h"
 #include "shared/data/files/derived_file.h"
 
 namespace stoker::data::files {
@@ -135,6 +136,8 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 // Deflate expands one byte to about 1032 bytes at most, so a larger declared size is invalid.
 constexpr uint64_t kMaxRatio = 1040;
 
+constexpr const char* kDecompressIt = "decompress it first (gunzip, numpy.savez)";
+
 Status differs(const std::string& source, uint64_t declared, const std::string& found) {
   return Status(StatusCode::kCorrupt, source + ": declares " + std::to_string(declared) +
                                           " decompressed bytes, " + found);
@@ -171,6 +174,16 @@ Status decompress_file(const FileReader& reader, const FileTable& files,
     return differs(source, options.bytes,
                    "which " + std::to_string(options.from.bytes) + " packed bytes cannot hold");
   }
+  if (made.total_bytes() + options.bytes > kFreeExpansionBytes &&
+      options.bytes / kMaxExpansion > options.from.bytes) {
+    return Status(StatusCode::kCorrupt, source + ": would take " + format_mib(options.bytes) +
+                                            " decompressed, more than " +
+                                            std::to_string(kMaxExpansion) + " times its " +
+                                            std::to_string(options.from.bytes) +
+                                            " bytes; if that is right, " + kDecompressIt);
+  }
+  STOKER_RETURN_IF_ERROR(check_free_space(path, options.bytes, source + " decompressed",
+                                          std::string(kDecompressIt) + " on a larger disk"));
   STOKER_ASSIGN_OR_RETURN(Inflater inflater, Inflater::open(reader, files, options.from));
   STOKER_RETURN_IF_ERROR(write_derived_file(path, [&](int fd, const std::string& name) {
     return pour(inflater, options, source, fd, name, progress);

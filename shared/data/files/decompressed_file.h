@@ -61,9 +61,14 @@ class Inflater {
 // in the middle of a deflate stream cannot be read without decompressing everything before it.
 //
 // Blocking: decompresses and writes everything, then waits for the disk.
-// Errors:   kCorrupt (the compressed bytes are invalid or their decompressed size differs),
-//           kNoSpace, kIoError, kPermission. On an error no file is created or changed.
+// Errors:   kCorrupt (the compressed bytes are invalid or their decompressed size differs, or is
+//           more than kMaxExpansion times theirs), kNoSpace (found before anything is written),
+//           kIoError, kPermission. On an error no file is created or changed.
 // Crash:    leaves a file with a temporary name, which the next remove_temporary_files() deletes.
+inline constexpr uint64_t kMaxExpansion = 100;  // real data rarely shrinks to a tenth
+// What the files of a dataset may have in total, whatever their expansion.
+inline constexpr uint64_t kFreeExpansionBytes = uint64_t{64} << 20;
+
 struct DecompressOptions {
   Packed from;
   uint64_t bytes = 0;  // expected decompressed size

@@ -10,14 +10,13 @@
 namespace stoker::data::files {
 
 Status check_free_space(const std::string& path, uint64_t bytes, const std::string& what,
-                        const std::string& setting) {
+                        const std::string& alternative) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   STOKER_ASSIGN_OR_RETURN(const uint64_t available, default_file_system().free_bytes(folder));
   if (bytes <= available) return {};
   return Status(StatusCode::kNoSpace, folder + ": " + what + " takes " + format_mib(bytes) + ", " +
                                           std::to_string(available >> 20) +
-                                          " MiB are free; make room, or leave " + setting +
-                                          " away");
+                                          " MiB are free; make room, or " + alternative);
 }
 
 Status write_derived_file(const std::string& path,

@@ -15,10 +15,10 @@
 
 namespace stoker::data::files {
 
-// kNoSpace, with a suggested fix, if the disk has less than `bytes` free. For the message: `what`
-// needs the space, and `setting` is the configuration key that requests it.
+// kNoSpace if the disk has less than `bytes` free. For the message: `what` needs the space, and
+// `alternative` is what to do if there is none, such as "leave data.train.cache away".
 Status check_free_space(const std::string& path, uint64_t bytes, const std::string& what,
-                        const std::string& setting);
+                        const std::string& alternative);
 
 // `write` writes to a descriptor; the name is for its messages.
 Status write_derived_file(const std::string& path,

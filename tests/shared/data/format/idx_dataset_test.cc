@@ -1,3 +1,5 @@
+#include <filesystem>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -173,6 +175,32 @@ TEST_F(IdxDatasetTest, RebuildsDecompressedFileWhenMissingOrOutdated) {
   const auto dataset = open(idx());
   ASSERT_TRUE(dataset.ok());
   EXPECT_TRUE(read_sample(**dataset, 7).status.ok());
+}
+
+// The header of 70 images of 1 MiB, in a file that could contain them by the limits of deflate.
+TEST_F(IdxDatasetTest, RejectsFileThatWouldDecompressToManyTimesItsSize) {
+  const std::string header = test::big_endian(0x803) + test::big_endian(70) +
+                             test::big_endian(1024) + test::big_endian(1024);
+  std::string noise(100'000, '\0');
+  std::mt19937 random(1);
+  for (char& byte : noise) byte = static_cast<char>(random());
+  write("images", gzip(header + noise));
+  write("labels", labels(70));
+  expect_error(idx(), StatusCode::kCorrupt,
+               {path("images"), "would take 71 MiB decompressed, more than 100 times its",
+                "decompress it first"});
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+}
+
+TEST_F(IdxDatasetTest, RejectsFileThatDiskCannotHoldBeforeDecompressingIt) {
+  const std::string header = test::big_endian(0x803) + test::big_endian(1 << 20) +
+                             test::big_endian(1 << 14) + test::big_endian(1 << 13);
+  write("images", gzip(header));
+  std::filesystem::resize_file(path("images"), uint64_t{3} << 40);  // sparse: 128 TiB are declared
+  write("labels", labels(1 << 20));
+  expect_error(idx(), StatusCode::kNoSpace,
+               {path("images"), "takes 134217729 MiB", "make room, or decompress it first"});
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }
 
 TEST_F(IdxDatasetTest, RejectsCorruptGzipFileAndLeavesNoOutput) {

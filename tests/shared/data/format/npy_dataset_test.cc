@@ -234,6 +234,20 @@ TEST_F(NumpyDatasetTest, SelectsArchiveMembersByFieldsOrDefaultNames) {
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 0);
 }
 
+// Zeros shrink to a thousandth. A few of them are harmless; the file of 100 KiB is not.
+TEST_F(NumpyDatasetTest, LimitsExpansionOfArchives) {
+  const auto archive = [](size_t rows) {
+    const std::string x = npy("|u1", "(" + std::to_string(rows) + ",)", std::string(rows, '\0'));
+    return test::zip({{"x.npy", x}, {"y.npy", x}}, true);
+  };
+  write("a.npz", archive(1 << 20));
+  EXPECT_TRUE(opened(arrays("a.npz", "")));
+  write("a.npz", archive(40 << 20));  // the two together exceed what is free
+  expect_error(arrays("a.npz", ""), StatusCode::kCorrupt,
+               {path("a.npz"), "would take 41 MiB decompressed, more than 100 times its",
+                "decompress it first (gunzip, numpy.savez)"});
+}
+
 TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
   const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
   const auto expect_archive_rejected = [&](std::string archive, const std::string& what) {
