@@ -85,7 +85,10 @@ class Reader {
   void add_unknown(const Entry& entry, const Value& map, const std::string& key,
                    const std::vector<std::string>& names, const Variants* maybe_variants) {
     const std::string prefix = key.empty() ? "" : key + '.';
-    const KeySuggestion meant = suggest_key(entry, key, names, maybe_variants);
+    constexpr size_t kMaxErrorsWithSuggestion = 100;  // more than the errors that are reported
+    const KeySuggestion meant = errors_.count() < kMaxErrorsWithSuggestion
+                                    ? suggest_key(entry, key, names, maybe_variants)
+                                    : KeySuggestion{};
     errors_.add(
         entry.location, key,
         (key.empty() ? "unknown section " : "unknown key ") + quoted(entry.key) + meant.text,

@@ -59,11 +59,29 @@ std::optional<TextError> validate_text(std::string_view text) {
   return std::nullopt;
 }
 
+// The parser keeps every bracket that it has read until the text says what it starts: 250 bytes of
+// memory for each. A configuration has few, also where they are not brackets but text.
+std::optional<TextError> check_brackets(std::string_view text) {
+  constexpr int kMaxOpen = 1000;
+  int open = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '[' || text[at] == '{') ++open;
+    if (text[at] == ']' || text[at] == '}') open = std::max(0, open - 1);
+    if (open > kMaxOpen)
+      return TextError{location_at(text, at),
+                       "more than " + std::to_string(kMaxOpen) + " brackets that are not closed"};
+  }
+  return std::nullopt;
+}
+
 // Thrown to abort the parser; caught in parse_yaml().
 struct ParseError {
   SourceLocation location;
   std::string message;
 };
+
+// Keys are compared with each other, to find what an unknown one probably means.
+constexpr size_t kMaxKeys = 1000;
 
 const char* const kNoAnchors =
     "anchors and aliases (& and *) are not supported; write the value itself";
@@ -170,6 +188,9 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void attach_to_map(Open& parent, Value value) {
     Entry entry = *std::move(parent.entry);
+    if (parent.seen.size() == kMaxKeys)
+      throw ParseError{entry.location,
+                       "a mapping of more than " + std::to_string(kMaxKeys) + " keys"};
     parent.entry.reset();
     const auto [first, is_new] = parent.seen.emplace(entry.key, entry.location);
     if (is_new) {
@@ -222,8 +243,10 @@ Value* Value::find(std::string_view key) {
 }
 
 Value parse_yaml(std::string_view text, int flag, std::string_view key, ConfigErrors& errors) {
-  if (const auto error = validate_text(text)) {
-    errors.add(flag >= 0 ? SourceLocation{.flag = flag} : error->location, key, error->message);
+  auto invalid = validate_text(text);
+  if (!invalid) invalid = check_brackets(text);
+  if (invalid) {
+    errors.add(flag >= 0 ? SourceLocation{.flag = flag} : invalid->location, key, invalid->message);
     return {};
   }
   TreeBuilder tree(flag, key, errors);

@@ -3,6 +3,8 @@
 #include <random>
 
 #include "shared/base/file.h"
+#include "shared/base/file.h"
+#include "shared/config/yaml_value.h"
 #include "tests/shared/config/config_text.h"
 
 namespace stoker::config::test {
@@ -75,6 +77,23 @@ TEST(YamlValueTest, RejectsNestingOver32Levels) {
               ElementsAre(HasSubstr("must be a mapping of settings, got a list")));
   EXPECT_THAT(errors_of(kTextData + "train: " + nested(32, '[', "", ']') + "\n"),
               ElementsAre(HasSubstr("nest deeper than 32")));
+}
+
+// Bytes that take the parser hundreds of bytes each, and keys that are compared with each other.
+TEST(YamlValueTest, LimitsBracketsAndKeys) {
+  ConfigErrors errors("c.yaml", {});
+  parse_yaml("a: " + std::string(1001, '['), -1, "", errors);
+  EXPECT_THAT(errors.status().message(),
+              HasSubstr("c.yaml:1:1004: more than 1000 brackets that are not closed"));
+  std::string keys;
+  for (int i = 0; i < 1000; ++i) keys += "k" + std::to_string(i) + ":\n";
+  ConfigErrors none("c.yaml", {});
+  EXPECT_EQ(parse_yaml(keys, -1, "", none).entries.size(), 1000u);
+  EXPECT_TRUE(none.empty());
+  ConfigErrors many("c.yaml", {});
+  parse_yaml(keys + "k:\n", -1, "", many);
+  EXPECT_THAT(many.status().message(),
+              HasSubstr("c.yaml:1001:1: a mapping of more than 1000 keys"));
 }
 
 TEST(YamlValueTest, StopsParsingOfDeepNestingEarly) {
