@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
-Usage: scripts/fuzz.sh [--merge] [SECONDS [FORMAT…]]
+Usage: scripts/fuzz.sh [--merge | --cost] [SECONDS [FORMAT…]]
 
 Runs the target of each FORMAT (default: all) for SECONDS (default: 60; 0: not at all) under AddressSanitizer and UBSan,
 from the seeds of its tests, its corpus (tests/fuzz/corpus/FORMAT.tar.gz) and that of earlier runs (build/fuzz/corpus). An input that
@@ -17,17 +17,35 @@ and libclang-rt-14-dev.
   --merge  then replaces tests/fuzz/corpus/FORMAT.tar.gz by the smallest inputs of both corpora that cover what the seeds do
            not, at most 32 KiB; fails if there are none. Inputs named recorded-* (tests/fuzz/record_producers.py) and handmade-*
            remain, and count
+  --cost   instead searches for inputs that need the most memory or time, or write the most, for their size, with counted
+           allocations and without sanitizers; fails if a limit of docs/security.md is exceeded. The inputs are stored in
+           build/fuzz/cost; add their kind to tests/fuzz/worst_inputs.cc. Then measures the worst known inputs of the largest
+           size that is accepted. Also the FORMATs config, request and json
 HELP
   exit 0
 fi
 merge=''
-if [[ ${1:-} == --merge ]]; then
-  merge=yes
-  shift
-fi
+cost=''
+case ${1:-} in
+  --merge)
+    merge=yes
+    shift
+    ;;
+  --cost)
+    cost=yes
+    shift
+    ;;
+esac
 seconds=${1:-60}
 shift || true
 cd "$root"
+
+if [[ $cost ]]; then
+  scripts/build.sh release fuzz_cost
+  step "Search for costly inputs, $seconds s each" fuzz-cost build/release/tests/fuzz_cost "$seconds" build/fuzz/cost "$@"
+  build/release/tests/fuzz_cost --table "$@" | tee build/fuzz/cost/table.md
+  exit
+fi
 
 build() {
   cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \

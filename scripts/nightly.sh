@@ -14,6 +14,7 @@ parts=(
   'parity|shared/model shared/task shared/pretrained daemon/train evaluator|the comparisons with Python libraries, with 50 configurations of each kind'
   'reference|shared/data shared/model shared/task shared/eval_metrics daemon/train evaluator|5,000 random configurations, compared with the reference trainer'
   'fuzz|shared feeder include|scripts/fuzz.sh: a minute per format'
+  'cost|shared feeder include|scripts/fuzz.sh --cost: a minute per parser'
   'soak|daemon shared evaluator feeder ctl|scripts/soak.sh: memory over an hour'
   'fault_soak|daemon shared evaluator feeder ctl|scripts/fault_soak.sh: an hour of faults with a new seed, compared byte for byte'
   'figures|daemon shared evaluator bench|bench/check_figures.py: the benchmarks behind the figures of README.md, on an idle machine'
@@ -88,6 +89,10 @@ run_part() {
         --state "$state/reference.json" --output build/nightly/reference
       ;;
     fuzz) scripts/fuzz.sh 60 ;;
+    cost)
+      scripts/deps.sh --tests
+      scripts/fuzz.sh --cost 60
+      ;;
     soak) scripts/soak.sh ;;
     fault_soak) scripts/fault_soak.sh --seed "$seed" ;;
     figures)

@@ -19,6 +19,7 @@
 #include "shared/data/files/prefetched_bytes.h"
 #include "shared/data/format/format.h"
 #include "tests/fuzz/file_under_test.h"
+#include "tests/fuzz/format.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -166,6 +167,10 @@ bool DatasetUnderTest::check(const config::DatasetConfig& config) const {
   const data::format::DatasetFormatOps& ops = data::format::format_ops(config.format());
   auto index = build_index(request, ops);
   if (!index) return check_error(index.status());
+  if (reads_once()) {
+    const auto dataset = ops.open(request, *std::move(index));
+    return dataset.ok() && read(**dataset, 0, (*dataset)->spec()).ok;
+  }
   const auto second = reopen(request, ops, *index);
   const auto first = ops.open(request, *std::move(index));
   check_invariant(first.ok() == second.ok(), "a stored index must open like a new one");

@@ -37,6 +37,15 @@ const Format* find_format(std::string_view name) {
   return found == formats().end() ? nullptr : &*found;
 }
 
+namespace {
+
+Work current_work = Work::kCheckInvariants;
+
+}  // namespace
+
+void set_work(Work work) { current_work = work; }
+bool reads_once() { return current_work == Work::kReadOnce; }
+
 std::vector<std::string_view> split_input(std::string_view input, size_t files) {
   std::vector<std::string_view> parts;
   while (parts.size() + 1 < files) {

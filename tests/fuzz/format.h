@@ -50,6 +50,12 @@ const Format& tokenizer_format();
 const Format& tokens_format();
 const Format& torch_format();
 
+// What run() does: checks the invariants, or, to measure its cost, only what a program does with
+// such a file. Not for several threads.
+enum class Work { kCheckInvariants, kReadOnce };
+void set_work(Work work);
+bool reads_once();
+
 // Splits an input that represents several files. Each of the first `files - 1` is preceded by its
 // length in two little-endian bytes; the last one is the rest. A length beyond the end is limited
 // to the remaining bytes.

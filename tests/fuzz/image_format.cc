@@ -61,6 +61,10 @@ bool run(std::string_view input) {
                    .width = (width - left) * (1 - fraction(2)),
                    .height = (height - top) * (1 - fraction(3))};
   };
+  if (reads_once()) {
+    image::Decoder decoder(DecodeLimits{});
+    return decode_with(decoder, file, {}).ok;
+  }
   const Decoded complete = decode(file, {}), cropped = decode(file, crop);
   if (const auto rewritten = image::add_restart_markers(file, kLimits)) {
     check_invariant(complete.ok, "a JPEG that can be rewritten must decode");

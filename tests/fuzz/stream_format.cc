@@ -113,6 +113,18 @@ bool decode(RecordDecoder& decoder, const std::string& record) {
   return check_status(decoder.write({}, outputs));
 }
 
+// Decodes every record as it is read.
+bool read_once(RecordDecoder& decoder, RecordStream& stream) {
+  bool any = false;
+  for (StreamRecord record;;) {
+    const auto more = stream.next(record, {});
+    check_status(more.status());
+    if (!more && stream.can_continue()) continue;
+    if (!more || !*more) return any;
+    any = decode(decoder, record_text(record)) || any;
+  }
+}
+
 bool run(std::string_view input) {
   const char mode = input.empty() ? kText : input[0];
   const std::string content(input.substr(std::min<size_t>(1, input.size())));
@@ -125,6 +137,7 @@ bool run(std::string_view input) {
   const auto open = [&](size_t part) {
     return std::make_unique<RecordStream>(*framing, open_input(mode, content, part));
   };
+  if (reads_once()) return read_once(**decoder, *open(1 << 20));
   const ReadStream read = read_stream(*open(1 << 20));
   check_invariant(read_stream(*open(3)) == read, "records depend on how the bytes arrive");
   bool any = false;
