@@ -106,7 +106,7 @@ TEST_F(CheckpointLockTest, ReportsWhatItWaitsForUntilStoppedOrReleased) {
                      config_, "--run-dir", run_dir()},
                     path("stokerd.out"));
     std::string messages;
-    EXPECT_TRUE(wait_until(20s,
+    EXPECT_TRUE(wait_until(60s,
                            [&] {
                              for (const std::string& message : systemd.take())
                                messages += message + "\n";
@@ -114,15 +114,15 @@ TEST_F(CheckpointLockTest, ReportsWhatItWaitsForUntilStoppedOrReleased) {
                                     std::string::npos;
                            }))
         << messages << log_of("stokerd");
-    EXPECT_THAT(log_of("stokerd"), HasSubstr("warning checkpoint locked reason=\"" + waiting));
-    (void)ctl(run_dir(), {"status"}, "status").wait(10s);
+    expect_logged("stokerd", "warning checkpoint locked reason=\"" + waiting);
+    (void)ctl(run_dir(), {"status"}, "status").wait(60s);
     EXPECT_THAT(log_of("status"), HasSubstr("waiting     " + waiting));
     if (is_released) {
       holder.reset();
     } else {
       trainer.signal(SIGTERM);
     }
-    const auto ended = trainer.wait(20s);
+    const auto ended = trainer.wait(60s);
     ASSERT_TRUE(ended.has_value()) << log_of("stokerd");
     EXPECT_EQ(ended->code, 0) << log_of("stokerd");
     EXPECT_EQ(log_of("stokerd").find("run resumed step=400 ") != std::string::npos, is_released);

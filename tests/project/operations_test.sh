@@ -15,6 +15,7 @@ clean_up() {
 trap clean_up EXIT
 fail() {
   printf 'operations_test: %s\n' "$*" >&2
+  [[ -z ${real-} ]] || printf 'the threads of the run: %s\n' "$real" >&2
   tail -n 20 "$work/stokerd.out" >&2 || true
   exit 1
 }
@@ -65,6 +66,8 @@ wait_for_newer() {
   done
   fail "no checkpoint after $2"
 }
+# shellcheck source=tests/support/within.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../support/within.sh"
 
 PATH=$bin:$PATH
 run='' backup='' # set by the commands
@@ -74,18 +77,21 @@ systemctl start
 wait_for_newer "$work/var/lib/stoker/mnist" ''
 # The threads of the page's example are those of a run.
 printed=$(awk '/^## Inspecting threads/ { inside = 1 } inside && /^─/ { lists = 1; next } lists && NF == 0 { exit } lists' "$page" | sed 's/   *.*//' | sort)
-real=$("$bin/stokerctl" --json --run-dir "$work/var/lib/stoker/mnist" threads |
-  python3 -c 'import json, sys; print("\n".join(sorted(each["name"] for each in json.load(sys.stdin)["threads"])))')
-[[ $printed == "$(sort <<<"$real")" ]] || fail "threads in $page: $printed; of a run: $real"
+has_printed_threads() {
+  real=$("$bin/stokerctl" --json --run-dir "$work/var/lib/stoker/mnist" threads |
+    python3 -c 'import json, sys; print("\n".join(sorted(each["name"] for each in json.load(sys.stdin)["threads"])))')
+  [[ $printed == "$(sort <<<"$real")" ]]
+}
+within "the threads in $page: $printed" has_printed_threads
 eval "$(commands 1)"
 saved=$(newest "$backup")
 [[ -n $saved ]] || fail "there is no checkpoint in the backup"
 wait_for_newer "$run" "$saved"
 eval "$(commands 2)"
 wait_for_newer "$run" "$saved"
+systemctl stop
 grep -q "run resumed step=$((10#${saved#step-})) " "$work/stokerd.out" || fail "the run was not resumed from the backup"
 "$bin/stokerctl" --run-dir "$run.broken" verify --all >/dev/null || fail "the run that was replaced is corrupt"
-systemctl stop
 
 # A new run, which moves and is compared with one that does not.
 rm -rf "$run"

@@ -120,6 +120,7 @@ class ClusterRunTest : public RunTest {
     std::vector<std::unique_ptr<Process>> tasks(num_servers_ + num_workers_);
     const size_t num_waiting = count_in_logs("group starting") + tasks.size() - 1;
     const size_t num_joined = count_in_logs("cluster worker joined") + num_servers_ * num_workers_;
+    const size_t num_started = count_in_logs("training started") + num_workers_;
     for (size_t i = 0; i < num_servers_; ++i) tasks[i] = start(run, "ps", static_cast<int>(i));
     for (size_t i = 1; i < num_workers_; ++i)
       tasks[num_servers_ + i] = start(run, "worker", static_cast<int>(i));
@@ -130,6 +131,7 @@ class ClusterRunTest : public RunTest {
     tasks[num_servers_] = start(run, "worker", 0);
     if (config_ == kEndless) {
       EXPECT_TRUE(have_logged("cluster worker joined", num_joined));
+      EXPECT_TRUE(have_logged("training started", num_started));
     }
     return tasks;
   }
@@ -340,12 +342,12 @@ TEST_F(ClusterRunTest, TrainsSameBytesWhenWorkerIsKilledAndReturns) {
     worker = start(run_dir(), "worker", 1);
     ASSERT_TRUE(has_connected("worker", 1, i + 2));
   }
-  EXPECT_THAT(text_of(log_path("ps", 0)),
-              AllOf(HasSubstr("cluster worker joined"), HasSubstr("cluster worker lost"),
-                    HasSubstr("cluster worker returned"), HasSubstr("start=3")));
   ASSERT_TRUE(has_trained(run_dir(), newest_record_step(run_dir()) + 4));
   tasks[2]->signal(SIGTERM);  // the chief saves, and ends the run
   expect_codes(tasks, 0);
+  EXPECT_THAT(text_of(log_path("ps", 0)),
+              AllOf(HasSubstr("cluster worker joined"), HasSubstr("cluster worker lost"),
+                    HasSubstr("cluster worker returned"), HasSubstr("start=3")));
   max_steps_ = newest_step(run_dir());
   train_alone(run_dir("alone"));
   expect_same_run(run_dir(), run_dir("alone"));

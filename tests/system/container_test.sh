@@ -14,11 +14,14 @@ fail() {
   tail -n 20 "$work"/*.out >&2 2>/dev/null || true
   exit 1
 }
+# shellcheck source=tests/support/within.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../support/within.sh"
 ((EUID == 0)) || skip "needs root, to make namespaces"
 unshare --pid --fork --mount --mount-proc true 2>/dev/null || skip "namespaces are not permitted here"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+outer=
+trap '[[ -z $outer ]] || kill -KILL "$outer" 2>/dev/null || true; rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir "$work/runs"
 cat >"$work/config.yaml" <<YAML
@@ -73,10 +76,7 @@ case $case in
       exec "$1/stokerd" --config "$2/config.yaml" --run-dir "$2/runs/run" --set train.max_steps=1000000000' "$bin" "$work") \
       >"$work/stokerd.out" 2>&1 &
     outer=$!
-    for ((i = 0; i < 600; i++)); do
-      [[ ! -s $run/metrics/train.jsonl ]] || break
-      sleep 0.1
-    done
+    within "training" test -s "$run/metrics/train.jsonl"
     read -r inner <"/proc/$outer/task/$outer/children" || true
     kill -TERM "${inner:-$outer}"
     code=0
@@ -97,10 +97,8 @@ SH
       --set train.max_steps=1000000000 --set checkpoint.save_every_steps=100 \
       --set "run.on_event_command=[{events: [\"checkpoint saved\"], command: [$work/leave.sh]}]" >"$work/stokerd.out" 2>&1 &
     outer=$!
-    for ((i = 0; i < 600; i++)); do
-      [[ $(grep -c 'checkpoint saved' "$work/stokerd.out") -lt 5 ]] || break
-      sleep 0.1
-    done
+    has_saved_five_times() { [[ $(grep -c 'checkpoint saved' "$work/stokerd.out" 2>/dev/null) -ge 5 ]]; }
+    within "five checkpoints" has_saved_five_times
     read -r init <"/proc/$outer/task/$outer/children" || true
     # One that has just ended can be there; without tini, those of each checkpoint remain.
     for ((i = 0; i < 600; i++)); do
@@ -122,11 +120,8 @@ SH
       "${@:2}" "$bin/stokerd" --config "$work/config.yaml" --run-dir "$run" --set train.max_steps=1000000000 \
         --set train.num_threads=null --set feed.num_workers=auto --set feed.num_processes=1 >"$log" 2>&1 &
       trainer=$!
-      for ((i = 0; i < 600; i++)); do
-        [[ ! -s $run/metrics/train.jsonl ]] || break
-        sleep 0.1
-      done
-      grep -q ' training started .* num_threads=1 ' "$log" || fail "$1: the trainer has not 1 thread"
+      within "$1: training" test -s "$run/metrics/train.jsonl"
+      within "$1: a trainer with 1 thread" grep -q ' training started .* num_threads=1 ' "$log"
       worker=$(pgrep --parent "$trainer" --exact stoker-feed) || fail "$1: no worker process"
       tr '\0' ' ' <"/proc/$worker/cmdline" | grep -q -- ' --num-threads 1 ' || fail "$1: the worker process has not 1 thread"
       kill -TERM "$trainer"

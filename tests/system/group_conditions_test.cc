@@ -64,9 +64,8 @@ TEST_F(GroupRunTest, UsesCoresThatLauncherAllowsEachRank) {
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run_dir()) > 0; }));
   for (const int rank : {0, 1}) {
     const int core = cores[static_cast<size_t>(rank)];
-    EXPECT_THAT(
-        output_of(rank),
-        HasSubstr("group opened world_size=2 num_threads=1 cores=" + std::to_string(core) + " "));
+    expect_logged("rank-" + std::to_string(rank),
+                  "group opened world_size=2 num_threads=1 cores=" + std::to_string(core) + " ");
     const pid_t pid = ranks[static_cast<size_t>(rank)]->pid();
     expect_bound(pid, core);
     const auto readers = children_of(pid, "stoker-feed");

@@ -632,11 +632,11 @@ TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
     EXPECT_EQ(code_of(client), 0) << log_of(command.front());
   };
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 0; }));
-  control({"pause"});
-  for (const int rank : {0, 1})
-    EXPECT_TRUE(wait_until(
-        kPatience, [&] { return output_of(rank).find("training paused") != std::string::npos; }));
-  const uint64_t paused_at = newest_record_step(run);
+  Process pause = ctl(run, {"--json", "pause"}, "pause");
+  ASSERT_EQ(code_of(pause), 0) << log_of("pause");
+  for (const int rank : {0, 1}) expect_logged("rank-" + std::to_string(rank), "training paused");
+  const auto paused_at = json::parse(log_of("pause")).at("step").to_number<uint64_t>();
+  EXPECT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) == paused_at; }));
   control({"set", "optimizer.lr", "0.001"});
   EXPECT_EQ(newest_record_step(run), paused_at);
   control({"status"});
@@ -699,7 +699,7 @@ TEST_F(GroupRunTest, RejectsPartOfEnvironmentAsUsageError) {
 }
 
 TEST_F(GroupRunTest, TellsOtherRanksThatRunDirectoryIsLocked) {
-  configure(100'000);
+  configure_endless();
   Process holder(joined({program("stokerd")}, arguments(run_dir())), path("holder.out"));
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run_dir()) > 0; }));
   auto ranks = start_group(2, run_dir());

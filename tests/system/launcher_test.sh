@@ -50,7 +50,7 @@ records() { grep -c . "$work/run/metrics/train.jsonl" 2>/dev/null || true; }
 has_trained() { [[ $(records) -gt ${1:?} ]]; }
 exit_field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$work/run/exit_status.json" 2>/dev/null; }
 has_state() { [[ $(exit_field state) == "$1" ]]; }
-has_ranks() { [[ -s $work/run/ranks/1/logs/stokerd.log ]]; }
+has_ranks() { grep -q ' pid=[0-9]' "$work/run/ranks/1/logs/stokerd.log" 2>/dev/null; }
 expect_same_bytes() {
   local file newest steps
   steps=$(exit_field step)
@@ -71,7 +71,7 @@ openmpi)
   "${mpi[@]}" >"$work/first.log" 2>&1 &
   pids+=($!)
   within "training" has_trained 25
-  has_ranks || fail "there is no second rank"
+  within "a second rank" has_ranks
   kill -9 "$(sed -n 's/.* pid=\([0-9]*\).*/\1/p' "$work/run/ranks/1/logs/stokerd.log" | head -n 1)"
   wait "${pids[-1]}" && fail "mpirun succeeds after a rank was killed"
   # Preempted: mpirun passes SIGTERM on.
@@ -150,7 +150,7 @@ srun --overcommit --ntasks=\$ranks --kill-on-bad-exit=1 ${command[*]} --set "tra
 JOB
   job=$(sbatch --parsable "$work/job.sh")
   within "training" has_trained 25
-  has_ranks || fail "there is no second rank"
+  within "a second rank" has_ranks
   # A rank is killed: srun ends the step, and with it the job, which is requeued by hand as Slurm does
   # after the failure of a node.
   kill -9 "$(sed -n 's/.* pid=\([0-9]*\).*/\1/p' "$work/run/ranks/1/logs/stokerd.log" | head -n 1)"

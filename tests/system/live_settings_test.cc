@@ -51,32 +51,33 @@ class LiveSettingsRunTest : public RunTest {
 };
 
 TEST_F(LiveSettingsRunTest, ContinuesWithOtherWorkersAndLastStepInSameProcess) {
-  Process trainer = start({"--set", "train.max_steps=20000"});
+  Process trainer = start({"--set", "train.max_steps=20000000"});
   ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
   const uint64_t first = pause();
-  ASSERT_LT(first, 20000u) << "the run ended before the pause";
   run_stokerctl({"set", "feed.num_workers", "3"});
-  EXPECT_THAT(run_stokerctl({"set", "train.max_steps", "30000"}), HasSubstr("30000 at step "));
+  EXPECT_THAT(run_stokerctl({"set", "train.max_steps", "30000000"}),
+              HasSubstr("30000000 at step "));
   run_stokerctl({"resume"});
   ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(first); }));
 
   const uint64_t last = pause() + 20;
   run_stokerctl({"set", "train.max_steps", std::to_string(last)});
   EXPECT_THAT(run_stokerctl({"get"}),
-              ::testing::AllOf(HasSubstr("live, configured: 20000"), HasSubstr("optimizer.lr")));
+              ::testing::AllOf(HasSubstr("live, configured: 20000000"), HasSubstr("optimizer.lr")));
   run_stokerctl({"resume"});
   const auto exit = trainer.wait(60s);
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 0);
   EXPECT_EQ(newest_step(run_dir()), last);
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("max_steps reached: " + std::to_string(last) +
-                                           ", set by stokerctl set; the configuration has 20000"));
+  EXPECT_THAT(log_of("stokerd"),
+              HasSubstr("max_steps reached: " + std::to_string(last) +
+                        ", set by stokerctl set; the configuration has 20000000"));
   EXPECT_EQ(count_in_log("daemon started"), 1u);
   EXPECT_EQ(count_in_log("training started"), 2u);
   EXPECT_THAT(text_of(run_dir() + "/config.yaml"), HasSubstr("max_steps: " + std::to_string(last)));
   const std::string changes = text_of(run_dir() + "/setting_changes.jsonl");
   EXPECT_THAT(changes, HasSubstr(R"("key":"feed.num_workers")"));
-  EXPECT_THAT(changes, HasSubstr(R"("previous":"20000","current":"30000")"));
+  EXPECT_THAT(changes, HasSubstr(R"("previous":"20000000","current":"30000000")"));
 
   ASSERT_EQ(train(write_config(small_config()), run_dir("whole"),
                   joined(kConstant, {"--set", "train.max_steps=" + std::to_string(last)}))
@@ -93,7 +94,7 @@ TEST_F(LiveSettingsRunTest, WarnsOfContradictionsAndRejectsRatesThatWouldRise) {
   const uint64_t last = pause() + 20;
   EXPECT_THAT(run_stokerctl({"set", "train.max_steps", std::to_string(last)}),
               HasSubstr("warning: scheduler.warmup_steps: 900000 is not below"));
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("settings contradictory key=scheduler.warmup_steps"));
+  expect_logged("stokerd", "settings contradictory key=scheduler.warmup_steps");
   const auto rejected = ctl(run_dir(), {"set", "optimizer.lr", "1e-5"}, "rejected").wait(60s);
   ASSERT_TRUE(rejected.has_value());
   EXPECT_NE(rejected->code, 0);
@@ -126,18 +127,18 @@ TEST_F(LiveSettingsRunTest, ResumesWithValuesUntilConfigurationChanges) {
     const uint64_t step = newest_record_step(run_dir());
     Process trainer = start(long_run);
     ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(step); }));
-    EXPECT_THAT(last_record(), HasSubstr("\"lr\":5e-04"));
     EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("live, configured: "));
     EXPECT_THAT(run_stokerctl({"get", "checkpoint.keep_last"}), Not(HasSubstr("live")));
     stop(trainer);
+    EXPECT_THAT(last_record(), HasSubstr("\"lr\":5e-04"));
     EXPECT_THAT(log_of("stokerd"), HasSubstr("live setting resumed key=optimizer.lr"));
   }
   const uint64_t step = newest_record_step(run_dir());
   Process trainer = start(joined(long_run, {"--set", "optimizer.lr=0.25"}));
   ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(step); }));
-  EXPECT_THAT(last_record(), HasSubstr("\"lr\":0.25"));
   EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("--set"));
   stop(trainer);
+  EXPECT_THAT(last_record(), HasSubstr("\"lr\":0.25"));
   EXPECT_THAT(log_of("stokerd"), HasSubstr("live setting dropped key=optimizer.lr"));
 }
 
@@ -199,7 +200,8 @@ TEST_F(LiveSettingsRunTest, RecordsAfterCrashOnlyChangesThatRunStillHas) {
     run_stokerctl({"set", "optimizer.lr", "0.0007"});  // the same step
     run_stokerctl({"set", "checkpoint.keep_last", "7"});
     ASSERT_TRUE(wait_until(60s, [&] {
-      return text_of(run_dir() + "/setting_changes.jsonl").find("keep_last") != std::string::npos;
+      return text_if_exists(run_dir() + "/setting_changes.jsonl").find("keep_last") !=
+             std::string::npos;
     }));
     trainer.signal(SIGKILL);
     ASSERT_TRUE(trainer.wait(60s).has_value());

@@ -45,6 +45,7 @@ class RemoteOperatorTest : public RunTest {
 };
 
 TEST_F(RemoteOperatorTest, ReadsLogAndFollowsEvents) {
+  expect_logged("stokerd", " training started ");
   const std::string log = output({"logs", "-n", "1000"});
   EXPECT_TRUE(log.find(" daemon started ") != std::string::npos) << log;
   EXPECT_EQ(std::ranges::count(output({"logs", "-n", "2"}), '\n'), 2);

@@ -115,6 +115,12 @@ std::string RunTest::text_of(const std::string& file) {
   return text_if_exists(file);
 }
 
+void RunTest::expect_logged(const std::string& name, const std::string& text) const {
+  EXPECT_TRUE(wait_until(kPatience, [&] { return log_of(name).find(text) != std::string::npos; }))
+      << name << " has not logged '" << text << "':\n"
+      << log_of(name);
+}
+
 size_t RunTest::count_of(const std::string& text, const std::string& part) {
   return test::count_of(text, part);
 }

@@ -50,6 +50,9 @@ class RunTest : public ::testing::Test {
   static std::string text_of(const std::string& file);
   static std::string text_if_exists(const std::string& file);  // empty without it; for polling
   std::string log_of(const std::string& program) const { return text_of(path(program + ".out")); }
+  // Waits until the program has logged the text. While it runs, its log can be later than what it
+  // does: a thread of its own writes it.
+  void expect_logged(const std::string& program, const std::string& text) const;
   static size_t count_of(const std::string& text, const std::string& part);
   // The exit code; -1: a signal has ended it, or it is still running after kPatience, which fails the
   // test.

@@ -173,9 +173,11 @@ TEST_F(WatchdogRunTest, EndsWaitForStoppedWorkers) {
   Process process =
       start(small_config(), joined(timeout_of("data"), {"--set", "feed.num_processes=2", "--set",
                                                         "feed.worker_timeout_seconds=null"}));
-  ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; })) << log_of("stokerd");
-  const auto workers = children_of(process.pid(), "stoker-feed");
-  ASSERT_EQ(workers.size(), 2u);
+  std::vector<pid_t> workers;
+  ASSERT_TRUE(wait_until(60s, [&] {
+    workers = children_of(process.pid(), "stoker-feed");
+    return workers.size() == 2 && num_records(run_dir()) > 0;
+  })) << log_of("stokerd");
   for (const pid_t worker : workers) ::kill(worker, SIGSTOP);
   const std::string stacks = expect_end(process, "data");
   for (const pid_t worker : workers)

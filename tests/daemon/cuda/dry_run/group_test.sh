@@ -37,11 +37,19 @@ checkpoint: {save_every_steps: 50, keep_last: 2}
 metrics: {tensorboard: false}
 YAML
 
+# A port that no other process gets while this one holds it, but one that listens with SO_REUSEADDR, as the chief does.
+coproc PORT { exec python3 -c 'import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+sys.stdin.read()'; }
+read -r port <&"${PORT[0]}"
+
 # start NAME SETTING…: both ranks, whose output is in NAME-RANK.log.
 start() {
-  local name=$1 rank port
+  local name=$1 rank
   shift
-  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   pids=()
   for rank in 0 1; do
     env STOKER_DRY_RUN_DEVICES=2 LD_PRELOAD="$library" RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 \
@@ -55,8 +63,8 @@ has_line() { grep -q "$2" "$work/$1"; }
 start first
 within "a checkpoint" has_line first-0.log "checkpoint saved step=50 "
 for rank in 0 1; do
-  has_line "first-$rank.log" "training started .*device=cuda:$rank " || fail "rank $rank does not train on its device"
-  has_line "first-$rank.log" "cuda graph captured" || fail "rank $rank has captured nothing"
+  within "the training of rank $rank on its device" has_line "first-$rank.log" "training started .*device=cuda:$rank "
+  within "a graph of rank $rank" has_line "first-$rank.log" "cuda graph captured"
 done
 kill -9 "${pids[1]}"
 wait "${pids[1]}" 2>/dev/null || true
