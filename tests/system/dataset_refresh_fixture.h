@@ -1,5 +1,5 @@
 // DatasetRefreshFixture: a run over a dataset that is appended to. The run is paused while a test
-// appends data, so that results do not depend on timing.
+// appends data, and its last step follows the pause, so that results do not depend on timing.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
@@ -18,9 +19,6 @@ namespace stoker::test {
 
 using namespace std::chrono_literals;
 
-// Enough steps for several seconds, because on a busy disk the first checkpoint, after which the
-// run is paused, can take a while.
-inline constexpr uint64_t kSteps = 16000;
 inline constexpr uint64_t kBatch = 4;
 
 class DatasetRefreshFixture : public RunTest {
@@ -36,23 +34,29 @@ scheduler: {name: constant, warmup_steps: 10}
 checkpoint: {save_every_steps: 50, keep_last: 1000}
 metrics: {log_every_steps: 23}  # fewer records than the queue holds, so that none is dropped on a slow disk
 )" +
-                        "train: {max_steps: " + std::to_string(kSteps) +
-                        ", micro_batch_size: 4, device: cpu, num_threads: 1}\n");
+                        "train: {max_steps: 1000000000, micro_batch_size: 4, device: cpu, "
+                        "num_threads: 1}\n");
   }
 
-  void send_command(const std::string& word) const {
-    const auto exit = ctl(run_dir(), {word}, "ctl").wait(30s);
+  void send_command(const std::string& word, const std::vector<std::string>& more = {}) const {
+    const auto exit = ctl(run_dir(), joined({word}, more), "ctl").wait(60s);
     ASSERT_TRUE(exit && exit->code == 0) << log_of("ctl");
   }
   bool log_contains(const std::string& text) const {
     return log_of("stokerd").find(text) != std::string::npos;
   }
-  // Starts a run and pauses it after the first checkpoint.
-  Process paused_trainer(const std::string& config) const {
+  // Starts a run and pauses it with a checkpoint, from which it will take 500 steps.
+  Process paused_trainer(const std::string& config) {
     Process trainer = this->trainer(config, run_dir());
-    EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
+    EXPECT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
     send_command("pause");
+    send_command("checkpoint");
+    last_step_ = newest_step(run_dir()) + 500;
+    send_command("set", {"train.max_steps", std::to_string(last_step_)});
     return trainer;
+  }
+  std::vector<std::string> to_last_step() const {
+    return {"--set", "train.max_steps=" + std::to_string(last_step_)};
   }
   feed::DatasetVersions history(const std::string& run) const {
     const auto read = feed::read_dataset_versions(run + "/dataset_versions.jsonl");
@@ -83,6 +87,8 @@ metrics: {log_every_steps: 23}  # fewer records than the queue holds, so that no
     }
     EXPECT_EQ(seen.size(), samples);
   }
+
+  uint64_t last_step_ = 0;  // of paused_trainer()
 };
 
 }  // namespace stoker::test

@@ -55,7 +55,7 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
   ASSERT_TRUE(wait_until(60s, [&] { return history(run_dir()).size() == 2; }));
   trainer.signal(SIGKILL);
   ASSERT_TRUE(trainer.wait(60s).has_value());
-  ASSERT_EQ(train(config, run_dir()).code, 0);
+  ASSERT_EQ(train(config, run_dir(), to_last_step()).code, 0);
 
   const auto states = history(run_dir());
   ASSERT_EQ(states.size(), 2u);
@@ -74,9 +74,9 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
   // A run that is resumed from before the refresh ends the same, although all data exists by now.
   std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
   const std::string first = run_dir("again") + "/checkpoints/" + checkpoints(run_dir()).front();
-  ASSERT_EQ(train(config, run_dir("again"), {"--resume", first}).code, 0);
+  ASSERT_EQ(train(config, run_dir("again"), joined(to_last_step(), {"--resume", first})).code, 0);
   EXPECT_EQ(history(run_dir("again")), states);
-  EXPECT_EQ(model_sha256(run_dir("again"), kSteps), model_sha256(run_dir(), kSteps));
+  EXPECT_EQ(model_sha256(run_dir("again"), last_step_), model_sha256(run_dir(), last_step_));
   EXPECT_EQ(deterministic_records(run_dir("again")), deterministic_records(run_dir()));
 }
 

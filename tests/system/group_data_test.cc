@@ -282,8 +282,11 @@ TEST_F(GroupSampleErrorsTest, EndsAllRanksForOneReasonAfterCommandsOfTwoClients)
   socket_ = "auto";
   const std::string run = run_dir();
   auto ranks = start_group(4, run, {"--set", "checkpoint.keep_last=100000"});
-  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 0; }));
-  control(run, "pause");
+  // As soon as there is a socket, long before the first error.
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    Process pause = ctl(run, {"pause"}, "pause");
+    return code_of(pause) == 0;
+  })) << log_of("pause");
   std::vector<std::vector<Reply>> replies(2);
   std::latch all_sent(2);
   {
