@@ -190,7 +190,7 @@ TEST_F(RingLayoutDocumentTest, MatchesDocumentedSlotWordStates) {
   std::memcpy(producer_->at<std::byte>(664616), &label, sizeof(label));
   ASSERT_TRUE(producer_->publish(10));
   EXPECT_EQ(producer_->slot_word(10), 0x0000000200000003u);
-  const auto batch = ring_->pop(seconds(10));
+  const auto batch = ring_->pop(seconds(60));
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(producer_->slot_word(10), 0x0000000200000004u);
   const auto labels = ring_->layout().tensor_bytes(batch->slot, 1);
@@ -220,7 +220,7 @@ TEST_F(RingLayoutDocumentTest, FillsRingUntilClosedWithDocumentedProducer) {
     }
   });
   for (uint64_t ticket = 10; ticket < 40; ++ticket) {
-    const auto batch = ring_->pop(seconds(20));
+    const auto batch = ring_->pop(seconds(60));
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     EXPECT_EQ(batch->ticket, ticket);
     EXPECT_EQ(batch->slot.front(), std::byte(ticket));

@@ -42,7 +42,7 @@ class Browser:
     def close(self):
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -80,7 +80,7 @@ class Browser:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
-    def wait_for(self, expression, seconds=30):
+    def wait_for(self, expression, seconds=120):
         end = time.monotonic() + seconds
         while True:
             value = self.evaluate(expression)

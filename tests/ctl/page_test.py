@@ -320,7 +320,7 @@ def main():
         subprocess.run([bin_folder / "stokerctl", "report", "--html", report, work / "runs/long", work / "runs/short"], check=True, stdout=subprocess.DEVNULL)
         check(report.stat().st_size <= 5 << 20, "a report of more than 5 MiB")
         server.terminate()
-        server.wait(10)
+        server.wait(60)
         page.close()
         page = browser.Browser()
         page.open(report.as_uri())
@@ -338,7 +338,7 @@ def main():
         for process in (server, other, third, fourth):
             if process and process.poll() is None:
                 process.terminate()
-                process.wait(10)
+                process.wait(60)
         shutil.rmtree(work)
     return 0
 

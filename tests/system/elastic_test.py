@@ -45,10 +45,12 @@ def own_address():
             return "127.0.0.1"
 
 
-def free_port(address):
-    with socket.socket() as bound:
-        bound.bind((address, 0))
-        return bound.getsockname()[1]
+def reserve_port(address):
+    """A bound socket, whose port no other process gets but one that listens with SO_REUSEADDR."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((address, 0))
+    return bound
 
 
 class Test:
@@ -58,7 +60,8 @@ class Test:
         self.config = self.work / "config.yaml"
         self.config.write_text(CONFIGURATION.replace("SHARD", args.shard))
         self.address = own_address()
-        self.port = free_port(self.address)
+        self.reserved = reserve_port(self.address)
+        self.port = self.reserved.getsockname()[1]
         self.agents = {}
 
     def command(self, run):

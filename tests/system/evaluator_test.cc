@@ -267,7 +267,7 @@ TEST_F(EvaluatorTest, LeavesNoWorkerProcessWhenKilled) {
   follower.signal(SIGKILL);
   ASSERT_TRUE(follower.wait(60s).has_value());
   for (const pid_t worker : workers) {
-    EXPECT_TRUE(wait_until(10s, [&] {
+    EXPECT_TRUE(wait_until(60s, [&] {
       return text_if_exists("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
     }));
   }

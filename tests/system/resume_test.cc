@@ -236,8 +236,7 @@ TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
     ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > from; }));
     const size_t rows = num_records(run_dir());
     ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > rows + 3; }));
-    trainer.signal(SIGKILL);
-    (void)trainer.wait(10s);
+    (void)trainer.kill();
   }
   ASSERT_EQ(train(config, run_dir(), more_steps).code, 0);
   EXPECT_NE(log_of("stokerd").find("run resumed step="), std::string::npos)

@@ -96,7 +96,7 @@ class FakeTraining : public TrainingControl {
   // Waits until `count` commands are waiting for their replies; returns fewer on timeout.
   std::vector<Done> take_pending(size_t count) {
     std::unique_lock lock(mutex_);
-    posted_.wait_for(lock, std::chrono::seconds(20), [&] { return pending_.size() >= count; });
+    posted_.wait_for(lock, std::chrono::seconds(60), [&] { return pending_.size() >= count; });
     return std::exchange(pending_, {});
   }
   // Of the last command.

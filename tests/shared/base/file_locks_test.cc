@@ -64,7 +64,7 @@ TEST_F(FileLocksTest, DescribesCommandAsPrintableText) {
     holder = describe_lock_holder(path());
     return holder.find("kill -STOP") != std::string::npos;
   };
-  for (int tries = 0; tries < 1000 && !has_started(); ++tries) ::usleep(10'000);
+  for (int tries = 0; tries < 6000 && !has_started(); ++tries) ::usleep(10'000);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_THAT(holder, HasSubstr("<    \xEF\xBF\xBD>aaa"));

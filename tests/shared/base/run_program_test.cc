@@ -30,18 +30,18 @@ TEST_F(RunProgramTest, PassesArgumentsWithoutShell) {
 TEST_F(RunProgramTest, PassesInputOfAnySizeWhetherReadOrNot) {
   const std::string to = folder_ / "size";
   const std::string input(size_t{1} << 20, 'x');
-  const Status read = run_program({"sh", "-c", "wc -c > \"$0\"", to}, input, 10s, {});
+  const Status read = run_program({"sh", "-c", "wc -c > \"$0\"", to}, input, 60s, {});
   ASSERT_TRUE(read.ok()) << read.to_string();
   EXPECT_EQ(std::stoi(*read_file(to, 1000)), 1 << 20);
-  EXPECT_TRUE(run_program({"true"}, input, 10s, {}).ok());
-  EXPECT_TRUE(run_program({"sh", "-c", "! read x"}, "", 10s, {}).ok()) << "empty";
+  EXPECT_TRUE(run_program({"true"}, input, 60s, {}).ok());
+  EXPECT_TRUE(run_program({"sh", "-c", "! read x"}, "", 60s, {}).ok()) << "empty";
 }
 
 TEST_F(RunProgramTest, ReportsProgramAndCauseOnFailure) {
-  EXPECT_EQ(run_program({"sh", "-c", "exit 3"}, "", 10s, {}).message(), "sh: exit code 3");
-  EXPECT_EQ(run_program({"sh", "-c", "kill -9 $$"}, "", 10s, {}).message(),
+  EXPECT_EQ(run_program({"sh", "-c", "exit 3"}, "", 60s, {}).message(), "sh: exit code 3");
+  EXPECT_EQ(run_program({"sh", "-c", "kill -9 $$"}, "", 60s, {}).message(),
             "sh: killed by signal 9");
-  const Status missing = run_program({"/no/such/program"}, "", 10s, {});
+  const Status missing = run_program({"/no/such/program"}, "", 60s, {});
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_NE(missing.message().find("/no/such/program"), std::string::npos);
 }
@@ -57,7 +57,7 @@ TEST_F(RunProgramTest, RestoresDefaultSignalsForCommand) {
   for (const int number : {SIGPIPE, SIGXFSZ, SIGHUP}) {  // ignored by stokerd, or by nohup
     const auto previous = ::signal(number, SIG_IGN);
     EXPECT_EQ(
-        run_program({"sh", "-c", "ulimit -c 0; kill -$0 $$", std::to_string(number)}, "", 10s, {})
+        run_program({"sh", "-c", "ulimit -c 0; kill -$0 $$", std::to_string(number)}, "", 60s, {})
             .message(),
         "sh: killed by signal " + std::to_string(number));
     ::signal(number, previous);
@@ -68,7 +68,7 @@ TEST_F(RunProgramTest, ClosesDescriptorsOfThisProcess) {
   const UniqueFd inherited(::dup(STDERR_FILENO));  // without close-on-exec
   ASSERT_TRUE(inherited.valid());
   const std::string path = "/proc/self/fd/" + std::to_string(inherited.get());
-  const Status ran = run_program({"test", "!", "-e", path}, "", 10s, {});
+  const Status ran = run_program({"test", "!", "-e", path}, "", 60s, {});
   EXPECT_TRUE(ran.ok()) << ran.to_string();
 }
 
