@@ -205,8 +205,10 @@ Result<std::string> render_fields(const std::string& reply, const Render& render
 ExitCode show_status(const CommandLine& command, const Console& console) {
   // The end of a run is an answer. A run that was killed should answer.
   const auto layout = locate_run(command.run_dir);
-  if (command.socket.empty() && layout.ok() && has_ended(*layout)) {
-    const view::RunSummary summary = view::RunView(*layout).summary();
+  if (const view::RunSummary summary = command.socket.empty() && layout.ok() && has_ended(*layout)
+                                           ? view::RunView(*layout).summary()
+                                           : view::RunSummary();
+      summary.has_ended) {
     if (command.json)
       console.print_json(to_json(summary));
     else

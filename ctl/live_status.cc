@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "shared/base/deadline.h"
@@ -55,16 +58,19 @@ Result<control::TrainerStatus> ask(const run::RunLayout& layout, Deadline deadli
 void add_answer(view::RunSummary& summary, const view::FoundRun& run, Deadline deadline) {
   const auto status = ask(run.layout, deadline);
   if (status.ok()) return add_status(summary, *status);
-  if (status.status().code() == StatusCode::kPermission) return;
+  const StatusCode code = status.status().code();
+  if (code == StatusCode::kPermission) return;
   // It can have ended meanwhile.
-  if (view::RunSummary now = view::read_summary(run.layout, run.name); !now.is_running)
+  if (view::RunSummary now = view::read_summary(run.layout, run.name); !now.is_running) {
     summary = std::move(now);
-  else
-    add_no_answer(summary,
-                  status.status().code() == StatusCode::kTimedOut
-                      ? "stokerd runs and does not answer"
-                      : "stokerd runs and does not listen; it is starting or stopping, or its "
-                        "control socket was removed");
+    return;
+  }
+  // control.socket: null, or stokerd is starting or stopping.
+  std::error_code ignored;
+  const auto socket = std::filesystem::symlink_status(run.layout.control_socket(), ignored);
+  if (socket.type() == std::filesystem::file_type::not_found) return;
+  add_no_answer(summary, code == StatusCode::kTimedOut ? "stokerd runs and does not answer"
+                                                       : status.status().message());
 }
 
 }  // namespace
@@ -85,7 +91,11 @@ std::vector<view::RunSummary> read_summaries(const std::vector<view::FoundRun>& 
       // Behind many that hang, the last ones are not asked and stay as they are.
       for (size_t mine;
            (mine = next++) < running.size() && std::chrono::steady_clock::now() < deadline;)
-        add_answer(summaries[running[mine]], runs[running[mine]], deadline);
+        try {
+          add_answer(summaries[running[mine]], runs[running[mine]], deadline);
+        } catch (const std::exception& error) {
+          add_no_answer(summaries[running[mine]], error.what());
+        }
     });
   threads.clear();
   return summaries;

@@ -43,7 +43,7 @@ class LiveStatus {
 inline constexpr std::chrono::milliseconds kListTimeout{300};
 
 // In the same order. The stokerds of those that run are asked at the same time; one that does not answer within
-// `timeout` is said to. A stokerd that this user may not ask counts as running.
+// `timeout` is reported as such. A stokerd that this user may not ask counts as running.
 std::vector<view::RunSummary> read_summaries(const std::vector<view::FoundRun>& runs,
                                              std::chrono::milliseconds timeout = kListTimeout);
 

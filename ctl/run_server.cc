@@ -103,7 +103,7 @@ class RunServer::Impl {
     return run == nullptr ? nullptr : &run->view;
   }
   ShownRun* find_shown(const std::string& name) {
-    constexpr size_t kMaxViews = 16;
+    constexpr size_t kMaxViews = 64;  // more than a page compares
     const auto is_named = [&](const auto& run) { return run.view.name() == name; };
     if (const auto known = std::ranges::find_if(views_, is_named); known != views_.end()) {
       views_.splice(views_.begin(), views_, known);

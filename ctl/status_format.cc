@@ -284,7 +284,7 @@ std::string render_summary(const view::RunSummary& summary, const TextStyle& sty
                  " at step " + format_count(summary.best->step));
   if (const auto& checkpoint = summary.checkpoint)
     add_line(out, "checkpoint",
-             "step " + format_count(checkpoint->step) + ago(checkpoint->created_at));
+             "step " + format_count(checkpoint->step) + ago(checkpoint->saved_at));
   else
     add_line(out, "checkpoint", "none");
   if (summary.checkpoint && summary.evaluated_step)

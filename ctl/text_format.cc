@@ -144,8 +144,8 @@ std::vector<TextTable::VisibleColumn> TextTable::choose_columns(const TextStyle&
   widen(title_line(0));
   widen(title_line(1));
   for (const auto& row : rows_) widen(row);
-  const auto can_cut = [this, &style](const VisibleColumn& column) {
-    return style.live && columns_[column.index].can_cut && column.width > kMinCutWidth;
+  const auto can_cut = [this](const VisibleColumn& column) {
+    return columns_[column.index].can_cut && column.width > kMinCutWidth;
   };
   // Of the columns, those that can be cut with their smallest width.
   const auto excess = [&](bool is_cut) {
@@ -157,7 +157,7 @@ std::vector<TextTable::VisibleColumn> TextTable::choose_columns(const TextStyle&
   for (size_t i = visible.size(); i-- > 0 && excess(true) > 0;)
     if (columns_[i].can_drop) visible.erase(visible.begin() + static_cast<std::ptrdiff_t>(i));
   for (VisibleColumn& column : visible | std::views::reverse)
-    if (can_cut(column))
+    if (style.live && can_cut(column))
       column.width = std::max(kMinCutWidth, column.width - std::min(column.width, excess(false)));
   return visible;
 }

@@ -1,7 +1,7 @@
 // check_evaluated_data: opens the datasets that stoker-eval will evaluate, with its indexes and as it
 // will, so that an error in them is found before training and not by the first evaluation.
 //
-// Threads:  functions of their arguments; only one process at a time may write an index folder.
+// Threads:  functions of their arguments; a lock protects the indexes.
 // Blocking: for the disk, as open_dataset(); the index that is built is that of the evaluator.
 // Errors:   those of open_evaluated_dataset(), with the name of the dataset; kMismatch: one model does
 //           not accept both its samples and those of data.train. LibTorch exceptions propagate to the

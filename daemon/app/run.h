@@ -177,7 +177,7 @@ class Run final : public server::TrainingControl {
   void publish_wait(const std::string& waiting_for);
   Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved);
   // Of the datasets that stoker-eval will read (check_evaluated_data.h).
-  Status check_evaluated_data(const data::Dataset& train);
+  Status check_evaluated_data(const data::Dataset& train, const ResumeCheckpoint& saved);
   // Throws data::files::ScanStopped after request_stop().
   void report_indexing(const std::string& dataset, uint64_t count, std::string_view what);
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,

@@ -176,7 +176,6 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   if (!data) {
     STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
   }
-  if (is_chief() && !live_settings_) STOKER_RETURN_IF_ERROR(check_evaluated_data(*data));
   STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
@@ -347,11 +346,18 @@ void Run::report_indexing(const std::string& dataset, uint64_t count, std::strin
 }
 
 // stoker-eval would fail hours later.
-Status Run::check_evaluated_data(const data::Dataset& train) {
+Status Run::check_evaluated_data(const data::Dataset& train, const ResumeCheckpoint& saved) {
   const Status checked = app::check_evaluated_data(config_, train, index_dir_of_evaluation(layout_),
                                                    std::bind_front(&Run::report_indexing, this));
   set_progress_line("");
-  return checked;
+  // A run that trains needs data.train: a missing mount of the others delays its evaluation only.
+  const bool is_unavailable = checked.code() == StatusCode::kNotFound ||
+                              checked.code() == StatusCode::kIoError ||
+                              checked.code() == StatusCode::kPermission;
+  if (!saved || !is_unavailable) return checked;
+  log_warn("evaluation postponed",
+           {{"step", saved->manifest().step}, {"reason", checked.message()}});
+  return {};
 }
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
@@ -379,6 +385,8 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   auto data = open();
   set_progress_line("");
   if (!data.ok()) return data.status();
+  // While the others wait for as long as indexing can take.
+  if (is_chief() && !live_settings_) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data, saved));
   if (group_ && group_->is_chief()) {
     version = maybe_refresher_ ? maybe_refresher_->version_text() : "index complete";
     STOKER_RETURN_IF_ERROR(group_->text_of_chief(version, preparation_stop()).status());

@@ -15,8 +15,13 @@ class RemainingTime {
 
   // `steps` that took `seconds` in total, without pauses.
   void add(uint64_t steps, double seconds) {
-    intervals_.push_back({static_cast<double>(steps), seconds});
-    sum_ += intervals_.back();
+    const Interval added{static_cast<double>(steps), seconds};
+    sum_ += added;
+    // Short ones are joined, so that there are few.
+    if (!intervals_.empty() && intervals_.back().seconds < kWindowSeconds / 1000)
+      intervals_.back() += added;
+    else
+      intervals_.push_back(added);
     while (sum_.seconds - intervals_.front().seconds >= kWindowSeconds) {
       sum_ -= intervals_.front();
       intervals_.pop_front();

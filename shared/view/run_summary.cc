@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <vector>
 
 #include <boost/json.hpp>
 
@@ -13,7 +16,6 @@
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
-#include "shared/checkpoint/verify.h"
 #include "shared/eval_metrics/metric_table.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/run/eval_result.h"
@@ -75,6 +77,7 @@ void add_state(RunSummary& summary, const RunState& state, const run::RunLayout&
     case RunState::Phase::kEnded:
     case RunState::Phase::kPreempted: {
       summary.state = run::to_string(state.end->outcome);
+      summary.has_ended = state.phase == RunState::Phase::kEnded;
       summary.health = state.end->outcome == run::RunOutcome::kFailed     ? Health::kBad
                        : state.end->outcome == run::RunOutcome::kFinished ? Health::kGood
                                                                           : Health::kAttention;
@@ -138,17 +141,21 @@ std::optional<RunSummary::Best> best_of(const run::RunLayout& layout, const run:
   return found;
 }
 
+// The newest one that has a manifest. It is not parsed: it can have 16 MiB.
 std::optional<RunSummary::Checkpoint> newest_checkpoint(const run::RunLayout& layout) {
-  if (!open_run_directory(layout.root(), layout.checkpoints_dir()).ok()) return std::nullopt;
-  const auto entries =
-      checkpoint::CheckpointStore(layout.checkpoints_dir(), default_file_system()).list();
-  if (!entries.ok() || entries->empty()) return std::nullopt;
-  const std::string path = join_path(entries->back().path, checkpoint::kManifestName);
-  const auto text = read_run_file(layout.root(), path, checkpoint::kMaxManifestBytes);
-  const auto manifest = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
-  if (!manifest.ok()) return std::nullopt;
-  return RunSummary::Checkpoint{.step = entries->back().step,
-                                .created_at = valid_utf8(manifest->created_at)};
+  const auto names = list_run_directory(layout.root(), layout.checkpoints_dir());
+  std::map<uint64_t, std::string, std::greater<>> found;
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    if (const auto step = checkpoint::CheckpointStore::parse_checkpoint_name(name))
+      found.emplace(*step, name);
+  for (const auto& [step, name] : found) {
+    const std::string manifest =
+        join_path(join_path(layout.checkpoints_dir(), name), checkpoint::kManifestName);
+    std::string saved_at = modified_at(layout, manifest);
+    if (!saved_at.empty())
+      return RunSummary::Checkpoint{.step = step, .saved_at = std::move(saved_at)};
+  }
+  return std::nullopt;
 }
 
 std::optional<uint64_t> newest_evaluated_step(const run::RunLayout& layout,
@@ -168,11 +175,12 @@ std::optional<uint64_t> newest_evaluated_step(const run::RunLayout& layout,
 }
 
 std::string at_newest(const RunSummary& summary) {
-  return summary.checkpoint ? "it resumes at step " + std::to_string(summary.checkpoint->step)
-                            : "it begins at step 0, because there is no checkpoint";
+  return summary.checkpoint ? "it resumes from step " + std::to_string(summary.checkpoint->step) +
+                                  ", the newest checkpoint"
+                            : "there is no checkpoint to resume from";
 }
 
-// What to do, of a run without an answer of its stokerd.
+// What to do, if stokerd does not run.
 std::string next_of(const RunSummary& summary, RunState::Phase phase) {
   switch (phase) {
     case RunState::Phase::kAbsent:
@@ -180,17 +188,15 @@ std::string next_of(const RunSummary& summary, RunState::Phase phase) {
     case RunState::Phase::kRunning:
       return summary.state == "paused" ? "stokerctl resume" : "";
     case RunState::Phase::kPreempted:
-      return "its launcher starts it again; " + at_newest(summary);
+      return "its launcher restarts it; " + at_newest(summary);
     case RunState::Phase::kCrashed:
       return "start stokerd again; " + at_newest(summary);
     case RunState::Phase::kEnded:
       break;
   }
   if (summary.state == "failed")
-    return "remove the cause and start stokerd again; " + at_newest(summary);
+    return "fix the cause and start stokerd again; " + at_newest(summary);
   if (summary.state == "stopped") return "to continue, start stokerd again; " + at_newest(summary);
-  if (summary.checkpoint && summary.evaluated_step.value_or(0) < summary.checkpoint->step)
-    return "stoker-eval --once evaluates step " + std::to_string(summary.checkpoint->step);
   return "";
 }
 
@@ -262,6 +268,7 @@ void add_status(RunSummary& summary, const control::TrainerStatus& status) {
   summary.reason = valid_utf8(status.waiting_for);
   if (!summary.reason.empty()) summary.reason = "waiting for " + summary.reason;
   summary.health = health_of(status.state);
+  if (status.state != TrainerState::kPaused) summary.since.clear();
   summary.next = status.state == TrainerState::kPaused ? "stokerctl resume" : "";
   if (status.state != TrainerState::kDegraded) return;
   summary.reason = valid_utf8(status.checkpoint.last_error);
@@ -292,7 +299,7 @@ std::string to_json(const RunSummary& summary) {
                      {"step", best->step},           {"manifest_sha256", best->manifest_sha256}};
   if (const auto& checkpoint = summary.checkpoint)
     object["checkpoint"] =
-        json::object{{"step", checkpoint->step}, {"created_at", checkpoint->created_at}};
+        json::object{{"step", checkpoint->step}, {"saved_at", checkpoint->saved_at}};
   if (const auto& start = summary.last_start)
     object["last_start"] = json::object{{"time", valid_utf8(start->time)},
                                         {"state", run::to_string(start->end.outcome)},

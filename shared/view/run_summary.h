@@ -1,11 +1,11 @@
-// RunSummary: what a run does, whether it is well, and what to do: the same in `stokerctl runs` and `status`, in the
-// page's list and header, and in JSON.
+// RunSummary: state, health, progress and next step of a run, for `stokerctl runs` and `status`, the list of the page, and
+// JSON.
 //
 // It is read from the run directory. For a run whose lock is held, add_status() or add_no_answer() adds what its
 // stokerd says: a full disk is seen there alone, because no file can be written.
 //
 // Threads:  any; a value.
-// Blocking: read_summary() reads the ends of files.
+// Blocking: read_summary() reads the ends of files, and no more than a few 100 KiB.
 // Errors:   none: what is missing, invalid or behind a link stays empty.
 #pragma once
 
@@ -24,8 +24,8 @@ namespace stoker::view {
 
 enum class Health {
   kGood,
-  kAttention,  // it does not train, because somebody or something wanted so
-  kBad,        // it does not do what it should
+  kAttention,  // stopped or paused on request, or unknown
+  kBad,        // failed, crashed or degraded
 };
 std::string_view to_string(Health health);  // "good", "attention", "bad"
 Health health_of(control::TrainerState state);
@@ -38,6 +38,7 @@ struct RunSummary {
   std::string state = "not started";
   Health health = Health::kAttention;
   bool is_running = false;  // the lock is held
+  bool has_ended = false;   // finished, stopped or failed
   std::string reason;       // of the end, the degraded state or the wait; empty: there is none
   // ISO 8601: of an end or a pause when it began; of a crash the last record. Empty: unknown.
   std::string since;
@@ -54,7 +55,7 @@ struct RunSummary {
   std::optional<Best> best;
   struct Checkpoint {
     uint64_t step = 0;
-    std::string created_at;  // ISO 8601
+    std::string saved_at;  // ISO 8601
   };
   std::optional<Checkpoint> checkpoint;    // the newest
   std::optional<uint64_t> evaluated_step;  // the newest evaluated checkpoint of the present branch

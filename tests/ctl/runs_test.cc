@@ -46,10 +46,11 @@ TEST_F(RunsTest, ListsRunsBelowDirectory) {
   write_two_runs();
   const CommandResult result = run_with_arguments({"runs", root_.path()});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, ContainsRegex("  run +finished +.* 200 "));
-  EXPECT_THAT(result.out, ContainsRegex("  group/second +failed +.* 150 "));
-  EXPECT_THAT(result.out,
-              ContainsRegex("  run +finished +.* 200 +valid/loss 1.2500 +all steps are done"));
+  EXPECT_THAT(result.out, ContainsRegex("  run +finished [^\n]* 200 "));
+  EXPECT_THAT(result.out, ContainsRegex("  group/second +failed [^\n]* 150 "));
+  EXPECT_THAT(
+      result.out,
+      ContainsRegex("  run +finished [^\n]* 200 +1.2000 +valid/loss 1.2500 +all steps are done"));
   EXPECT_THAT(result.out, HasSubstr("disk full"));
   const auto list =
       boost::json::parse(run_with_arguments({"--json", "runs", root_.path()}).out).as_array();
@@ -60,7 +61,7 @@ TEST_F(RunsTest, ListsRunsBelowDirectory) {
 // A full disk: only stokerd knows, because it can write no file.
 TEST_F(RunsTest, AsksStokerdsOfRunningRuns) {
   write_two_runs();
-  const std::string names[] = {"degraded", "silent", "stopped"};
+  const std::string names[] = {"degraded", "silent", "paused", "closed"};
   std::vector<FileLock> locks;
   std::vector<view::FoundRun> runs;
   for (const std::string& name : names) {
@@ -78,15 +79,19 @@ TEST_F(RunsTest, AsksStokerdsOfRunningRuns) {
   const auto fake = stokerd_of(runs[0].layout, status);
   status = {.state = control::TrainerState::kPaused, .step = 200};
   const auto paused = stokerd_of(runs[2].layout, status);
+  // Its socket is left behind; the last one has none: control.socket: null.
+  stokerd_of(runs[1].layout, status).stop();
+  ASSERT_TRUE(std::filesystem::exists(runs[1].layout.control_socket()));
   const auto found = read_summaries(runs, std::chrono::minutes(1));
   EXPECT_EQ(found[0].state, "degraded");
   EXPECT_EQ(found[0].health, view::Health::kBad);
   EXPECT_EQ(found[0].reason, "No space left on device");
   EXPECT_EQ(found[0].step, 300u);
-  EXPECT_EQ(found[0].next, "remove the cause; 200 steps are not saved");
+  EXPECT_EQ(found[0].next, "fix the cause; 200 steps since the last checkpoint");
   EXPECT_EQ(found[1].state, "no answer");
   EXPECT_EQ(found[1].health, view::Health::kAttention);
   EXPECT_EQ(found[1].step, 200u);  // of the last record
+  EXPECT_EQ(found[3].state, "running");
   EXPECT_EQ(found[2].state, "paused");
   EXPECT_EQ(found[2].next, "stokerctl resume");
 }

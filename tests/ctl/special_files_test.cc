@@ -138,7 +138,7 @@ TEST_F(SpecialFilesTest, HideNoOtherRun) {
   const CommandResult result = run_with_arguments({"runs", path("runs")});
   ::alarm(0);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, testing::ContainsRegex("good +finished +.* 30 "));
+  EXPECT_THAT(result.out, testing::ContainsRegex("good +finished [^\n]* 30 "));
   EXPECT_EQ(result.out.find("secret"), std::string::npos);
 }
 

@@ -73,6 +73,18 @@ TEST_F(CheckDataTest, StartIsRefusedForMissingEvaluatedData) {
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
+// A mount that is missing after a reboot delays the evaluation only.
+TEST_F(CheckDataTest, ResumesWithoutEvaluatedData) {
+  ASSERT_EQ(start(), 0) << log_of("stokerd");
+  fs::remove(path("val.csv"));
+  EXPECT_EQ(start({"--set", "train.max_steps=6"}), 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"),
+              AllOf(HasSubstr("evaluation postponed step=3"), HasSubstr(path("val.csv"))));
+  EXPECT_EQ(newest_step(run_dir()), 6u);
+  write("val.csv", "x,kind\n5,cow\n");
+  EXPECT_EQ(start({"--set", "train.max_steps=9"}), 78);
+}
+
 TEST_F(CheckDataTest, StartIsRefusedForClassWithoutOutput) {
   write("val.csv", "x,kind\n5,cow\n");
   EXPECT_EQ(start(), 78);

@@ -193,48 +193,55 @@ bool is_as_made(const files::FileTable& made) {
   return found == made;
 }
 
+// Why an index that exists is rebuilt.
+struct Outdated {
+  bool is_unreadable = false;
+  std::string reason;
+};
+
 // Loads the cached index if it was built from the same files with the same settings. An unreadable
 // index is not an error: it is rebuilt.
-bool take_cached(const std::string& path, const files::Index& wanted, files::Index& index) {
+bool take_cached(const std::string& path, const files::Index& wanted, files::Index& index,
+                 std::optional<Outdated>& why_not) {
+  why_not.reset();
   auto cached = files::load_index(path);
   if (!cached) {
-    if (cached.status().code() == StatusCode::kNotFound) return false;
-    log_warn("dataset index rebuilt", {{"path", path}, {"reason", cached.status().message()}});
+    if (cached.status().code() != StatusCode::kNotFound)
+      why_not = {.is_unreadable = true, .reason = cached.status().message()};
     return false;
   }
   if (cached->fingerprint_text != wanted.fingerprint_text || cached->source != wanted.source ||
       cached->files != wanted.files) {
-    log_info("dataset index rebuilt",
-             {{"path", path}, {"reason", "the files or their settings have changed"}});
+    why_not = {.reason = "the files or their settings have changed"};
     return false;
   }
   if (!is_as_made(cached->metadata.made)) {
-    log_info("dataset index rebuilt",
-             {{"path", path}, {"reason", "a file created next to it is missing or has changed"}});
+    why_not = {.reason = "a file created next to it is missing or has changed"};
     return false;
   }
   index = std::move(*cached);
   return true;
 }
 
-// While an index is built, because another program that starts at the same time would remove or replace its
-// files: stokerd and stoker-eval open the same datasets.
-struct IndexLock {
-  std::optional<FileLock> lock;  // nullopt: the file system has no locks
-  bool has_waited = false;       // for another process, which may have built the index
-};
+void log_rebuild(const std::string& path, const Outdated& why) {
+  if (why.is_unreadable)
+    log_warn("dataset index rebuilt", {{"path", path}, {"reason", why.reason}});
+  else
+    log_info("dataset index rebuilt", {{"path", path}, {"reason", why.reason}});
+}
 
-IndexLock lock_index(const std::string& index_dir, const files::ScanProgress& progress) {
-  IndexLock locked;
+// While an index is built, because another program that starts at the same time would remove or replace its
+// files: stokerd and stoker-eval open the same datasets. nullopt: the file system has no locks.
+std::optional<FileLock> lock_index(const std::string& index_dir,
+                                   const files::ScanProgress& progress) {
   const auto started = std::chrono::steady_clock::now();
   while (true) {
     auto lock = lock_file(join_path(index_dir, "LOCK"), "pid " + std::to_string(::getpid()));
-    if (lock.ok()) locked.lock = *std::move(lock);
-    if (lock.status().code() != StatusCode::kBusy) return locked;
-    locked.has_waited = true;
+    if (lock.ok()) return *std::move(lock);
+    if (lock.status().code() != StatusCode::kBusy) return std::nullopt;
     const auto waited = std::chrono::steady_clock::now() - started;
     progress(static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(waited).count()),
-             "seconds of waiting for a process that indexes it");
+             "seconds waited for another process that indexes it");
   }
 }
 
@@ -252,21 +259,22 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
   wanted.is_validated = !needs_validation(config);
   files::Index index;
+  std::optional<Outdated> why_not;
   const auto is_current = [&]() -> Result<bool> {
-    if (!take_cached(path, wanted, index)) return false;
+    if (!take_cached(path, wanted, index, why_not)) return false;
     if (kind.is_current == nullptr) return true;
     return kind.is_current(request, index.metadata);
   };
   STOKER_ASSIGN_OR_RETURN(bool is_cached, is_current());
-  IndexLock lock;
+  std::optional<FileLock> lock;
   if (!is_cached) {
     STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), index_dir));
     lock = lock_index(index_dir, progress);
-    if (lock.has_waited) {
-      STOKER_ASSIGN_OR_RETURN(is_cached, is_current());
-    }
+    // Another process can have built it meanwhile.
+    STOKER_ASSIGN_OR_RETURN(is_cached, is_current());
   }
   if (!is_cached) {
+    if (why_not) log_rebuild(path, *why_not);
     STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
     if (supports_append(config)) wanted.files.allow_append();
     STOKER_ASSIGN_OR_RETURN(wanted.metadata, kind.build_metadata(request, wanted.files, progress));

@@ -1,9 +1,9 @@
 // open_dataset: opens a named dataset of the configuration with its format, transforms and cache,
 // using an index that is built by a single scan.
 //
-// Threads:  functions of their arguments; only one process at a time may write an index folder.
-// Blocking: for the disk, and for another process that builds an index in this folder. Scanning, indexing and building a cache can take hours; the progress is
-//           reported to `progress`.
+// Threads:  functions of their arguments; one process at a time builds an index in a directory.
+// Blocking: for the disk, and for another process that builds an index in this directory. Scanning,
+//           indexing and building a cache can take hours; the progress is reported to `progress`.
 #pragma once
 
 #include <cstdint>

@@ -42,8 +42,11 @@ function duration(s) {
   if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
   return Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
 }
-const estimate = s => s < 60 ? Math.max(1, Math.round(s)) + " s" : duration(Math.round(s / (s < 600 ? 10 : 60)) * (s < 600 ? 10 : 60)).replace(/ 0 (s|min|h)$/, "");
-const age = time => time ? duration((Date.now() - Date.parse(time)) / 1000) + " ago" : "–";
+const estimate = s => s < 99.5 ? Math.max(1, Math.round(s)) + " s" : duration(Math.round(s / (s < 600 ? 10 : 60)) * (s < 600 ? 10 : 60)).replace(/ 0 (s|min|h)$/, "");
+function age(time) {  // of the future: a clock of another machine
+  const seconds = time ? (Date.now() - Date.parse(time)) / 1000 : NaN;
+  return seconds >= 0 ? duration(seconds) + " ago" : "–";
+}
 const words = name => name.replace("_per_", "/").replaceAll("_", " ");
 // What a run contains as text, of any type: String() calls an object's own toString, which can be anything.
 const text = x => typeof x === "string" ? x : x === undefined || x === null ? "" : JSON.stringify(x);
@@ -193,7 +196,7 @@ class Plot {
         scales: {
           x: {...axis, type: "linear", grid: {...axis.grid, display: false}, ticks: {...axis.ticks, callback: count}, bounds: "data", min: this.fromZero ? 0 : undefined},
           y: {...axis, type: this.isLog ? "logarithmic" : "linear", beginAtZero: !!this.options.zero,
-            ticks: {...axis.ticks, callback: x => this.isLog && !/^[125]/.test(x.toExponential()) ? "" : shortest(x)}}},
+            ticks: {...axis.ticks, callback: x => this.isLog && spansDecades(this.sets) && !/^[125]/.test(x.toExponential()) ? "" : shortest(x)}}},
         plugins: {legend: {display: false}, tooltip: {
           filter: item => !item.dataset.isBand, backgroundColor: style("--ink"), titleColor: style("--card"), bodyColor: style("--card"), padding: 9, displayColors: this.sets.length > 1, boxWidth: 8, boxHeight: 8, itemSort: (a, b) => b.parsed.y - a.parsed.y,
           callbacks: {title: items => items.length ? "step " + count(items[0].parsed.x) : "", label: item => item.dataset.label + "  " + format(item.parsed.y, 5)}}}}};
@@ -363,8 +366,8 @@ class RunPage {
         h("span", {class: "spacer"}), h("span", {class: "where"}, status && status.device ? "on " + status.device + " · " : "", run.run_dir)),
       max ? h("progress", {max: 1, value: Math.min(1, step / max), "aria-label": `Step ${step} of ${max}`}) : h("p"),
       h("dl", {class: "figures"}, figures.map(([name, value, more, about]) => h("div", about ? {title: about} : null, h("dt", null, name), h("dd", null, value, h("small", null, more))))),
-      ...(run.reason && isOver(state) ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, state + (run.since ? " " + age(run.since) : "") + ": " + run.reason)] : []),
-      ...(state === "degraded" ? [h("p", {class: "notice bad", role: "alert"}, `degraded: ${status.checkpoint.last_error}; ${count(step - status.checkpoint.last_saved_step)} steps are not saved`)] : []),
+      ...(run.reason && isOver(state) ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, [state, run.since && age(run.since)].filter(part => part && part !== "–").join(" ") + ": " + run.reason)] : []),
+      ...(state === "degraded" ? [h("p", {class: "notice bad", role: "alert"}, `degraded: ${status.checkpoint.last_error}; ${count(Math.max(0, step - status.checkpoint.last_saved_step))} steps since the last checkpoint`)] : []),
       ...(run.next && isOver(state) ? [h("p", {class: "notice"}, "next: " + run.next)] : []),
       ...(run.last_start ? [h("p", {class: "notice bad"}, `a later start ended before training (${run.last_start.time}, exit code ${run.last_start.exit_code}): ${run.last_start.reason}`)] : []),
       ...(status && status.waiting_for ? [h("p", {class: "notice"}, "waiting for " + status.waiting_for)] : []),
@@ -601,7 +604,7 @@ function inOrder(a, b) {
   const [x, y] = [a, b].map(v => isNumber(v) ? v : v === "" || isNaN(v ?? NaN) ? null : Number(v));
   if (x !== null && y !== null) return x - y;
   if (x !== null || y !== null) return x !== null ? -1 : 1;
-  return (a ?? "\uffff") < (b ?? "\uffff") ? -1 : Number(a !== b);
+  return String(a ?? "\uffff").localeCompare(String(b ?? "\uffff"), "en", {numeric: true});
 }
 // A table of the runs with what differs, best first, and their curves.
 function comparison(bundles, onOpen, total = bundles.length) {
@@ -623,8 +626,12 @@ function comparison(bundles, onOpen, total = bundles.length) {
   if (preferred) pick.value = preferred;
   // The best value of a metric whose direction is known, else the last.
   const found = b => {
+    if (pick.value === "train/loss") {
+      const {step, loss} = b.curves.columns, last = loss.findLastIndex(isNumber);
+      return last < 0 ? {} : {x: step[last], y: loss[last]};
+    }
     const points = pointsOfPick(b).filter(p => isNumber(p.y)), metric = pick.value.split("/")[1], one = definitionOf(b.run, metric);
-    if (pick.value === "train/loss" || !one || !points.length) return points[points.length - 1] || {};
+    if (!one || !points.length) return points[points.length - 1] || {};
     return points.reduce((best, p) => (one.direction === "maximize" ? p.y > best.y : p.y < best.y) ? p : best);
   };
   const isMaximized = () => bundles.some(b => (definitionOf(b.run, pick.value.split("/")[1]) || {}).direction === "maximize");
@@ -678,7 +685,7 @@ function comparison(bundles, onOpen, total = bundles.length) {
 function runList(runs, current, compared, onOpen, onCompare) {
   const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "<best", "since", "<reason"], runs.map(run => attempt(() => [
     onCompare ? h("input", {type: "checkbox", checked: compared.has(run.name), "aria-label": "Compare " + run.name, onchange: e => onCompare(run.name, e.target.checked)}) : "",
-    h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("td", {class: "left"}, h("span", {class: "state " + stateClass(run.state)}, run.state)),
+    h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("td", {class: "left"}, h("span", {class: "state " + ({good: "good", attention: "warn", bad: "bad"}[run.health] || "")}, run.state)),
     count(run.step), format(run.loss), h("td", {class: "left"}, run.best ? `${run.best.dataset} ${words(run.best.metric)} ${format(run.best.value)} at ${count(run.best.step)}` : "–"),
     h("td", {title: text(run.since)}, run.since ? age(run.since) : "–"), h("td", {class: "cut left", title: text(run.reason)}, text(run.reason))],
     reason => ["", h("td", {class: "left"}, text(run && run.name)), h("td", {class: "left"}, reason)])),
@@ -715,7 +722,7 @@ function showReport() {
 // ---- Live
 
 function showLive() {
-  let page = null, source = null, runs = [], current = null, redraw = 0, lastOpen = 0;
+  let page = null, source = null, runs = [], current = null, redraw = 0, lastOpen = 0, lastCompare = 0;
   const compared = new Set(), missing = h("div"), top = h("div"), holder = h("div"), compareHolder = h("div");
   app.replaceChildren(missing, top, compareHolder, holder);
   const fail = error => { if (!page) holder.replaceChildren(h("p", {class: "empty"}, "Cannot read the run: " + error.message)); };
@@ -784,9 +791,11 @@ function showLive() {
     await load().catch(fail);
   }
   async function compare() {
+    const id = ++lastCompare;
     if (compared.size < 2) return compareHolder.replaceChildren();
     const read = async name => ({run: await get("/v1/run", name), curves: await get("/v1/curves", name)});
     const bundles = (await Promise.allSettled([...compared].slice(0, kMaxCompared).map(read))).flatMap(one => one.value ?? []);  // those that can be read
+    if (id !== lastCompare) return;
     const view = comparison(bundles, show, compared.size);
     compareHolder.replaceChildren(view.element);
     view.draw();
@@ -812,9 +821,9 @@ function showLive() {
     const name = chosen().get("run");
     missing.replaceChildren(...(name && !wanted() ? [h("p", {class: "notice bad", role: "alert"}, name + ": there is no such run here; this is the newest")] : []));
     await open((wanted() || runs[0]).name);
-    if (compared.size > 1) drawList(), await compare();
+    if (compared.size) drawList(), await compare();
   };
-  window.addEventListener("hashchange", () => { const run = wanted(); if (run && run.name !== current) { page = null; open(run.name).catch(fail); } });
+  window.addEventListener("hashchange", () => { const run = wanted(); missing.replaceChildren(); if (run && run.name !== current) { page = null; open(run.name).catch(fail); } });
   setInterval(() => { if (!document.hidden) list().catch(fail); }, 10000);
   list().catch(fail);
   return () => { if (page) page.drawCurves(); };

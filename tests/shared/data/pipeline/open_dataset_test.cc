@@ -84,7 +84,7 @@ TEST_F(OpenDatasetTest, UsesIndexThatAnotherProcessHasBuilt) {
   std::filesystem::file_time_type built;
   bool has_waited = false;
   const auto build = [&](uint64_t, std::string_view what) {
-    if (!what.starts_with("seconds of waiting")) return;
+    if (!what.starts_with("seconds waited")) return;
     has_waited = true;
     lock->fd.reset();
     ASSERT_TRUE(open(text()).ok());
