@@ -13,6 +13,7 @@
 #include "shared/base/cli_documents.h"
 #include "shared/base/cli_options.h"
 #include "shared/base/clock.h"
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/exception_status.h"
 #include "shared/base/utf8.h"
 
@@ -56,6 +57,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return fail(std::string(error.what()) + "; try stoker-web --help", ExitCode::kUsage);
   }
+  raise_descriptor_limit();
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error))
     return fail(directory + ": no such directory", ExitCode::kConfiguration);

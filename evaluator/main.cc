@@ -7,6 +7,7 @@
 #include "evaluator/evaluator_app.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/utf8.h"
 #include "shared/model/host_allocator.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 stoker::ExitCode run(int argc, char** argv) {
   ::umask(::umask(0) | 0027);  // as stokerd
+  stoker::raise_descriptor_limit();
   stoker::model::install_host_allocator();
   const auto parsed =
       stoker::evaluator::parse_command_line(argc, argv);  // prints --help and usage errors

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -147,10 +148,12 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
-DaemonApp::~DaemonApp() = default;
+DaemonApp::~DaemonApp() { running_ = nullptr; }
 
 ExitCode DaemonApp::run() {
   ExitCode code = ExitCode::kInternal;
+  running_ = this;
+  std::set_terminate(&DaemonApp::on_terminate);
   // The system can refuse a thread.
   const Status thrown = catch_exceptions([&]() -> Status {
     code = run_to_end();

@@ -58,6 +58,7 @@ class DaemonApp {
 
  private:
   ExitCode run_to_end();
+  [[noreturn]] static void on_terminate();
   Status open();
   Status open_run_directory();
   Status open_rank_directory();
@@ -72,6 +73,7 @@ class DaemonApp {
   void start_training();
   void start_watchdog();
   void end_hung_run(const service::Watchdog::Expired& expired);
+  [[noreturn]] void end_by_exception(const std::string& what);
   void save_stacks(const std::string& path);
   void training_ended();
 
@@ -98,6 +100,8 @@ class DaemonApp {
   void finalize_restart_count(bool ended_well, ExitCode code);
   void write_error_file(const Status& failure) const;
   void wait_for_exit_of_cause(const Status& failure) const;
+
+  static std::atomic<DaemonApp*> running_;  // for on_terminate()
 
   // Constant after construction, except for finished_because, which is set before run_.
   GroupLaunch launch_;

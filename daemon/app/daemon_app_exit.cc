@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -16,9 +20,11 @@
 #include "daemon/app/daemon_app.h"
 #include "daemon/app/group_start.h"
 #include "daemon/group/failure_record.h"
+#include "daemon/group/tcp_store.h"
 #include "daemon/service/stack_traces.h"
 #include "shared/base/log.h"
 #include "shared/base/run_program.h"
+#include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
 
 namespace stoker::app {
@@ -193,6 +199,8 @@ ExitCode DaemonApp::exit_already_finished(const std::string& reason) {
 
 // ---- Whatever the threads do
 
+std::atomic<DaemonApp*> DaemonApp::running_{nullptr};
+
 // Without a return: a thread does not end. `grace`: for the programs of events.
 void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace) {
   set_progress_line("");
@@ -203,6 +211,55 @@ void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds g
     flush_log();
   }
   ::_exit(end.exit_code);
+}
+
+// An exception in a thread of a library, such as Gloo's if it gets no descriptor for a connection. Those of
+// stoker's threads are caught.
+void DaemonApp::on_terminate() {
+  static std::atomic<bool> is_ending{false};
+  DaemonApp* const app = running_;
+  if (app == nullptr) std::abort();
+  if (is_ending.exchange(true))
+    while (true) ::pause();  // another thread ends the process
+  std::string what = "std::terminate()";
+  if (std::current_exception()) {
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      what = group::short_message(error);
+    } catch (...) {
+      what = "an exception of unknown type";
+    }
+  }
+  app->end_by_exception(what);
+}
+
+void DaemonApp::end_by_exception(const std::string& what) {
+  const bool is_of_library = std::ranges::none_of(list_records().threads, [](const auto& thread) {
+    return thread.thread == std::this_thread::get_id();
+  });
+  const ExitCode code =
+      is_in_group() && is_of_library ? ExitCode::kCollectiveTimedOut : ExitCode::kInternal;
+  // Whatever this thread has locked, or the run directory does.
+  (void)catch_exceptions([code]() -> Status {
+    std::thread([code] {
+      std::this_thread::sleep_for(kExitGrace);
+      ::_exit(static_cast<int>(code));
+    }).detach();
+    return {};
+  });
+  std::string reason = std::string(is_of_library ? "a thread of a library" : "a thread") +
+                       " ended by an exception: " + what;
+  if (what.ends_with(std::generic_category().message(EMFILE)))
+    reason += "; raise the limit (ulimit -Hn, LimitNOFILE= of a service)";
+  log_error("daemon failed", {{"error", reason}});
+  write_error_file(Status(StatusCode::kInternal, reason));
+  const uint64_t step = run_ ? run_->step() : 0;
+  log_info("daemon exited", {{"state", run::to_string(run::RunOutcome::kFailed)},
+                             {"step", step},
+                             {"reason", reason},
+                             {"exit_code", static_cast<int>(code)}});
+  exit_now({run::RunOutcome::kFailed, step, reason, static_cast<int>(code)});
 }
 
 // On the watchdog's thread: any other one can hang, and so can the run directory.

@@ -15,6 +15,7 @@
 #include "daemon/train/device.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/utf8.h"
 #include "shared/config/config_warnings.h"
 #include "shared/config/load_config.h"
@@ -32,6 +33,7 @@ bool is_same_file(const std::string& path, const std::string& other) {
 
 ExitCode run_daemon(int argc, char** argv) {
   ::umask(::umask(0) | 0027);  // files for owner and group only, as in the unit
+  raise_descriptor_limit();
   model::install_host_allocator();
   auto parsed = app::parse_command_line(argc, argv);  // prints help and usage errors
   if (!parsed.command) return parsed.exit_code;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <span>
 
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/file.h"
 
 namespace stoker {
@@ -99,6 +100,7 @@ Status run_program(const std::vector<std::string>& command, std::string_view inp
   const int error = ::posix_spawnp(&pid, arguments[0], &options.actions_, &options.attributes_,
                                    arguments.data(), environ);
   if (error != 0) return Status::from_errno(error, "start " + command.front());
+  restore_descriptor_limit(pid);  // the program may use select()
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {  // its exit could not be detected
     const int cause = errno;

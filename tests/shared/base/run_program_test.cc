@@ -1,10 +1,12 @@
 #include "shared/base/run_program.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/file.h"
 #include "tests/support/temporary_directory.h"
 
@@ -62,6 +64,25 @@ TEST_F(RunProgramTest, RestoresDefaultSignalsForCommand) {
         "sh: killed by signal " + std::to_string(number));
     ::signal(number, previous);
   }
+}
+
+// The program can see that of this process for an instant.
+TEST_F(RunProgramTest, GivesFormerDescriptorLimitToCommand) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit lowered{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  raise_descriptor_limit();
+  rlimit raised{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &raised), 0);
+  EXPECT_EQ(raised.rlim_cur, before.rlim_max);
+  const Status ran = run_program({"sh", "-c",
+                                  "until [ $(ulimit -Sn) = 100 ]; do :; done; "
+                                  "[ $(ulimit -Hn) = \"$0\" ]",
+                                  std::to_string(before.rlim_max)},
+                                 "", 60s, {});
+  EXPECT_TRUE(ran.ok()) << ran.to_string();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(RunProgramTest, ClosesDescriptorsOfThisProcess) {
