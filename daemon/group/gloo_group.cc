@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "daemon/group/closed_listeners.h"
 #include "daemon/group/connection_watcher.h"
 #include "daemon/group/device_sums.h"
 #include "daemon/group/failure_record.h"
@@ -719,7 +720,10 @@ Result<std::string> choose_address(const LaunchEnvironment& environment,
                     "nodes");
 }
 
-using GlooOptions = c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>;
+struct GlooOptions {
+  c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
+  ClosedListeners listeners;
+};
 
 // With a device that listens on the address. kIoError: the failure is this rank's, not that of a connection.
 Result<GlooOptions> gloo_options(const LaunchEnvironment& environment, const std::string& address,
@@ -727,8 +731,10 @@ Result<GlooOptions> gloo_options(const LaunchEnvironment& environment, const std
   try {
     auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
     gloo->threads = 2;  // of start_all_reduce()
-    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-    return gloo;
+    auto listeners = ClosedListeners::open(address, [&] {
+      gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    });
+    return GlooOptions{.options = std::move(gloo), .listeners = std::move(listeners)};
   } catch (const std::exception& error) {
     return Status(StatusCode::kIoError, "rank " + std::to_string(environment.rank) +
                                             " cannot listen on " + address + ": " +
@@ -745,8 +751,10 @@ Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment&
     auto keys = c10::make_intrusive<c10d::PrefixStore>(
         prefix + "gloo",
         c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store.c10d_store()));
-    return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<c10d::ProcessGroupGloo>(
-        std::move(keys), environment.rank, environment.world_size, std::move(gloo)));
+    c10::intrusive_ptr<c10d::Backend> backend = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        std::move(keys), environment.rank, environment.world_size, std::move(gloo.options));
+    gloo.listeners.close();  // all ranks are connected to this one
+    return backend;
   } catch (const std::exception& error) {
     return Status(StatusCode::kPeerLost, "rank " + std::to_string(environment.rank) +
                                              " cannot connect from " + address +

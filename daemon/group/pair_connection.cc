@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "daemon/group/closed_listeners.h"
 #include "daemon/group/connection_watcher.h"
 
 namespace stoker::group {
@@ -45,7 +46,9 @@ Result<std::unique_ptr<PairConnection>> PairConnection::open(TcpStore& store,
     auto gloo =
         c10d::ProcessGroupGloo::Options::create(std::min(options.open_timeout, options.timeout));
     gloo->threads = 1;
-    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+    const auto listeners = ClosedListeners::open(options.address, [&] {
+      gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+    });
     auto keys = c10::make_intrusive<c10d::PrefixStore>(
         options.prefix,
         c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store.c10d_store()));
@@ -53,6 +56,7 @@ Result<std::unique_ptr<PairConnection>> PairConnection::open(TcpStore& store,
         std::make_unique<Backend>(c10::make_intrusive<c10d::ProcessGroupGloo>(
                                       std::move(keys), options.side, 2, std::move(gloo)),
                                   1 - options.side, std::min(kCheckInterval, options.timeout / 4));
+    listeners.close();
     return std::unique_ptr<PairConnection>(new PairConnection(std::move(backend), options));
   } catch (const std::exception& error) {
     return Status(StatusCode::kPeerLost, "cannot connect from " + options.address + " to " +
