@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/app/group_start.h"
+#include "daemon/group/authenticated_store.h"
 #include "daemon/group/socket_address.h"
 #include "daemon/group/start_checks.h"
 #include "daemon/train/live_state.h"
@@ -172,6 +173,7 @@ parameter_server::UpdateOptions update_options(const config::Config& config,
 }
 
 Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
+                                    const run::RunLayout& layout,
                                     const group::SharedSettings& settings,
                                     const std::stop_token& stop) {
   const parameter_server::ClusterTask& task = cluster.task;
@@ -183,6 +185,8 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
   meeting.start_timeout = milliseconds_of(config.distributed.start_timeout_seconds);
   meeting.store.prefix = kStorePrefix;
   meeting.store.server = "ps 0 (" + first + ")";
+  STOKER_ASSIGN_OR_RETURN(meeting.store.secret,
+                          group::read_or_create_secret(layout.group_secret_file()));
   meeting.store_port = port_of(first);
   if (is_first) {
     STOKER_ASSIGN_OR_RETURN(auto listening, group::listen_on(host_of(first), port_of(first)));

@@ -26,6 +26,7 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
@@ -61,6 +62,7 @@ struct ClusterMeeting {
 };
 // `settings`: must be the same on all tasks.
 Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
+                                    const run::RunLayout& layout,
                                     const group::SharedSettings& settings,
                                     const std::stop_token& stop);
 

@@ -10,6 +10,7 @@
 #include <ATen/Version.h>
 
 #include "daemon/app/version.h"
+#include "daemon/group/authenticated_store.h"
 #include "daemon/group/core_share.h"
 #include "daemon/group/device_share.h"
 #include "daemon/group/gloo_group.h"
@@ -226,6 +227,7 @@ Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
   auto opened = group::open_group(
       launch,
       {.run_id = directory.string(),
+       .secret = [layout] { return group::read_or_create_secret(layout.group_secret_file()); },
        .interface = config.distributed.interface,
        .timeout = milliseconds_of(config.distributed.timeout_seconds),
        .start_timeout = milliseconds_of(config.distributed.start_timeout_seconds),

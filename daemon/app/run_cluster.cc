@@ -221,7 +221,7 @@ Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
   const parameter_server::ClusterTask& task = cluster.task;
   const std::stop_token preparing = preparation_stop_.get_token();
   set_progress_line("waiting for parameter servers");
-  auto met = meet_cluster(config_, cluster, maybe_launch_->settings, preparing);
+  auto met = meet_cluster(config_, cluster, layout_, maybe_launch_->settings, preparing);
   set_progress_line("");
   if (!met.ok()) return preparation_outcome(met.status());
   train::prepare_environment(config_.run);

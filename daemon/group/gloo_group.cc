@@ -682,12 +682,15 @@ Result<std::unique_ptr<TcpStore>> open_store(const LaunchEnvironment& environmen
   const bool is_served_by_chief = !environment.launcher_serves_store;
   const bool is_local = environment.is_single_node() && is_served_by_chief;
   const std::string host = is_local ? kLoopbackAddress : environment.store_host;
-  const TcpStoreOptions store_options{
+  TcpStoreOptions store_options{
       .prefix = "stoker",
       .server = is_served_by_chief ? environment.name_of(0)
                                    : std::string(to_string(environment.launcher)),
       .reply_timeout = std::min(options.timeout, kMaxReplyTimeout),
       .poll_interval = kMinPollInterval + milliseconds(environment.world_size) / 4};
+  if (is_served_by_chief) {
+    STOKER_ASSIGN_OR_RETURN(store_options.secret, options.secret());
+  }
   if (environment.is_chief() && is_served_by_chief) {
     STOKER_ASSIGN_OR_RETURN(auto listening, listen_on(host, environment.store_port));
     if (!is_local && is_loopback(listening.address))

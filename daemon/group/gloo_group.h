@@ -24,9 +24,11 @@
 namespace stoker::group {
 
 struct GroupOptions {
-  std::string run_id;              // equal on all ranks of a run and different in other runs
-  std::string interface = "auto";  // name or address; auto: that of the route to rank 0
-  std::chrono::milliseconds timeout{120'000};        // of a collective
+  std::string run_id;  // equal on all ranks of a run and different in other runs
+  // Of the run, for its processes only: asked for where rank 0 serves the store.
+  std::function<Result<std::string>()> secret;
+  std::string interface = "auto";              // name or address; auto: that of the route to rank 0
+  std::chrono::milliseconds timeout{120'000};  // of a collective
   std::chrono::milliseconds start_timeout{600'000};  // until all ranks have joined
   // Whether the process of a rank has ended, while ranks wait for each other at the start. May be empty.
   HasExited has_exited = {};

@@ -123,9 +123,10 @@ bool is_connected_to_itself(int fd) {
 }
 
 // One attempt. kCancelled, or the reason why the connection failed.
-Status try_connect(const Address& address, Deadline deadline, const std::stop_token& stop) {
+Result<UniqueFd> try_connect(const Address& address, Deadline deadline,
+                             const std::stop_token& stop) {
   const std::string where = join_host_and_port(numeric(address), port_of(address));
-  const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::from_errno(errno, "create a socket for " + where);
   if (::connect(fd.get(), address.get(), address.length) != 0 && errno != EINPROGRESS)
     return Status::from_errno(errno, where);
@@ -137,7 +138,8 @@ Status try_connect(const Address& address, Deadline deadline, const std::stop_to
     socklen_t length = sizeof error;
     if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error == 0 && is_connected_to_itself(fd.get())) error = ECONNREFUSED;
-    return error == 0 ? Status() : Status::from_errno(error, where);
+    if (error == 0) return fd;
+    return Status::from_errno(error, where);
   } while (std::chrono::steady_clock::now() < deadline);
   return Status(StatusCode::kTimedOut, where + ": no response");
 }
@@ -202,13 +204,18 @@ Result<std::string> wait_for_listener(const std::string& host, uint16_t port, De
     for (size_t i = 0; addresses.ok() && i < addresses->size(); ++i) {
       const Deadline attempt =
           std::min<Deadline>(deadline, std::chrono::steady_clock::now() + kAttempt);
-      last = try_connect((*addresses)[i], attempt, stop);
+      last = try_connect((*addresses)[i], attempt, stop).status();
       if (last.ok()) return numeric((*addresses)[i]);
       if (last.code() == StatusCode::kCancelled) return last;
     }
     ::poll(nullptr, 0, static_cast<int>(kRetryInterval.count()));
   } while (std::chrono::steady_clock::now() < deadline);
   return Status(StatusCode::kTimedOut, last.message());
+}
+
+Result<UniqueFd> connect_to(const std::string& address, uint16_t port, Deadline deadline) {
+  STOKER_ASSIGN_OR_RETURN(const auto addresses, resolve(address, port));
+  return try_connect(addresses.front(), deadline, {});
 }
 
 Result<std::string> own_address(const std::string& interface, const std::string& peer) {

@@ -1,9 +1,9 @@
 // Addresses and sockets with which a group starts. Store and ranks listen on one interface only,
-// because they speak without authentication.
+// because gradients are exchanged without authentication.
 //
 // Threads:  functions of their arguments.
-// Blocking: connect_to() until `deadline`, a stop wakes it within 100 ms; resolving a name as long
-//           as the system's resolver.
+// Blocking: wait_for_listener() and connect_to() until `deadline`, a stop wakes the former within 100 ms;
+//           resolving a name as long as the system's resolver.
 // Errors:   kInvalidArgument: an address or interface is not one of this host. kBusy: the port is in
 //           use. kTimedOut: nothing listens, with the last error. kCancelled: stopped.
 #pragma once
@@ -31,6 +31,9 @@ Result<ListeningPort> listen_on(const std::string& host, uint16_t port);
 // not resolve yet, such as that of a pod that has not started, is retried.
 Result<std::string> wait_for_listener(const std::string& host, uint16_t port, Deadline deadline,
                                       const std::stop_token& stop);
+
+// A nonblocking connection to a numeric address. kTimedOut: the host does not respond.
+Result<UniqueFd> connect_to(const std::string& address, uint16_t port, Deadline deadline);
 
 // Numeric address of this host on `interface` (a name or an address), or, for auto, that from which
 // it reaches `peer`, a numeric address.

@@ -18,6 +18,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "daemon/group/authenticated_store.h"
+
 namespace stoker::group {
 namespace {
 
@@ -113,10 +115,80 @@ void disable_torch_warnings() {
   if (::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
+// An authenticated store for LibTorch.
+class C10dStore final : public c10d::Store {
+ public:
+  C10dStore(const std::string& address, uint16_t port, const std::string& secret,
+            milliseconds timeout)
+      : c10d::Store(timeout),
+        address_(address),
+        port_(port),
+        secret_(secret),
+        reply_timeout_(timeout),
+        client_(take(StoreClient::connect(address, port, secret, timeout))) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<C10dStore>(address_, port_, secret_, reply_timeout_);
+  }
+  using c10d::Store::set;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    check_ok(client_->set(key, to_text(value)));
+  }
+  using c10d::Store::compareSet;
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& current,
+                                  const std::vector<uint8_t>& value) override {
+    return to_bytes(take(client_->compare_set(key, to_text(current), to_text(value))));
+  }
+  // Waits for the key, as that of LibTorch.
+  std::vector<uint8_t> get(const std::string& key) override {
+    wait({key});
+    return to_bytes(take(client_->get(key)).value_or(""));
+  }
+  int64_t add(const std::string& key, int64_t value) override {
+    return take(client_->add(key, value));
+  }
+  bool deleteKey(const std::string& key) override { return take(client_->remove(key)); }
+  bool check(const std::vector<std::string>& keys) override {
+    return std::ranges::all_of(keys, [this](const auto& key) { return take(client_->has(key)); });
+  }
+  int64_t getNumKeys() override { return take(client_->count_keys()); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    const Deadline deadline =
+        timeout == kNoTimeout ? kNoDeadline : std::chrono::steady_clock::now() + timeout;
+    milliseconds interval(1);
+    while (!check(keys)) {
+      if (std::chrono::steady_clock::now() >= deadline)
+        C10_THROW_ERROR(DistStoreError, "the keys are not set in time");
+      std::this_thread::sleep_for(interval);
+      interval = std::min(2 * interval, kMaxPollInterval);
+    }
+  }
+
+ private:
+  static constexpr milliseconds kMaxPollInterval{20};
+
+  static void check_ok(const Status& status) {
+    if (!status.ok()) C10_THROW_ERROR(DistStoreError, status.message());
+  }
+  template <typename Value>
+  static Value take(Result<Value> result) {
+    check_ok(result.status());
+    return *std::move(result);
+  }
+
+  const std::string address_;
+  const uint16_t port_;
+  const std::string secret_;
+  const milliseconds reply_timeout_;
+  const std::unique_ptr<StoreClient> client_;
+};
+
 }  // namespace
 
 struct TcpStore::Connection {
-  c10::intrusive_ptr<c10d::Store> store;
+  std::unique_ptr<StoreServer> maybe_server = {};
+  c10::intrusive_ptr<c10d::Store> store = {};  // first to be destroyed
 };
 
 std::string short_message(const std::exception& error) {
@@ -171,13 +243,44 @@ Result<std::unique_ptr<TcpStore>> TcpStore::open(const std::string& address, uin
   }
 }
 
+Result<std::unique_ptr<TcpStore>> TcpStore::open_authenticated(
+    const std::string& address, uint16_t port, std::unique_ptr<StoreServer> maybe_server,
+    TcpStoreOptions options) {
+  try {
+    auto connection = std::make_unique<Connection>();
+    connection->maybe_server = std::move(maybe_server);
+    connection->store = c10::make_intrusive<c10d::PrefixStore>(
+        options.prefix,
+        c10::make_intrusive<C10dStore>(address, port, options.secret, options.reply_timeout));
+    return std::unique_ptr<TcpStore>(
+        new TcpStore(std::move(connection), address, port, std::move(options)));
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kPeerLost,
+                  "the process that listens on " + join_host_and_port(address, port) +
+                      " does not respond as the group's store: " + short_message(error) +
+                      "; if it is another program, or of another run, set MASTER_PORT to a free "
+                      "port; all processes of a run must see the same run directory");
+  }
+}
+
 Result<std::unique_ptr<TcpStore>> TcpStore::serve(ListeningPort listening,
                                                   TcpStoreOptions options) {
+  if (!options.secret.empty()) {
+    const std::string address = listening.address;
+    const uint16_t port = listening.port;
+    auto server = StoreServer::start(std::move(listening), options.secret);
+    if (!server.ok())
+      return server.status().with_context("serve the group's store on " +
+                                          join_host_and_port(address, port));
+    return open_authenticated(address, port, *std::move(server), std::move(options));
+  }
   return open(listening.address, listening.port, listening.fd.release(), std::move(options));
 }
 
 Result<std::unique_ptr<TcpStore>> TcpStore::connect(const std::string& address, uint16_t port,
                                                     TcpStoreOptions options) {
+  if (!options.secret.empty())
+    return open_authenticated(address, port, nullptr, std::move(options));
   return open(address, port, std::nullopt, std::move(options));
 }
 

@@ -1,5 +1,6 @@
-// TcpStore: the store of LibTorch (c10d::TCPStore) over one TCP connection, with a limit for each
-// reply. One process serves it, in a thread of LibTorch.
+// TcpStore: a connection to the group's store over TCP, with a limit for each reply. With a secret the store is
+// stokerd's own (authenticated_store.h), of which one process of the run serves it. Without one it is that of LibTorch
+// (c10d::TCPStore), which torchrun's agent serves, and which answers everybody.
 //
 // Threads, Blocking, Errors: see Store.
 // Owner:    the serving object; the store ends with it.
@@ -25,9 +26,12 @@ class Store;
 
 namespace stoker::group {
 
+class StoreServer;
+
 struct TcpStoreOptions {
-  std::string prefix;  // of all keys: other programs use the store of torchrun's agent too
-  std::string server;  // in messages: "rank 0 (node-1)"
+  std::string prefix;       // of all keys: other programs use the store of torchrun's agent too
+  std::string server;       // in messages: "rank 0 (node-1)"
+  std::string secret = {};  // of the run; empty: the store of torchrun's agent
   std::chrono::milliseconds reply_timeout{10'000};
   std::chrono::milliseconds poll_interval{20};  // of wait(), after some shorter ones
 };
@@ -52,6 +56,7 @@ class TcpStore final : public Store {
   Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) override;
 
   const std::string& address() const { return address_; }
+  uint16_t port() const { return port_; }
   // For ProcessGroupGloo, which must be destroyed before this object.
   c10d::Store& c10d_store() const;
 
@@ -63,6 +68,9 @@ class TcpStore final : public Store {
   static Result<std::unique_ptr<TcpStore>> open(const std::string& address, uint16_t port,
                                                 std::optional<int> listening_fd,
                                                 TcpStoreOptions options);
+  static Result<std::unique_ptr<TcpStore>> open_authenticated(
+      const std::string& address, uint16_t port, std::unique_ptr<StoreServer> maybe_server,
+      TcpStoreOptions options);
   Status call(const std::function<void()>& request);
   Status lost() const;
 

@@ -61,6 +61,8 @@ class RunLayout {
   std::string rank_dir(int rank) const { return at("ranks") + "/" + std::to_string(rank); }
   // Of asynchronous training with parameter servers: what each server has applied, in which order.
   std::string updates_dir() const { return at("updates"); }
+  // What the processes of a group prove to each other that they know; only its owner can read it.
+  std::string group_secret_file() const { return at("group_secret"); }
   std::string profiles_dir() const { return at("profiles"); }  // of `stokerctl profile`
   std::string metrics_dir() const { return at("metrics"); }
   std::string train_metrics_file() const { return at("metrics/train.jsonl"); }

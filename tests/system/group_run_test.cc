@@ -2,6 +2,7 @@
 // all, and the end of all when one is lost.
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,9 +19,11 @@
 
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 #include "tests/daemon/service/notify_listener.h"
+#include "tests/support/idle_connections.h"
 #include "tests/support/listening_sockets.h"
 #include "tests/system/group_run_fixture.h"
 
@@ -105,6 +108,36 @@ TEST_F(GroupRunTest, TrainsSameBytesWhenKilledAtRandomWithOtherNumberOfProcesses
   expect_same_run(run, run_dir(kAlone));
   for (const uint64_t step : shown)
     EXPECT_EQ(batch_of(run, step), batch_of(run_dir(kAlone), step)) << step;
+}
+
+// Opened by an ordinary user of the host, before rank 1 starts and while the ranks train.
+TEST_F(GroupRunTest, TrainsSameBytesDuringThousandConnectionsToEachPort) {
+  raise_descriptor_limit();
+  configure_endless();
+  const std::string run = run_dir();
+  std::vector<std::unique_ptr<Process>> ranks;
+  ranks.push_back(std::make_unique<Process>(start_rank(0, 2, run)));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return !listening_sockets(ranks[0]->pid()).empty(); }));
+  IdleConnections idle;
+  idle.open(port_.number(), 1'000);
+  ranks.push_back(std::make_unique<Process>(start_rank(1, 2, run)));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 0; }));
+  size_t num_ports = 0;
+  for (const auto& rank : ranks)
+    for (const ListeningSocket& socket : listening_sockets(rank->pid())) {
+      ++num_ports;
+      idle.open(socket.port, 1'000);
+    }
+  EXPECT_EQ(num_ports, 3u);
+  const uint64_t before = newest_record_step(run);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
+  ranks[0]->signal(SIGTERM);
+  expect_success(ranks);
+  EXPECT_EQ(fs::status(run + "/group_secret").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+  end_at(newest_step(run));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
 }
 
 TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {

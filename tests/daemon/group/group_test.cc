@@ -23,8 +23,10 @@
 #include "daemon/group/socket_address.h"
 #include "daemon/group/start_checks.h"
 #include "daemon/group/tcp_store.h"
+#include "shared/base/descriptor_limit.h"
 #include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
+#include "tests/support/idle_connections.h"
 #include "tests/support/listening_sockets.h"
 #include "tests/support/machine_slowness.h"
 #include "tests/support/temporary_directory.h"
@@ -375,7 +377,8 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
   auto listening = listen_on("127.0.0.1", 0);
   ASSERT_TRUE(listening.ok()) << listening.status().message();
   port_ = listening->port;
-  const auto store = TcpStore::serve(*std::move(listening), {.prefix = "stoker", .server = "test"});
+  const auto store = TcpStore::serve(
+      *std::move(listening), {.prefix = "stoker", .server = "test", .secret = test::kSecret});
   ASSERT_TRUE(store.ok()) << store.status().message();
   // Also of each reply of the store.
   test::Process& rank = start(1, 2, {.timeout = kShort});
@@ -394,8 +397,9 @@ TEST_F(GroupTest, NamesChiefThatJoinsAndDoesNotConnect) {
 TEST_F(GroupTest, NamesChiefKilledWhileAnotherRankConnects) {
   test::Process& chief = start(0, 3, {});
   test::Process& rank = start(1, 3, {});
-  const auto store = TcpStore::connect("127.0.0.1", static_cast<uint16_t>(port_),
-                                       {.prefix = "stoker", .server = "rank 0"});
+  const auto store =
+      TcpStore::connect("127.0.0.1", static_cast<uint16_t>(port_),
+                        {.prefix = "stoker", .server = "rank 0", .secret = test::kSecret});
   ASSERT_TRUE(store.ok()) << store.status().message();
   const auto joined = join_group(
       **store, {.launcher = Launcher::kTorchrun, .rank = 2, .world_size = 3}, "runs/test",
@@ -717,6 +721,16 @@ TEST_F(GroupTest, RejectsRankOfAnotherRun) {
   EXPECT_THAT(output_of(other), HasSubstr("rank 1 is of run 'runs/other' with 2 ranks"));
 }
 
+TEST_F(GroupTest, StartsDuringThousandConnectionsToStore) {
+  raise_descriptor_limit();
+  test::Process& chief = start(0, 2, {});
+  test::IdleConnections idle;
+  idle.open(port_, 1'000);
+  test::Process& rank = start(1, 2, {});
+  EXPECT_EQ(exit_code_of(rank), 0) << output_of(rank);
+  EXPECT_EQ(exit_code_of(chief), 0) << output_of(chief);
+}
+
 TEST_F(GroupTest, IgnoresGarbageOnPortOfStore) {
   test::Process& chief = start(0, 2, {});
   const sockaddr_in address = loopback_address(port_);
@@ -739,25 +753,22 @@ size_t collectives_of(const std::string& output) {
   return at == std::string::npos ? 0 : std::stoul(output.substr(at + 12));
 }
 
-TEST_F(GroupTest, IgnoresGarbageOnPortsOfRanks) {
+// As an ordinary user of the host could. The store closes most of those to its port.
+TEST_F(GroupTest, ContinuesDuringThousandConnectionsToEachPort) {
+  raise_descriptor_limit();
   const auto ranks = start_all(2, {.scenario = "forever"});
   ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
-  std::vector<UniqueFd> connections;
+  size_t num_ports = 0;
+  test::IdleConnections to_store, to_ranks;
   for (const test::Process* const rank : ranks) {
-    const std::vector<test::ListeningSocket> sockets = test::listening_sockets(rank->pid());
-    ASSERT_FALSE(sockets.empty());
-    for (const test::ListeningSocket& socket : sockets) {
-      const sockaddr_in address = loopback_address(socket.port);
-      for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"),
-                                       std::string(5000, '\xff'), std::string(3, '\0')}) {
-        UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        ASSERT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-                  0);
-        (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        connections.push_back(std::move(fd));
-      }
+    for (const test::ListeningSocket& socket : test::listening_sockets(rank->pid())) {
+      ++num_ports;
+      (socket.port == port_ ? to_store : to_ranks).open(socket.port, 1'000);
     }
   }
+  EXPECT_EQ(num_ports, 3u);
+  EXPECT_EQ(to_ranks.size(), 2'000u);
+  EXPECT_EQ(to_ranks.num_established(), 0u);
   const size_t before = collectives_of(output_of(*ranks[0]));
   EXPECT_TRUE(test::wait_until(kPatience, [&] {
     return collectives_of(output_of(*ranks[0])) > before + 100;

@@ -428,13 +428,14 @@ int main(int argc, char** argv) {
       if (::sigtimedwait(&signals, nullptr, &poll) == SIGTERM) stop.request_stop();
     }
   });
-  const group::GroupOptions options{.run_id = argv[4],
-                                    .interface = argv[5],
-                                    .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
-                                    .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
-                                    .on_listening = [](const std::string&, uint16_t port) {
-                                      group::print("listening " + std::to_string(port));
-                                    }};
+  const group::GroupOptions options{
+      .run_id = argv[4],
+      .secret = [] { return std::string(test::kSecret); },
+      .interface = argv[5],
+      .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
+      .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
+      .on_listening = [](const std::string&,
+                         uint16_t port) { group::print("listening " + std::to_string(port)); }};
   const Status ended = group::run(argv[1], options, stop.get_token());
   if (!ended.ok()) group::print("error " + ended.to_string());
   return static_cast<int>(exit_code_for(ended));

@@ -13,6 +13,7 @@
 
 namespace stoker::test {
 
+inline constexpr const char* kSecret = "the secret of the group";
 inline constexpr size_t kSumSizes[] = {1, 3, 7, 1000, 300'001};
 
 // Of different magnitudes, so that the order of additions changes the sum.
