@@ -154,6 +154,7 @@ ExitCode DaemonApp::run() {
   ExitCode code = ExitCode::kInternal;
   running_ = this;
   std::set_terminate(&DaemonApp::on_terminate);
+  reserve_descriptors();
   // The system can refuse a thread.
   const Status thrown = catch_exceptions([&]() -> Status {
     code = run_to_end();

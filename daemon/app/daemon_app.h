@@ -59,6 +59,7 @@ class DaemonApp {
  private:
   ExitCode run_to_end();
   [[noreturn]] static void on_terminate();
+  void reserve_descriptors();
   Status open();
   Status open_run_directory();
   Status open_rank_directory();
@@ -114,6 +115,9 @@ class DaemonApp {
   const run::RunLayout layout_;
   const run::RunLayout own_layout_;  // of this rank; layout_ without a group or on the chief
   Clock& clock_;
+
+  // For the exit status of a process that has used up all others. Released by the thread that ends it.
+  std::vector<UniqueFd> reserved_descriptors_;
 
   // Only for the main thread.
   ThreadRecord main_thread_{"main", "serve events"};

@@ -1,5 +1,6 @@
 // The parts of DaemonApp that end the process: with the outcome of training, or whatever its threads do
 // because of a hang or a deadline.
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -129,6 +130,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                                                : preemption_.exit_code_of_others);
   end.exit_code = static_cast<int>(code);
   finalize_restart_count(status.ok(), code);
+  reserved_descriptors_.clear();
   // Without the lock this process must not write to the directory.
   if (directory_) {
     (void)directory_->publish_pause({});
@@ -204,6 +206,7 @@ std::atomic<DaemonApp*> DaemonApp::running_{nullptr};
 // Without a return: a thread does not end. `grace`: for the programs of events.
 void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace) {
   set_progress_line("");
+  reserved_descriptors_.clear();
   if (directory_) (void)directory_->save_exit_status(end, is_start_accepted());
   flush_log();
   if (event_commands_ && grace > 0ms) {
@@ -211,6 +214,12 @@ void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds g
     flush_log();
   }
   ::_exit(end.exit_code);
+}
+
+void DaemonApp::reserve_descriptors() {
+  constexpr int kReserved = 4;  // a file, and the directories above it
+  for (int i = 0; i < kReserved; ++i)
+    reserved_descriptors_.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 // An exception in a thread of a library, such as Gloo's if it gets no descriptor for a connection. Those of

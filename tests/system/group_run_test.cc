@@ -1,6 +1,7 @@
 // Runs that several stokerd processes train together: the same bytes as one process, one decision for
 // all, and the end of all when one is lost.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,8 +18,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/group/authenticated_store.h"
+#include "daemon/group/rendezvous.h"
 #include "daemon/group/socket_address.h"
 #include "daemon/group/tcp_store.h"
+#include "shared/base/deadline.h"
 #include "shared/base/descriptor_limit.h"
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
@@ -138,6 +142,51 @@ TEST_F(GroupRunTest, TrainsSameBytesDuringThousandConnectionsToEachPort) {
   end_at(newest_step(run));
   train_alone(run_dir(kAlone));
   expect_same_run(run, run_dir(kAlone));
+}
+
+// So that a process can open `free` more descriptors.
+rlim_t limit_with_free(pid_t pid, int free) {
+  std::set<rlim_t> used;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd"))
+    used.insert(std::stoul(entry.path().filename()));
+  rlim_t limit = 0;
+  for (int found = 0; found <= free; ++limit)
+    if (!used.contains(limit)) ++found;
+  return limit - 1;
+}
+
+// A thread of Gloo then ends by an exception. This test is rank 1, which joins and does not connect, so that rank 0 still
+// accepts connections.
+TEST_F(GroupRunTest, EndsWithReasonWhenDescriptorsRunOut) {
+  ::signal(SIGPIPE, SIG_IGN);
+  configure(24);
+  const std::string run = run_dir();
+  Process chief = start_rank(0, 2, run);
+  const auto ports = [&] { return listening_sockets(chief.pid()); };
+  ASSERT_TRUE(wait_until(kPatience, [&] { return !ports().empty(); }));
+  const auto secret = group::read_or_create_secret(run + "/group_secret");
+  ASSERT_TRUE(secret.ok()) << secret.status().message();
+  const auto store =
+      group::TcpStore::connect("127.0.0.1", static_cast<uint16_t>(port_.number()),
+                               {.prefix = "stoker", .server = "rank 0", .secret = *secret});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const auto joined = group::join_group(
+      **store, {.launcher = group::Launcher::kTorchrun, .rank = 1, .world_size = 2},
+      fs::absolute(run).lexically_normal(), {.host = "node-1", .pid = 7}, {}, {}, kNoDeadline, {});
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  ASSERT_TRUE(wait_until(kPatience, [&] { return ports().size() == 2; }));
+  const rlim_t limit = limit_with_free(chief.pid(), 3);
+  const rlimit limits{.rlim_cur = limit, .rlim_max = limit};
+  ASSERT_EQ(::prlimit(chief.pid(), RLIMIT_NOFILE, &limits, nullptr), 0);
+  IdleConnections idle;
+  for (const ListeningSocket& socket : ports())
+    if (socket.port != port_.number()) idle.open(socket.port, 10);
+  EXPECT_EQ(code_of(chief), 73);
+  const std::string status = text_of(run + "/exit_status.json");
+  EXPECT_THAT(status, HasSubstr("\"exit_code\":73"));
+  EXPECT_THAT(status, ContainsRegex("a thread of a library ended by an exception: .*Too many open "
+                                    "files; raise the limit"));
+  EXPECT_THAT(output_of(0), ContainsRegex("daemon failed .*Too many open files"));
 }
 
 TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
