@@ -375,6 +375,7 @@ void Trainer::answer_at_step(const Done& done, const std::string& field) const {
 
 void Trainer::execute(const control::Pause& pause, const Done& done) {
   channels_.is_paused = true;
+  publish(activity());  // before the answer, which a request for the status can follow
   if (!pause.release) return answer_at_step(done, R"("state":"paused")");
   if (!has_device_memory_)
     return answer_at_step(
@@ -388,6 +389,7 @@ void Trainer::execute(const control::Pause& pause, const Done& done) {
 
 void Trainer::execute(const control::Resume&, const Done& done) {
   channels_.is_paused = false;
+  publish(activity());
   answer_at_step(done, R"("state":"training")");
 }
 

@@ -267,6 +267,23 @@ TEST_F(TrainerTest, RemainsPausedAfterRollback) {
   EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
 }
 
+// A client asks for the status as soon as it has the answer.
+TEST_F(TrainerTest, ShowsPauseAndItsEndBeforeTheirAnswers) {
+  Session run(small_config(9), root_);
+  std::vector<control::TrainerState> shown;  // when a command was answered
+  const auto note = [&](const Result<std::string>& reply) {
+    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
+    shown.push_back(run.board_.read()->state);
+  };
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    if (row.step != 3) return;
+    run.mailbox_.post({control::Pause{}, note});
+    run.mailbox_.post({control::Resume{}, note});
+  };
+  ASSERT_TRUE(run.train().ok());
+  EXPECT_THAT(shown, ElementsAre(control::TrainerState::kPaused, control::TrainerState::kTraining));
+}
+
 TEST_F(TrainerTest, ComputesScheduleFromLearningRateThatWasSetAcrossResume) {
   const auto config = small_config(12);
   {
