@@ -175,7 +175,9 @@ class Run final : public server::TrainingControl {
   Result<ResumeCheckpoint> choose_checkpoint(const checkpoint::CheckpointStore& store,
                                              const std::string& resume);
   void publish_wait(const std::string& waiting_for);
-  Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved);
+  // `checks_evaluated`: also what stoker-eval will read.
+  Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved,
+                                                   bool checks_evaluated);
   // Of the datasets that stoker-eval will read (check_evaluated_data.h).
   Status check_evaluated_data(const data::Dataset& train, const ResumeCheckpoint& saved);
   // Throws data::files::ScanStopped after request_stop().

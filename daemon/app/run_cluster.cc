@@ -234,13 +234,9 @@ Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
     const Status indexed = met->store->wait(kIndexKey, kNoDeadline, preparing);
     if (!indexed.ok()) return preparation_outcome(indexed);
   }
-  auto data = open_data(std::nullopt);
+  auto data = open_data(std::nullopt, task.is_chief());
   if (!data.ok()) return preparation_outcome(data.status());
-  if (task.is_chief()) {
-    if (const Status checked = check_evaluated_data(**data); !checked.ok())
-      return preparation_outcome(checked);
-    STOKER_RETURN_IF_ERROR(met->store->set(kIndexKey, "1"));
-  }
+  if (task.is_chief()) STOKER_RETURN_IF_ERROR(met->store->set(kIndexKey, "1"));
   if (task.job == Job::kPs) return serve_cluster(*met, *std::move(data), stop, on_training);
   return train_as_worker(*met, *std::move(data), stop, on_training);
 }
@@ -374,10 +370,8 @@ Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
   if (const Status configured = train::configure_numerics(config_.run, config_.train);
       !configured.ok())
     return preparation_outcome(configured);
-  auto data = open_data(std::nullopt);
+  auto data = open_data(std::nullopt, true);
   if (!data.ok()) return preparation_outcome(data.status());
-  if (const Status checked = check_evaluated_data(**data); !checked.ok())
-    return preparation_outcome(checked);
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
                                                              default_file_system());
   auto saved = find_checkpoint_of_chief(*store);

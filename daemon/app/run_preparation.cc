@@ -174,7 +174,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   if (is_chief()) STOKER_RETURN_IF_ERROR(store->clean_up());
   STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, choose_checkpoint(*store, resume));
   if (!data) {
-    STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
+    STOKER_ASSIGN_OR_RETURN(data, open_data(saved, is_chief() && !live_settings_));
   }
   STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
@@ -360,7 +360,8 @@ Status Run::check_evaluated_data(const data::Dataset& train, const ResumeCheckpo
   return {};
 }
 
-Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
+Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved,
+                                                      bool checks_evaluated) {
   // The chief builds the index, the others read it.
   std::string version;
   if (group_ && !group_->is_chief()) {
@@ -386,7 +387,7 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   set_progress_line("");
   if (!data.ok()) return data.status();
   // While the others wait for as long as indexing can take.
-  if (is_chief() && !live_settings_) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data, saved));
+  if (checks_evaluated) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data, saved));
   if (group_ && group_->is_chief()) {
     version = maybe_refresher_ ? maybe_refresher_->version_text() : "index complete";
     STOKER_RETURN_IF_ERROR(group_->text_of_chief(version, preparation_stop()).status());
