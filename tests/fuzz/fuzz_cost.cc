@@ -215,7 +215,7 @@ bool print_table(std::span<char* const> names) {
     for (const WorstInput& worst : worst_inputs()) {
       if (worst.parser != parser.name) continue;
       ok = run_in_child([&] {
-             const std::string input = worst.make(bytes);
+             const std::string input = worst.make(bytes - 128);  // the last unit can exceed it
              const Cost cost = measure(parser, input);
              std::printf("| %s | %s | %zu | %.1f | %.1f | %.2f |\n",
                          std::string(parser.name).c_str(), worst.what.c_str(), input.size(),

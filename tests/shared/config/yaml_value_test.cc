@@ -1,10 +1,10 @@
 // Texts that are YAML, or almost YAML, but no configuration; and corrupted configurations, which
 // must return a Config or errors but never crash. Run with sanitizers.
+#include "shared/config/yaml_value.h"
+
 #include <random>
 
 #include "shared/base/file.h"
-#include "shared/base/file.h"
-#include "shared/config/yaml_value.h"
 #include "tests/shared/config/config_text.h"
 
 namespace stoker::config::test {
