@@ -19,7 +19,7 @@
 
 namespace stoker {
 
-// Like boost::json::parse(): the complete text is one value, nested at most `max_depth` levels.
+// Like boost::json::parse(): one value, with at most 8 million in it, `max_depth` levels deep.
 boost::json::value parse_json(std::string_view text, boost::system::error_code& error,
                               size_t max_depth = 32);
 
