@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::data::format {
 namespace {
 
@@ -151,7 +153,7 @@ Result<NpyType> type_of(std::string_view descr) {
       return corrupt("its numbers are big-endian ('" + std::string(descr) +
                      "'); save it after .astype('<" + std::string(descr.substr(1)) + "')");
   }
-  return corrupt("its numbers are of type '" + std::string(descr.substr(0, 16)) +
+  return corrupt("its numbers are of type '" + printable(descr.substr(0, 16)) +
                  "'; bools, integers and floats of 16 to 64 bits are read");
 }
 

@@ -248,6 +248,15 @@ TEST_F(NumpyDatasetTest, LimitsExpansionOfArchives) {
                 "decompress it first (gunzip, numpy.savez)"});
 }
 
+// Found by fuzz_cost.
+TEST_F(NumpyDatasetTest, ReportsUnknownTypeInOneLine) {
+  write("x.npy", test::npy_with_header(
+                     "{'descr': '<\n4', 'fortran_order': False, 'shape': (3, 1), }", "123456"));
+  write("y.npy", npy("<i2", "(1,)", bytes_of<int16_t>({0})));
+  expect_error(arrays(), StatusCode::kCorrupt, {path("x.npy"), "are of type '<"});
+  EXPECT_EQ(open(arrays()).status().message().find('\n'), std::string::npos);
+}
+
 TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
   const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
   const auto expect_archive_rejected = [&](std::string archive, const std::string& what) {
