@@ -50,7 +50,7 @@ class TextTable {
   // One cell per column.
   void add(std::vector<std::string> cells);
   size_t rows() const { return rows_.size(); }
-  static constexpr size_t kMinCutWidth = 16;
+  static constexpr size_t kMinCutWidth = 12;
   // Titles, a rule and the rows; ends with a newline. Only cells of Column::can_cut are cut, on a terminal; it
   // wraps others that do not fit.
   std::string render(const TextStyle& style) const;

@@ -1,7 +1,7 @@
 // The parts of DaemonApp that end the process: with the outcome of training, or whatever its threads do
 // because of a hang or a deadline.
-#include <fcntl.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -218,8 +218,7 @@ void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds g
 
 void DaemonApp::reserve_descriptors() {
   constexpr int kReserved = 4;  // a file, and the directories above it
-  for (int i = 0; i < kReserved; ++i)
-    reserved_descriptors_.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  for (int i = 0; i < kReserved; ++i) reserved_descriptors_.emplace_back(::eventfd(0, EFD_CLOEXEC));
 }
 
 // An exception in a thread of a library, such as Gloo's if it gets no descriptor for a connection. Those of

@@ -129,7 +129,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
   std::string resume = command_.resume;
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
-    auto opened = open_data(std::nullopt);
+    auto opened = open_data(std::nullopt, is_chief());
     if (!opened.ok()) return preparation_outcome(opened.status());
     data = *std::move(opened);
   }

@@ -179,7 +179,7 @@ class Run final : public server::TrainingControl {
   Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved,
                                                    bool checks_evaluated);
   // Of the datasets that stoker-eval will read (check_evaluated_data.h).
-  Status check_evaluated_data(const data::Dataset& train, const ResumeCheckpoint& saved);
+  Status check_evaluated_data(const data::Dataset& train);
   // Throws data::files::ScanStopped after request_stop().
   void report_indexing(const std::string& dataset, uint64_t count, std::string_view what);
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,

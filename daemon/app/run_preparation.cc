@@ -346,7 +346,7 @@ void Run::report_indexing(const std::string& dataset, uint64_t count, std::strin
 }
 
 // stoker-eval would fail hours later.
-Status Run::check_evaluated_data(const data::Dataset& train, const ResumeCheckpoint& saved) {
+Status Run::check_evaluated_data(const data::Dataset& train) {
   const Status checked = app::check_evaluated_data(config_, train, index_dir_of_evaluation(layout_),
                                                    std::bind_front(&Run::report_indexing, this));
   set_progress_line("");
@@ -354,9 +354,11 @@ Status Run::check_evaluated_data(const data::Dataset& train, const ResumeCheckpo
   const bool is_unavailable = checked.code() == StatusCode::kNotFound ||
                               checked.code() == StatusCode::kIoError ||
                               checked.code() == StatusCode::kPermission;
-  if (!saved || !is_unavailable) return checked;
+  const auto checkpoints =
+      checkpoint::CheckpointStore(layout_.checkpoints_dir(), default_file_system()).list();
+  if (!is_unavailable || !checkpoints.ok() || checkpoints->empty()) return checked;
   log_warn("evaluation postponed",
-           {{"step", saved->manifest().step}, {"reason", checked.message()}});
+           {{"step", checkpoints->back().step}, {"reason", checked.message()}});
   return {};
 }
 
@@ -387,7 +389,7 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   set_progress_line("");
   if (!data.ok()) return data.status();
   // While the others wait for as long as indexing can take.
-  if (checks_evaluated) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data, saved));
+  if (checks_evaluated) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data));
   if (group_ && group_->is_chief()) {
     version = maybe_refresher_ ? maybe_refresher_->version_text() : "index complete";
     STOKER_RETURN_IF_ERROR(group_->text_of_chief(version, preparation_stop()).status());

@@ -274,7 +274,7 @@ void add_status(RunSummary& summary, const control::TrainerStatus& status) {
   summary.reason = valid_utf8(status.checkpoint.last_error);
   const uint64_t saved = std::min(status.step, status.checkpoint.last_saved_step);
   summary.next =
-      "remove the cause; " + std::to_string(status.step - saved) + " steps are not saved";
+      "fix the cause; " + std::to_string(status.step - saved) + " steps since the last checkpoint";
 }
 
 void add_no_answer(RunSummary& summary, std::string reason) {
