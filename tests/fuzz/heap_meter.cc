@@ -26,6 +26,7 @@ void* count_new(void* memory) {
   const auto bytes = static_cast<int64_t>(::malloc_usable_size(memory));
   const int64_t now = in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   int64_t before = most.load(std::memory_order_relaxed);
+  // check_tests: ends when another thread has stored as much.
   while (now > before && !most.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
   }
   num_blocks.fetch_add(1, std::memory_order_relaxed);
