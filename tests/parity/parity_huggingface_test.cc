@@ -26,6 +26,11 @@ class HuggingFaceParityTest : public SavedModelParityTest {
     return names_->from_stoker(tensor);
   }
 
+  // Sums with cancellation, whose last bits depend on the processor. Double precision has the tight bound.
+  double tolerance_of(const std::string& what) const override {
+    return what.starts_with("gradient") && !is_double_ ? kGradientTolerance : tolerance();
+  }
+
   const checkpoint::HuggingFaceNames* names_ = nullptr;
 };
 

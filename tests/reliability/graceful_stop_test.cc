@@ -105,7 +105,7 @@ class GracefulStopTest : public RunTest {
   std::map<std::string, std::string> before_;  // results() of 20 steps
 };
 
-// From the signal on, a start writes only its log, its state and the index of the data.
+// From the signal on, a start writes only its log, its state and the indexes of the data.
 TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
   std::optional<std::vector<FileCall>> changes;  // after the signal
   const auto end = run_until_exit([&](const FileCall& call) {
@@ -126,11 +126,12 @@ TEST_F(GracefulStopTest, ExitsWithZeroWithoutCheckpointOnStopDuringStartup) {
   ASSERT_TRUE(state.end.has_value());
   EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
   ASSERT_TRUE(changes.has_value());
-  EXPECT_THAT(changed_by(*changes),
-              Each(AnyOf(HasSubstr("exit_status.json"), StartsWith("index"), StartsWith("logs"),
-                         "last_start.json", "restart_count.json", "control.sock")));
+  EXPECT_THAT(
+      changed_by(*changes),
+      Each(AnyOf(HasSubstr("exit_status.json"), StartsWith("index"), StartsWith("eval/index"),
+                 StartsWith("logs"), "last_start.json", "restart_count.json", "control.sock")));
   for (const auto& [path, text] : results())
-    EXPECT_THAT(path, AnyOf(StartsWith("index/"), "exit_status.json"));
+    EXPECT_THAT(path, AnyOf(StartsWith("index/"), StartsWith("eval/index/"), "exit_status.json"));
   // The next start must not be affected.
   EXPECT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
 }

@@ -55,10 +55,12 @@ class CheckDataTest : public RunTest {
     EXPECT_TRUE(fs::is_empty(path("tmp"))) << "temporary files were left";
     return code;
   }
-  static ino_t inode_of(const std::string& file) {
+  // A file that replaces another one can have its inode.
+  static std::string identity_of(const std::string& file) {
     struct stat info {};
     EXPECT_EQ(::stat(file.c_str(), &info), 0) << file;
-    return info.st_ino;
+    return std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " +
+           std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
   }
   size_t lines_with(const std::string& text) const { return count_of(log_of("stokerd"), text); }
 
@@ -95,10 +97,10 @@ TEST_F(CheckDataTest, StartIsRefusedForClassWithoutOutput) {
 TEST_F(CheckDataTest, EvaluatorReadsIndexOfStart) {
   ASSERT_EQ(start(), 0) << log_of("stokerd");
   const std::string index = run::RunLayout(run_dir()).eval_index_dir() + "/val.index";
-  const ino_t before = inode_of(index);
+  const std::string before = identity_of(index);
   Process evaluator = this->evaluator(run_dir(), {"--once"});
   EXPECT_EQ(code_of(evaluator), 0) << log_of("stoker-eval");
-  EXPECT_EQ(inode_of(index), before) << "it was built again";
+  EXPECT_EQ(identity_of(index), before) << "it was built again";
   EXPECT_THAT(log_of("stoker-eval"), Not(HasSubstr("dataset index rebuilt")));
 }
 
@@ -144,13 +146,13 @@ TEST_F(CheckDataTest, UsesIndexesOfRun) {
   ASSERT_EQ(start(), 0) << log_of("stokerd");
   const run::RunLayout layout(run_dir());
   const std::string train = layout.index_dir() + "/train.index";
-  const ino_t before = inode_of(train);
+  const std::string before = identity_of(train);
   EXPECT_EQ(check(), 0) << log_of("stokerd");
-  EXPECT_EQ(inode_of(train), before);
+  EXPECT_EQ(identity_of(train), before);
   write("train.csv", "x,kind\n1,cat\n2,dog\n3,cat\n4,dog\n6,dog\n");
   EXPECT_EQ(check(), 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("data.train: 5 samples"));
-  const ino_t rebuilt = inode_of(train);
+  const std::string rebuilt = identity_of(train);
   EXPECT_NE(rebuilt, before);
 
   // A run in progress is left alone.
@@ -160,7 +162,7 @@ TEST_F(CheckDataTest, UsesIndexesOfRun) {
   EXPECT_EQ(check(), 0) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"),
               AllOf(HasSubstr("data.train: 2 samples"), HasSubstr("temporary indexes")));
-  EXPECT_EQ(inode_of(train), rebuilt);
+  EXPECT_EQ(identity_of(train), rebuilt);
 }
 
 TEST_F(CheckDataTest, DoesNotOpenStreams) {

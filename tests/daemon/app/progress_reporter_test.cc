@@ -54,10 +54,11 @@ TEST(ProgressLineTest, ShowsBestWhenKnownAndOmitsUnreportedLoss) {
 
 TEST(ProgressLineTest, FitsTerminalWidth) { EXPECT_EQ(progress_line(half_way(), 40).size(), 40u); }
 
-TEST(ProgressLineTest, FormatsDurations) {
+TEST(ProgressLineTest, FormatsAndRoundsTimeLeft) {
   EXPECT_EQ(format_duration(7), "0:07");
-  EXPECT_EQ(format_duration(754), "12:34");
-  EXPECT_EQ(format_duration(3 * 3600 + 121), "3:02:01");
+  EXPECT_EQ(format_duration(244), "4:00");
+  EXPECT_EQ(format_duration(754), "13:00");
+  EXPECT_EQ(format_duration(3 * 3600 + 121), "3:02:00");
   EXPECT_EQ(format_duration(51 * 3600), "2 d 3 h");
   EXPECT_EQ(format_duration(std::nan("")), "-");
 }

@@ -62,6 +62,12 @@ class FolderFixture : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (root_ / name).string(); }
   std::string index_dir() const { return path(".index"); }
+  // But for the lock that protects it.
+  bool has_no_index_files() const {
+    for (const auto& entry : std::filesystem::directory_iterator(index_dir()))
+      if (entry.path().filename() != "LOCK") return false;
+    return true;
+  }
 
   void write(const std::string& name, const std::string& content) const {
     std::filesystem::create_directories((root_ / name).parent_path());

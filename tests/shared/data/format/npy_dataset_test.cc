@@ -272,7 +272,7 @@ TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
   std::string corrupted = test::zip({{"x.npy", x}, {"y.npy", x}}, true);
   corrupted[corrupted.find("PK\1\2") + 16] ^= 1;
   expect_archive_rejected(corrupted, "CRC-32");
-  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+  EXPECT_TRUE(has_no_index_files());
 }
 
 TEST_F(NumpyDatasetTest, RejectsInvalidClassLabels) {
