@@ -114,7 +114,7 @@ TEST_F(WatchdogRunTest, ExitsOnSigtermWhileStartWaitsForData) {
   for (const auto& entry : fs::recursive_directory_iterator(run_dir())) {
     if (!entry.is_regular_file()) continue;
     EXPECT_THAT(fs::relative(entry.path(), run_dir()).string(),
-                AnyOf("LOCK", "exit_status.json", "logs/stokerd.log"));
+                AnyOf("LOCK", "index/LOCK", "exit_status.json", "logs/stokerd.log"));
   }
 }
 
