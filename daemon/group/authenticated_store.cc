@@ -148,15 +148,16 @@ Status publish(FileSystem& files, const std::string& from, const std::string& to
   if (::linkat(source.at(), source.name.c_str(), target.at(), target.name.c_str(), 0) == 0)
     return files.remove_file(from);
   if (errno == EEXIST) return Status::from_errno(errno, to);
+  if (errno == ENOENT) return Status::from_errno(errno, from);
   return files.rename_noreplace(from, to);  // a file system without links
 }
 
 }  // namespace
 
-// Complete before it has its name, which one of several processes gives it.
-Result<std::string> read_or_create_secret(const std::string& path) {
-  auto found = read_secret(path);
-  if (found.status().code() != StatusCode::kNotFound) return found;
+namespace {
+
+// kNotFound: another process of the run, which starts, has removed the temporary file.
+Status create_secret(const std::string& path) {
   FileSystem& files = default_file_system();
   const std::string temporary = temporary_path(path), secret = new_secret();
   const Status written = [&]() -> Status {
@@ -166,8 +167,21 @@ Result<std::string> read_or_create_secret(const std::string& path) {
     return publish(files, temporary, path);
   }();
   if (!written.ok()) (void)files.remove_file(temporary);
-  if (!written.ok() && written.code() != StatusCode::kAlreadyExists) return written;
-  return read_secret(path);
+  return written;
+}
+
+}  // namespace
+
+// Complete before it has its name, which one of several processes gives it.
+Result<std::string> read_or_create_secret(const std::string& path) {
+  for (int attempt = 1;; ++attempt) {
+    auto found = read_secret(path);
+    if (found.status().code() != StatusCode::kNotFound) return found;
+    const Status created = create_secret(path);
+    const bool may_continue = created.ok() || created.code() == StatusCode::kAlreadyExists ||
+                              (created.code() == StatusCode::kNotFound && attempt < kAttempts);
+    if (!may_continue) return created;
+  }
 }
 
 // ---- server --------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <set>
 #include <string>
@@ -343,6 +345,25 @@ TEST_F(SecretTest, IsOneForAllProcessesAndReadableByOwnerOnly) {
   EXPECT_EQ(*list_directory(folder_.path()), std::vector<std::string>{"group_secret"});
   EXPECT_EQ(*read_or_create_secret(path_), secrets[0]);
   EXPECT_NE(*read_or_create_secret(folder_ / "other"), secrets[0]);
+}
+
+// A process of the run that starts removes what a killed one has left, and can take it for that.
+TEST_F(SecretTest, IsCreatedAgainIfItsTemporaryFileIsRemoved) {
+  int removed = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::jthread remover([&](const std::stop_token& stop) {
+      while (!stop.stop_requested())
+        for (const std::string& name : *list_directory(folder_.path()))
+          if (name.starts_with(".group_secret") && std::filesystem::remove(folder_ / name)) {
+            ++removed;
+            return;
+          }
+    });
+    const auto secret = read_or_create_secret(path_ + std::to_string(i));
+    ASSERT_TRUE(secret.ok()) << secret.status().to_string();
+    EXPECT_EQ(secret->size(), 64u);
+  }
+  std::cout << removed << " of 100 temporary files removed\n";
 }
 
 TEST_F(SecretTest, IsRejectedIfOthersCanReadOrItIsIncomplete) {
