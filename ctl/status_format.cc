@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,6 @@ namespace stoker::ctl {
 namespace {
 
 using control::TrainerStatus;
-
-constexpr const char* kResetColor = "\x1b[0m";
 
 std::string pluralize(uint64_t count, const std::string& singular) {
   const std::string_view ending = singular.ends_with('h') ? "es" : "s";
@@ -137,27 +136,31 @@ std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
   return text;
 }
 
+std::string colored(view::Health health, const std::string& text) {
+  return std::string("\x1b[") + color_code(health) + "m" + text + "\x1b[0m";
+}
+
 // A line with a name.
 void add_line(std::string& out, std::string name, const std::string& text,
-              const char* color = nullptr) {
+              std::optional<view::Health> color = std::nullopt) {
   name.resize(12, ' ');
-  out += color != nullptr ? color + name + kResetColor : name;
+  out += color ? colored(*color, name) : name;
   out += text + "\n";
 }
 
-const char* color_of(view::Health health) {
+}  // namespace
+
+const char* color_code(view::Health health) {
   switch (health) {
     case view::Health::kGood:
-      return "\x1b[1;32m";
+      return "1;32";
     case view::Health::kAttention:
-      return "\x1b[1;33m";
+      return "1;33";
     case view::Health::kBad:
       break;
   }
-  return "\x1b[1;31m";
+  return "1;31";
 }
-
-}  // namespace
 
 std::string format_group(const TrainerStatus::Group& group) {
   std::string text = pluralize(static_cast<uint64_t>(std::max(group.world_size, 0)), "rank");
@@ -220,7 +223,7 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
     add_line(out, name, text);
   };
   add_line(out, std::string(control::to_string(status.state)), format_training(status),
-           style.color ? color_of(view::health_of(status.state)) : nullptr);
+           style.color ? std::optional(view::health_of(status.state)) : std::nullopt);
   if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for));
   if (status.group.world_size > 1) line("group", format_group(status.group));
   if (!status.cluster.tasks.empty()) line("cluster", format_cluster(status.cluster));
@@ -263,7 +266,7 @@ std::string format_best(const view::RunSummary& summary) {
 }
 
 std::string colored_state(const view::RunSummary& summary, const TextStyle& style) {
-  return style.color ? color_of(summary.health) + summary.state + kResetColor : summary.state;
+  return style.color ? colored(summary.health, summary.state) : summary.state;
 }
 
 std::string render_summary(const view::RunSummary& summary, const TextStyle& style) {
@@ -274,7 +277,7 @@ std::string render_summary(const view::RunSummary& summary, const TextStyle& sty
   std::string out;
   add_line(out, summary.state,
            format_progress(summary.step, summary.max_steps) + ago(summary.since),
-           style.color ? color_of(summary.health) : nullptr);
+           style.color ? std::optional(summary.health) : std::nullopt);
   if (!summary.reason.empty()) add_line(out, "reason", printable(summary.reason));
   if (std::isfinite(summary.loss)) add_line(out, "loss", format_number(summary.loss, 5));
   if (summary.best)

@@ -24,6 +24,8 @@ std::string render_status_line(const control::TrainerStatus& status);
 
 // Of a run without a stokerd. Several lines, as render_status().
 std::string render_summary(const view::RunSummary& summary, const TextStyle& style);
+// Of a terminal: "1;32".
+const char* color_code(view::Health health);
 // For a line of a list: "valid/accuracy 0.93", "-" without a value.
 std::string format_best(const view::RunSummary& summary);
 std::string colored_state(const view::RunSummary& summary, const TextStyle& style);

@@ -48,27 +48,12 @@ class Painter {
   const TextStyle& style_;
 };
 
-const char* color_of_state(TrainerState state) {
-  switch (state) {
-    case TrainerState::kPaused:
-    case TrainerState::kStopping:
-      return "1;33";
-    case TrainerState::kDegraded:
-      return "1;31";
-    case TrainerState::kStarting:
-    case TrainerState::kTraining:
-    case TrainerState::kSaving:
-      break;
-  }
-  return "1;32";
-}
-
 std::string head_line(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
   std::string text =
       paint.bold(printable(state.name)) + "  " +
-      paint.color(color_of_state(status.state), std::string(to_string(status.state))) + "  step " +
-      format_count(status.step);
+      paint.color(color_code(view::health_of(status.state)), std::string(to_string(status.state))) +
+      "  step " + format_count(status.step);
   if (status.max_steps > 0)
     text += "/" + format_count(status.max_steps) + " (" +
             std::to_string(static_cast<int>(100 * static_cast<double>(status.step) /

@@ -354,9 +354,10 @@ Status Run::check_evaluated_data(const data::Dataset& train) {
   const bool is_unavailable = checked.code() == StatusCode::kNotFound ||
                               checked.code() == StatusCode::kIoError ||
                               checked.code() == StatusCode::kPermission;
+  if (!is_unavailable) return checked;
   const auto checkpoints =
       checkpoint::CheckpointStore(layout_.checkpoints_dir(), default_file_system()).list();
-  if (!is_unavailable || !checkpoints.ok() || checkpoints->empty()) return checked;
+  if (!checkpoints.ok() || checkpoints->empty()) return checked;
   log_warn("evaluation postponed",
            {{"step", checkpoints->back().step}, {"reason", checked.message()}});
   return {};

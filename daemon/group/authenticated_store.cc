@@ -152,10 +152,6 @@ Status publish(FileSystem& files, const std::string& from, const std::string& to
   return files.rename_noreplace(from, to);  // a file system without links
 }
 
-}  // namespace
-
-namespace {
-
 // kNotFound: another process of the run, which starts, has removed the temporary file.
 Status create_secret(const std::string& path) {
   FileSystem& files = default_file_system();
