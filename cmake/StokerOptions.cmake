@@ -16,6 +16,8 @@ target_compile_options(stoker_options INTERFACE
   # where compilers run: ccache makes paths relative to it. GCC would resolve links in those of system headers first.
   -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${relative_source_dir}=
   $<$<CXX_COMPILER_ID:GNU>:-fno-canonical-system-headers>
+  # GCC collects garbage from 4 GB on only: an eighth of its time, for a sixth more memory.
+  $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=4000000>
   $<$<BOOL:${STOKER_WERROR}>:-Werror>)
 
 if(STOKER_SANITIZE)

@@ -26,7 +26,7 @@ if [[ -z ${STOKER_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; the
   export STOKER_COMPILER_LAUNCHER=ccache
 fi
 
-# One compiler per core, limited by memory: a file that includes LibTorch takes about 1.5 GB.
+# One compiler per core, limited by memory: a file that includes LibTorch takes up to 2.4 GB.
 jobs_that_fit() {
   local cores available limit used
   cores=$(nproc)
@@ -35,7 +35,7 @@ jobs_that_fit() {
     used=$(cat /sys/fs/cgroup/memory.current)
     if (((limit - used) / 1024 < available)); then available=$(((limit - used) / 1024)); fi
   fi
-  local fit=$((available / 1536 / 1024))
+  local fit=$((available / 2400 / 1024))
   if ((fit < 1)); then fit=1; fi
   echo $((fit < cores ? fit : cores))
 }

@@ -25,6 +25,16 @@ auto* find_sequence(auto& format) {
 
 }  // namespace
 
+DatasetSource::DatasetSource() = default;
+DatasetSource::DatasetSource(const DatasetSource& other) = default;
+DatasetSource::DatasetSource(DatasetSource&& other) noexcept = default;
+DatasetSource& DatasetSource::operator=(const DatasetSource& other) = default;
+DatasetSource& DatasetSource::operator=(DatasetSource&& other) noexcept = default;
+DatasetSource::~DatasetSource() = default;
+bool DatasetSource::operator==(const DatasetSource& other) const {
+  return static_cast<const variant&>(*this) == static_cast<const variant&>(other);
+}
+
 DatasetFormat DatasetConfig::format() const {
   if (combines_datasets()) return DatasetFormat::kText;
   const auto first_cifar = static_cast<size_t>(DatasetFormat::kCifar10);

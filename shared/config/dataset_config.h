@@ -368,10 +368,19 @@ struct Concat {
   bool operator==(const Concat&) const = default;
 };
 
-using DatasetSource =
-    std::variant<TextDataset, TokensDataset, ImageFolderDataset, ImageListDataset, IdxDataset,
-                 CifarDataset, NumpyDataset, TfrecordDataset, WebdatasetDataset, CsvDataset,
-                 JsonlDataset, SyntheticDataset, Mixture, Concat>;
+struct DatasetSource
+    : std::variant<TextDataset, TokensDataset, ImageFolderDataset, ImageListDataset, IdxDataset,
+                   CifarDataset, NumpyDataset, TfrecordDataset, WebdatasetDataset, CsvDataset,
+                   JsonlDataset, SyntheticDataset, Mixture, Concat> {
+  using variant::variant;
+  DatasetSource();
+  DatasetSource(const DatasetSource& other);
+  DatasetSource(DatasetSource&& other) noexcept;
+  DatasetSource& operator=(const DatasetSource& other);
+  DatasetSource& operator=(DatasetSource&& other) noexcept;
+  ~DatasetSource();
+  bool operator==(const DatasetSource& other) const;
+};
 
 struct DatasetConfig {
   DatasetSource source;

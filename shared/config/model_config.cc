@@ -46,6 +46,27 @@ ModelSource source_of(const ExportedConfig&) { return ModelSource::kUserData; }
 
 }  // namespace
 
+Layer::Layer() = default;
+Layer::Layer(const Layer& other) = default;
+Layer::Layer(Layer&& other) noexcept = default;
+Layer& Layer::operator=(const Layer& other) = default;
+Layer& Layer::operator=(Layer&& other) noexcept = default;
+Layer::~Layer() = default;
+bool Layer::operator==(const Layer& other) const { return variant() == other.variant(); }
+bool ResidualLayer::operator==(const ResidualLayer& other) const {
+  return body == other.body && shortcut == other.shortcut;
+}
+
+ModelVariant::ModelVariant() = default;
+ModelVariant::ModelVariant(const ModelVariant& other) = default;
+ModelVariant::ModelVariant(ModelVariant&& other) noexcept = default;
+ModelVariant& ModelVariant::operator=(const ModelVariant& other) = default;
+ModelVariant& ModelVariant::operator=(ModelVariant&& other) noexcept = default;
+ModelVariant::~ModelVariant() = default;
+bool ModelVariant::operator==(const ModelVariant& other) const {
+  return static_cast<const variant&>(*this) == static_cast<const variant&>(other);
+}
+
 std::string ModelConfig::name() const {
   return std::visit([](const auto& model) { return name_of(model); }, arch);
 }

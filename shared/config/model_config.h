@@ -95,11 +95,18 @@ using LayerVariant =
 
 struct Layer : LayerVariant {
   using LayerVariant::LayerVariant;
+  // Defined in model_config.cc, as those of ModelVariant and DatasetSource: in each file that copies a configuration,
+  // they would take a tenth of its compile time.
+  Layer();
+  Layer(const Layer& other);
+  Layer(Layer&& other) noexcept;
+  Layer& operator=(const Layer& other);
+  Layer& operator=(Layer&& other) noexcept;
+  ~Layer();
+  bool operator==(const Layer& other) const;
   const LayerVariant& variant() const { return *this; }
   LayerVariant& variant() { return *this; }
 };
-
-inline bool operator==(const Layer& a, const Layer& b) { return a.variant() == b.variant(); }
 
 // ---- initial values of parameters: functions of torch.nn.init ------------------------------------
 
@@ -427,10 +434,20 @@ enum class ModelSource {
   kUserCode,  // a user file whose code is executed
 };
 
-using ModelVariant =
-    std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BertConfig, BlstmConfig,
-                 MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
-                 VitConfig, CaptionerConfig, SequentialConfig, PluginConfig, ExportedConfig>;
+struct ModelVariant : std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BertConfig,
+                                   BlstmConfig, MlpConfig, Lenet5Config, ResnetConfig, VggConfig,
+                                   AlexnetConfig, InceptionV3Config, VitConfig, CaptionerConfig,
+                                   SequentialConfig, PluginConfig, ExportedConfig> {
+  using variant::variant;
+  ModelVariant();
+  ModelVariant(const ModelVariant& other);
+  ModelVariant(ModelVariant&& other) noexcept;
+  ModelVariant& operator=(const ModelVariant& other);
+  ModelVariant& operator=(ModelVariant&& other) noexcept;
+  ~ModelVariant();
+  bool operator==(const ModelVariant& other) const;
+};
+
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -504,9 +521,5 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 };
-
-inline bool ResidualLayer::operator==(const ResidualLayer& other) const {
-  return body == other.body && shortcut == other.shortcut;
-}
 
 }  // namespace stoker::config
