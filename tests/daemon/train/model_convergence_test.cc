@@ -71,12 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "{name: sequential, layers: [{conv2d: {out_channels: 8, kernel_size: 3}}, relu, "
                 "{dropout: {p: 0.1}}, {adaptive_avg_pool2d: {output_size: 4}}, flatten, linear]}",
                 0.01, 16},
-        Learner{"vgg", "[1, 32, 32]", "{name: vgg11, hidden_dim: 512, dropout: 0}", 0.0002, 22},
         Learner{"vgg_with_norms", "[1, 32, 32]", "{name: vgg11_bn, hidden_dim: 16, dropout: 0.1}"},
-        // Its last batch norms see one pixel per image, so a larger batch is needed for stable
-        // steps.
-        Learner{"inception_v3", "[1, 75, 75]",
-                "{name: inception_v3, aux_logits: false, dropout: 0}", 0.0005, 12, 16},
         Learner{"plugin", "[8]",
                 "{name: plugin, path: " STOKER_PLUGINS
                 "/gated_mlp.so, args: {width: 16, blocks: 1, dropout: 0.1}}",

@@ -84,7 +84,7 @@ uint64_t peak_memory() {
 // 4 GiB in two shards, of which only the headers take space on the disk. Each tensor is read by its
 // range, into memory that is given back before the next.
 TEST_F(HuggingFaceFolderTest, NeedsMemoryForTheLargestTensorOnly) {
-  constexpr uint64_t kTensors = 32, kTensorBytes = uint64_t{64} << 20;
+  constexpr uint64_t kTensors = 8, kTensorBytes = uint64_t{32} << 20;
   std::string weight_map = "{";
   for (const std::string& file : {kFirst, kSecond}) {
     TensorHeader header;

@@ -25,7 +25,7 @@ namespace {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kKills = 5;
 #else
-constexpr uint64_t kKills = 40;
+constexpr uint64_t kKills = 10;
 #endif
 
 class SteppedProducer {
