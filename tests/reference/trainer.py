@@ -27,11 +27,13 @@ import json
 import math
 import pathlib
 import struct
+import unittest.mock
 
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.optim import _muon
 
 IGNORED = -100
 LARGER_IS_BETTER = {"accuracy", "macro_precision", "macro_recall", "macro_f1", "micro_f1", "precision", "recall", "f1", "auroc",
@@ -1013,11 +1015,21 @@ class Optimizer:
                 result[group["name"]] = {key: value.detach().clone() for key, value in saved.items() if torch.is_tensor(value)}
         return result
 
-    def step(self, rate):
+    def step(self, rate, perturbation=None):
+        """perturbation: muon rounds its input to bf16; a generator changes this by up to its last bit."""
         for part in self.parts:
             for group in part.param_groups:
                 group["lr"] = rate * self.scales[group["name"]]
-            part.step()
+            if perturbation is None or not isinstance(part, torch.optim.Muon):
+                part.step()
+                continue
+            orthogonalize = _muon._zeropower_via_newtonschulz
+
+            def orthogonalize_differently(grad, *arguments):
+                return orthogonalize(grad * (1 + (torch.rand(grad.shape, generator=perturbation) - 0.5) * 2.0 ** -7), *arguments)
+
+            with unittest.mock.patch.object(_muon, "_zeropower_via_newtonschulz", orthogonalize_differently):
+                part.step()
 
 
 def learning_rate(config, steps_before):
@@ -1162,7 +1174,7 @@ class Trainer:
             nn.utils.clip_grad_value_(trained.values(), train["max_grad_value"])
         if train.get("max_grad_norm") is not None:
             nn.utils.clip_grad_norm_(trained.values(), train["max_grad_norm"])
-        optimizer.step(rate)
+        optimizer.step(rate, self.perturbation)
         if train.get("ema_decay") is not None:
             decay = train["ema_decay"]
             for name, parameter in trained.items():
