@@ -22,6 +22,7 @@ parts=(
 )
 state=$root/build/nightly
 page=$root/docs/nightly.md
+progress=tests/reference/progress.json
 most_commits=150
 
 usage() {
@@ -30,7 +31,8 @@ Usage: scripts/nightly.sh [--status | --record | --again] [PART…]
 
 Runs what takes too long for each change, part by part (default: all). A part that has passed on this commit is not run again,
 so that an interrupted call can be repeated. Prints a line with the duration of each part; the output is in
-build/logs/nightly-PART.log. Continues after a part that fails, and then ends with exit code 1.
+build/logs/nightly-PART.log. Continues after a part that fails, and then ends with exit code 1. What the parts mutants and
+reference have done is in tests/mutants/results.tsv and tests/reference/progress.json: committed, it is continued elsewhere.
 
   --status  print the commit and the day of each part's last complete run, as recorded in docs/nightly.md, and warn of parts
             of whose folders the product code has changed in more than $most_commits commits since
@@ -84,9 +86,10 @@ run_part() {
     reference)
       scripts/deps.sh --python
       scripts/build.sh release programs
-      # An interrupted part continues with the configuration after the last one that has finished.
+      # An interrupted part continues with the configuration after the last one that has finished, also on another machine.
       "${STOKER_PYTHON:-$root/.deps/venv/bin/python}" tests/reference/compare.py build/release/bin --seed "$seed" --count 5000 \
-        --state "$state/reference.json" --output build/nightly/reference
+        --state "$progress" --output build/nightly/reference
+      rm "$progress"
       ;;
     fuzz) scripts/fuzz.sh 60 ;;
     cost)
@@ -158,8 +161,8 @@ fi
 for name in "${names[@]}"; do
   printf '%s\n' "${parts[@]}" | grep -q "^$name|" || die "unknown part $name; see --help"
 done
-# Results of mutants do not change what is tested, and are written by a part that is continued.
-git diff --quiet HEAD -- . ':!tests/mutants/results.tsv' || die "there are uncommitted changes; a part is recorded with its commit"
+# Results of mutants and configurations do not change what is tested, and are written by parts that are continued.
+git diff --quiet HEAD -- . ':!tests/mutants/results.tsv' ":!$progress" || die "there are uncommitted changes; a part is recorded with its commit"
 commit=$(git rev-parse --short=8 HEAD)
 mkdir -p "$state"
 failed=0
