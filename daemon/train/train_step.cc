@@ -8,6 +8,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -85,7 +86,8 @@ at::Tensor TrainStep::add_loss(task::LossTerm term, bool is_first) {
   if (is_first) loss_.zero_();
   if (max_count_ > 0) accumulate(loss_count_, term.maybe_count, is_first);
   if (scales_by_count()) {
-    const at::Tensor part = term.maybe_count.to(at::kDouble).div(max_count_);
+    const at::Tensor count = term.maybe_count.to(at::kDouble);
+    const at::Tensor part = at::where(count.gt(0), count, at::ones_like(count)).div(max_count_);
     loss_.add_(loss.detach().mul(part));
     return loss * part.to(loss.scalar_type());
   }

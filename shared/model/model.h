@@ -44,7 +44,7 @@ struct LossTerm {
   LossTerm(at::Tensor batch_mean = {}, at::Tensor count = {})
       : mean(std::move(batch_mean)), maybe_count(std::move(count)) {}
 
-  at::Tensor mean;  // sum / count, an F32 scalar with gradient; 0 if the count is 0
+  at::Tensor mean;  // sum / count, an F32 scalar with gradient; the sum if the count is 0
   // A scalar without gradient on the device of the batch: the number of values, or the sum of their
   // weights. Undefined: the same for all batches (Model::counts_per_sample(), Task::counts_per_sample()).
   at::Tensor maybe_count;

@@ -7,7 +7,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 namespace stoker::task {
 namespace {
@@ -65,7 +64,8 @@ LossTerm LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& 
   const at::Tensor weight =
       weights.defined() ? weights.index_select(0, labels.mul(counts)).mul(counts) : counts;
   const at::Tensor total = weight.sum().to(at::kFloat);
-  return {at::where(total.gt(0), sum.div(total.clamp_min(kMinWeight)), at::zeros_like(sum)), total};
+  // With label smoothing, the sum of labels whose weight is 0 is that of the other classes.
+  return {at::where(total.gt(0), sum.div(total.clamp_min(kMinWeight)), sum), total};
 }
 
 }  // namespace stoker::task

@@ -91,9 +91,9 @@ at::Tensor cut(const at::Tensor& values, const at::Tensor& length) {
 }
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
-                         const std::optional<at::Tensor>& weights = {}) {
+                         const std::optional<at::Tensor>& weights = {}, double smoothing = 0) {
   return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), labels.flatten(), weights,
-                                at::Reduction::Mean, kIgnored);
+                                at::Reduction::Mean, kIgnored, smoothing);
 }
 
 task::Batch labeled() { return {at::randn({kRows, kWidth}), integers(kOutputs, {kRows})}; }
@@ -124,6 +124,22 @@ std::vector<StepCase> step_cases() {
                    .expected = [weight_tensor](Linear& model, const task::Batch& batch) {
                      return cross_entropy(model.forward(batch[0]), batch[1], weight_tensor());
                    }});
+  // PyTorch adds the losses of the other classes also for a label whose weight is 0, as in a micro-batch of one sample.
+  cases.push_back({.name = "class_weights_and_smoothing",
+                   .config = {config::ClassificationTask{.label_smoothing = 0.2,
+                                                         .class_weights = {.values = weights}}},
+                   .sample = {input, label},
+                   .data =
+                       [] {
+                         task::Batch batch = labeled();
+                         batch[1].select(0, 0).fill_(3);
+                         return batch;
+                       },
+                   .expected =
+                       [weight_tensor](Linear& model, const task::Batch& batch) {
+                         return cross_entropy(model.forward(batch[0]), batch[1], weight_tensor(),
+                                              0.2);
+                       }});
   cases.push_back({.name = "pos_weight",
                    .config = {config::BinaryClassificationTask{.pos_weight = 7}},
                    .sample = {input, label},
@@ -189,6 +205,15 @@ std::vector<StepCase> step_cases() {
                      return cross_entropy(model.forward(batch[0]), cut(batch[1], batch[2]),
                                           weight_tensor());
                    }});
+  cases.push_back(
+      {.name = "sequence_labeling_class_weights_and_smoothing",
+       .config = {config::SequenceLabelingTask{.label_smoothing = 0.3, .class_weights = weights}},
+       .sample = {steps, labels, length},
+       .data = labeled_steps,
+       .expected = [weight_tensor](Linear& model, const task::Batch& batch) {
+         return cross_entropy(model.forward(batch[0]), cut(batch[1], batch[2]), weight_tensor(),
+                              0.3);
+       }});
   cases.push_back({.name = "own_loss_with_count",
                    .config = {config::CustomTask{}},
                    .sample = {steps, labels},
