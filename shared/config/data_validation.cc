@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "shared/base/tensor_role.h"
 #include "shared/config/former_defaults.h"
 #include "shared/config/validation.h"
 
@@ -52,6 +53,7 @@ class DataValidator {
         if (dataset.is_refreshable()) validate_refresh(name, dataset);
         if (dataset.stream) validate_stream(name, dataset, *dataset.stream);
         validate_priority(dataset);
+        validate_others(dataset);
       }
       if (!dataset.batch_transforms.empty()) validate_batch_transforms(name, dataset);
     }
@@ -231,6 +233,27 @@ class DataValidator {
     }
   }
 
+  bool has_own_loss() const { return config_.task.name() == TaskName::kCustom; }
+
+  void validate_others(const DatasetConfig& dataset) {
+    const FieldNames* const fields = dataset.fields();
+    if (fields == nullptr || fields->others.empty()) return;
+    if (!has_own_loss() && !config_.model.has_loss())
+      add("fields.others",
+          "is only used by a model with its own loss, with task custom; remove it");
+    if (!fields->text.empty() && !dataset.has_variable_length())
+      add("fields.others", "cannot be combined with text without sequence.max_length");
+    if (!fields->caption.empty()) add("fields.others", "cannot be combined with caption");
+    for (const std::string& name : fields->others) {
+      if (name.empty() || role_of({.name = name, .shape = {}}))
+        add("fields.others", quoted(name) +
+                                 " is not a name for a tensor; use one that is not empty "
+                                 "or that of another tensor of the sample");
+      if (std::ranges::count(fields->others, name) > 1)
+        add("fields.others", "has " + quoted(name) + " twice; remove one");
+    }
+  }
+
   void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {
     const FieldNames& fields = record.fields;
     const bool has_input = !fields.image.empty() || !fields.input.empty();
@@ -258,7 +281,7 @@ class DataValidator {
           "example [3, 32, 32]");
     if (!fields.image.empty() && !record.input_shape.empty())
       add("input_shape", "cannot be combined with fields.image; remove one of them");
-    if (!has_answer && fields.input_ids.empty())
+    if (!has_answer && fields.input_ids.empty() && !has_own_loss())
       add("fields", "requires label (or target, for a regression); set it to the name of a value");
     if (!fields.label.empty() && !fields.target.empty())
       add("fields.target", "cannot be combined with fields.label; remove one of them");
@@ -330,7 +353,7 @@ class DataValidator {
                         (fields.target.empty() ? 0 : 1);
     if (answers > 1)
       add("fields.label", "cannot be combined with labels and target; set one of them");
-    if (answers == 0 && !fields.input.empty())
+    if (answers == 0 && !fields.input.empty() && !has_own_loss())
       add("fields", "requires label, labels or target; set it to the name of a value");
     if (!fields.messages.empty()) validate_messages(record, answers > 0);
     if (!record.input_shape.empty() && fields.input.empty())

@@ -156,6 +156,7 @@ struct FieldNames {
   std::string input_ids = {};            // token ids
   std::string length = {};               // number of valid time steps (arrays of an .npz)
   std::string priority = {};             // an integer, for StreamQueue::kPriority
+  std::vector<std::string> others = {};  // for models with their own loss -> tensors of these names
   bool operator==(const FieldNames&) const = default;
 };
 

@@ -632,6 +632,15 @@ Field input_role(FieldNames& names, std::string_view help, std::string_view deta
   return role_field("input", names.input, help, details);
 }
 
+Field others_role(FieldNames& names, std::string_view details) {
+  return role_field("others", names.others,
+                    "Further values, which a model with its own loss gets by their names", details);
+}
+
+constexpr auto kOtherNumbers =
+    "One name, or a list. A number each, float32 []; the parameters of the model's forward() have "
+    "these names. label or target can be missing then, or with task custom."sv;
+
 constexpr auto kInputDetails =
     "One name, or a list whose values are concatenated. The values must have exactly as many "
     "elements as input_shape. Bytes become uint8, numbers float32; NaN and infinity are sample "
@@ -649,7 +658,8 @@ Fields shard_roles(FieldNames& names) {
           caption_role(names),
           text_role(names),
           input_ids_role(names),
-          priority_role(names)};
+          priority_role(names),
+          others_role(names, kOtherNumbers)};
 }
 
 Fields json_roles(FieldNames& names) {
@@ -660,14 +670,15 @@ Fields json_roles(FieldNames& names) {
           text_role(names),
           messages_role(names),
           input_ids_role(names),
-          priority_role(names)};
+          priority_role(names),
+          others_role(names, kOtherNumbers)};
 }
 
 Fields column_roles(FieldNames& names) {
   return {input_role(names, "Columns of the input",
                      "[] uses all columns except the label or the targets. Values are numbers, "
                      "such as 2.5 or 4e-2, and become float32. Anything else is a sample error."),
-          label_role(names), target_role(names)};
+          label_role(names), target_role(names), others_role(names, kOtherNumbers)};
 }
 
 Fields list_roles(FieldNames& names) {
@@ -704,7 +715,10 @@ Fields array_roles(FieldNames& names) {
                  "time steps, or the padded target of CTC. Requires sequence.max_length."),
       role_field("length", names.length, "Array of the number of valid time steps",
                  "One integer from 1 per row. Requires sequence.max_length. null: all rows have "
-                 "the full length.")};
+                 "the full length."),
+      others_role(names,
+                  "One name, or a list, of an .npz. Integers become int64, floats float32, of the "
+                  "row's shape; the parameters of the model's forward() have these names.")};
 }
 
 template <auto fields_of_roles>

@@ -127,7 +127,9 @@ Result<config::RecordConfig> CsvTable::with_inputs(const DatasetRequest& request
   for (size_t column = 0; column < columns.size(); ++column) {
     const std::string& name = columns[column];
     const auto& target = fields.target;
-    if (name == fields.label || std::ranges::find(target, name) != target.end()) continue;
+    if (name == fields.label || std::ranges::find(target, name) != target.end() ||
+        std::ranges::find(fields.others, name) != fields.others.end())
+      continue;
     if (name.empty()) {
       return request.config_error("fields.input",
                                   "is empty, which takes every column, but column " +

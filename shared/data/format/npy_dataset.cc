@@ -34,8 +34,10 @@ constexpr NpyType kFloat32{.kind = 'f', .bytes = 4};
 // Threads: as RecordReader.
 class NpyReader final : public record::RecordReader {
  public:
-  NpyReader(NpyIndex index, std::vector<std::string> class_names)
-      : files_(std::move(index.data)),
+  NpyReader(NpyIndex index, std::vector<std::string> class_names,
+            std::vector<std::string> other_names)
+      : has_target_(index.has_target()),
+        files_(std::move(index.data)),
         reader_(files_),
         input_(files_, reader_, std::move(index.input)),
         target_(files_, reader_, std::move(index.target_array)),
@@ -46,11 +48,16 @@ class NpyReader final : public record::RecordReader {
         form_(npy_tensor_form(input_.layout().type, input_.layout().row)),
         is_input_as_stored_(form_.is_image && !is_sequence() ? !form_.is_interleaved
                                                              : input_.layout().type == kFloat32),
-        is_target_as_stored_(classes_ == 0 && target_.layout().type == kFloat32) {}
+        is_target_as_stored_(classes_ == 0 && target_.layout().type == kFloat32),
+        other_names_(std::move(other_names)) {
+    for (NpyLayout& other : index.others) others_.emplace_back(files_, reader_, std::move(other));
+  }
 
   record::SampleSpec spec() const {
     record::SampleSpec spec;
-    spec.fields = {input_field(), target_field()};
+    spec.fields = {input_field()};
+    if (has_target_) spec.fields.push_back(target_field());
+    for (size_t i = 0; i < others_.size(); ++i) spec.fields.push_back(other_field(i));
     if (!is_sequence()) return spec;
     spec.max_length = input_.layout().row.front();
     if (spec.has_target(record::FieldRole::kLabels) && !has_label_per_step())
@@ -61,8 +68,12 @@ class NpyReader final : public record::RecordReader {
   // kInvalidArgument: a transform would move an input away from its target.
   Status check_target(const DatasetRequest& request) const {
     const bool is_image = form_.is_image && !is_sequence() && classes_ == 0;
-    return is_image ? transform::check_target(request, target_.layout().row, form_.shape)
-                    : Status();
+    for (const NpyRows& other : others_)
+      if (form_.is_image && !is_sequence())
+        STOKER_RETURN_IF_ERROR(transform::check_target(request, other.layout().row, form_.shape));
+    return is_image && has_target_
+               ? transform::check_target(request, target_.layout().row, form_.shape)
+               : Status();
   }
 
   uint64_t size() const override { return input_.layout().rows() - bad_rows_.size(); }
@@ -98,6 +109,14 @@ class NpyReader final : public record::RecordReader {
     if (form_.is_interleaved && !is_sequence())
       input.interleaved_channels = static_cast<uint64_t>(form_.shape[0]);
     values.fields[0] = input;
+    for (size_t i = 0; i < others_.size(); ++i) {
+      thread_local std::vector<std::vector<std::byte>> buffers;
+      if (buffers.size() <= i) buffers.resize(i + 1);
+      buffers[i].resize(others_[i].layout().row_bytes());
+      STOKER_ASSIGN_OR_RETURN(values.fields[values.fields.size() - others_.size() + i],
+                              read_numbers(others_[i], record, buffers[i]));
+    }
+    if (!has_target_) return {};
     if (has_one_label()) {
       STOKER_ASSIGN_OR_RETURN(values.label, read_npy_class(target_, record, classes_));
       return {};
@@ -113,7 +132,8 @@ class NpyReader final : public record::RecordReader {
   void prefetch(uint64_t number, files::PrefetchedBytes& bytes) const override {
     const uint64_t record = row_of(number);
     input_.prefetch(record, input_numbers(record), bytes);
-    target_.prefetch(record, target_numbers(record), bytes);
+    for (const NpyRows& other : others_) other.prefetch(record, bytes);
+    if (has_target_) target_.prefetch(record, target_numbers(record), bytes);
   }
   // Labels of a list can be invalid, and numbers not finite.
   Status in_record(uint64_t number, const record::RecordValues& values,
@@ -122,9 +142,14 @@ class NpyReader final : public record::RecordReader {
     if (classes_ > 0 && !has_one_label())
       STOKER_RETURN_IF_ERROR(check_npy_labels(target_, record, classes_,
                                               std::get<record::FieldArray>(values.fields[1])));
-    const auto* const target = std::get_if<record::FieldArray>(&values.fields[1]);
-    const bool is_of_target = target != nullptr && !record::is_finite(*target);
-    return status.with_context((is_of_target ? target_ : input_).describe(record));
+    const auto is_bad = [&values](size_t field) {
+      const auto* const array = std::get_if<record::FieldArray>(&values.fields[field]);
+      return array != nullptr && !record::is_finite(*array);
+    };
+    for (size_t i = 0; i < others_.size(); ++i)
+      if (is_bad(values.fields.size() - others_.size() + i))
+        return status.with_context(others_[i].describe(record));
+    return status.with_context((has_target_ && is_bad(1) ? target_ : input_).describe(record));
   }
 
  private:
@@ -135,6 +160,13 @@ class NpyReader final : public record::RecordReader {
     const auto first_behind =
         std::ranges::partition_point(all, [&](size_t i) { return bad_rows_[i] - i <= record; });
     return record + static_cast<uint64_t>(first_behind - all.begin());
+  }
+  record::FieldSpec other_field(size_t i) const {
+    const NpyLayout& layout = others_[i].layout();
+    return {.role = record::FieldRole::kOther,
+            .dtype = layout.type.is_integer() ? DType::kI64 : DType::kF32,
+            .shape = {layout.row.begin(), layout.row.end()},
+            .name = other_names_[i]};
   }
   bool is_sequence() const { return !lengths_.empty(); }
   bool has_one_label() const { return classes_ > 0 && target_.layout().row_elements() == 1; }
@@ -190,6 +222,7 @@ class NpyReader final : public record::RecordReader {
   }
 
   // Constant after construction.
+  const bool has_target_;
   const files::FileTable files_;
   const files::FileReader reader_;
   const NpyRows input_;
@@ -202,6 +235,8 @@ class NpyReader final : public record::RecordReader {
   // Whether the tensor has the same bytes as the row, which is then read directly into the tensor.
   const bool is_input_as_stored_;
   const bool is_target_as_stored_;
+  std::vector<NpyRows> others_;
+  const std::vector<std::string> other_names_;
 };
 
 std::string named(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
@@ -224,6 +259,7 @@ Result<std::string> numpy_fingerprint_text(const DatasetRequest& request) {
   if (!fields.label.empty()) text += " label=" + named(fields.label);
   if (!fields.labels.empty()) text += " labels=" + named(fields.labels);
   if (!fields.target.empty()) text += " target=" + named(fields.target[0]);
+  for (const std::string& other : fields.others) text += " other=" + named(other);
   if (numpy.sequence.max_length)
     text += " max_length=" + std::to_string(*numpy.sequence.max_length);
   // Only an array in an archive is identified by its name; the file table identifies files.
@@ -302,14 +338,16 @@ Result<files::IndexMetadata> build_numpy_metadata(const DatasetRequest& request,
 }
 
 Result<std::unique_ptr<Dataset>> open_npy(const DatasetRequest& request, files::Index index) {
-  auto arrays = NpyIndex::of(index);
+  const std::vector<std::string>& others = request.config.fields()->others;
+  auto arrays = NpyIndex::of(index, others.size());
   if (!arrays) return arrays.status().with_context("data." + request.name);
   STOKER_ASSIGN_OR_RETURN(const SampleRange range,
                           split_range(request, arrays->input.rows() - arrays->bad_rows.size()));
   if (request.config.has_variable_length() == arrays->lengths.empty())
     return Status(StatusCode::kCorrupt,
                   "data." + request.name + ": its index is not one of sequences");
-  auto records = std::make_unique<NpyReader>(*std::move(arrays), request.config.class_names());
+  auto records =
+      std::make_unique<NpyReader>(*std::move(arrays), request.config.class_names(), others);
   STOKER_RETURN_IF_ERROR(records->check_target(request));
   record::SampleSpec spec = records->spec();
   return record::make_record_dataset(std::move(spec), index.fingerprint(), std::move(records),

@@ -29,6 +29,7 @@ constexpr auto kTargetNames =
     std::to_array({"y"sv, "labels"sv, "label"sv, "target"sv, "targets"sv, "arr_1"sv});
 constexpr auto kLengthNames = std::to_array({"lengths"sv, "length"sv, "arr_0"sv});
 constexpr size_t kMembersShown = 8;
+constexpr uint64_t kNoTarget = UINT64_MAX;  // in the index, instead of a layout
 
 // Location of the bytes of an array: a whole file or a part of one.
 struct ArrayLocation {
@@ -62,14 +63,20 @@ class NpyScan {
                                                             : is_answer ? "labels_path"
                                                                         : "lengths_path")));
     }
-    if (index_.target_array.rows() != index_.input.rows()) {
+    for (size_t i = 0; i < index_.others.size(); ++i)
+      if (index_.others[i].rows() != index_.input.rows())
+        return Status(StatusCode::kMismatch,
+                      "data." + request_.name + ": " + std::to_string(index_.input.rows()) +
+                          " rows of input, but " + std::to_string(index_.others[i].rows()) +
+                          " of " + config_.fields.others[i]);
+    if (index_.has_target() && index_.target_array.rows() != index_.input.rows()) {
       return Status(StatusCode::kMismatch,
                     "data." + request_.name + ": " + std::to_string(index_.input.rows()) +
                         " rows of input, but " + std::to_string(index_.target_array.rows()) +
                         " of labels");
     }
     if (config_.sequence.max_length) STOKER_RETURN_IF_ERROR(take_lengths());
-    STOKER_RETURN_IF_ERROR(count_classes());
+    STOKER_RETURN_IF_ERROR(index_.has_target() ? count_classes() : check_bad());
     return std::move(index_);
   }
 
@@ -93,6 +100,9 @@ class NpyScan {
   Status take_file(size_t file, Role role, bool has_answer) {
     STOKER_ASSIGN_OR_RETURN(const bool is_archive, archive::is_zip(archive_file(file)));
     if (!is_archive) {
+      if (role == Role::kInput && !config_.fields.others.empty())
+        return request_.config_error(
+            "fields.others", "names arrays of an .npz, which " + files_.path(file) + " is not");
       if (has_answer)
         return request_.config_error(
             "labels_path",
@@ -114,7 +124,13 @@ class NpyScan {
             take_member(file, members, "length", fields.length, kLengthNames, lengths_));
       const std::string given = fields.input.empty() ? "" : fields.input.front();
       STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
-      if (!has_answer) return {};
+      index_.others.resize(fields.others.size());
+      for (size_t i = 0; i < fields.others.size(); ++i)
+        STOKER_RETURN_IF_ERROR(take_member(file, members, "others", fields.others[i], {},
+                                           index_.others[i], '.' + std::to_string(i)));
+      const bool has_none = fields.target.empty() && fields.labels.empty() && fields.label.empty();
+      if (!has_answer || (has_none && !fields.others.empty())) return {};
+      if (has_none && !has_member(members, kTargetNames)) return {};
     }
     if (!fields.target.empty())
       return take_member(file, members, "target", fields.target.front(), kTargetNames,
@@ -127,7 +143,7 @@ class NpyScan {
   // `role`: the key in `fields`.
   Status take_member(size_t file, const std::vector<ZipMember>& members, const std::string& role,
                      const std::string& given, std::span<const std::string_view> usual,
-                     NpyLayout& layout) {
+                     NpyLayout& layout, const std::string& of_file = "") {
     STOKER_ASSIGN_OR_RETURN(const ZipMember* const member,
                             find_member(file, members, role, given, usual));
     const std::string path = files_.path(file) + ": " + member->name;
@@ -141,12 +157,21 @@ class NpyScan {
                                                     .bytes = member->packed_bytes},
                                            .bytes = member->bytes,
                                            .crc32 = member->crc32};
-    const std::string name = file == 0 ? role : role + '-' + std::to_string(file);
+    const std::string name = role + of_file + (file == 0 ? "" : '-' + std::to_string(file));
     STOKER_RETURN_IF_ERROR(files::decompress_file(
         reader_, files_, options, request_.derived_file(name, "decompressed"), progress_, made_));
     const size_t last = made_.size() - 1;
     index_.data.add(made_.path(last), made_.stamp(last));
     return add({.file = index_.data.size() - 1, .offset = 0, .bytes = member->bytes}, path, layout);
+  }
+
+  static bool has_member(const std::vector<ZipMember>& members,
+                         std::span<const std::string_view> names) {
+    return std::ranges::any_of(members, [&](const ZipMember& member) {
+      return std::ranges::any_of(names, [&](std::string_view name) {
+        return member.name == name || member.name == std::string(name) + ".npy";
+      });
+    });
   }
 
   Result<const ZipMember*> find_member(size_t file, const std::vector<ZipMember>& members,
@@ -319,7 +344,11 @@ Result<NpyIndex> NpyIndex::make(const DatasetRequest& request, const files::File
 std::vector<uint64_t> NpyIndex::to_numbers() const {
   std::vector<uint64_t> numbers{classes};
   input.append_to(numbers);
-  target_array.append_to(numbers);
+  if (has_target())
+    target_array.append_to(numbers);
+  else
+    numbers.push_back(kNoTarget);
+  for (const NpyLayout& other : others) other.append_to(numbers);
   numbers.insert(numbers.end(), lengths.begin(), lengths.end());
   return numbers;
 }
@@ -330,7 +359,7 @@ std::vector<std::string> NpyIndex::to_names() const {
   return names;
 }
 
-Result<NpyIndex> NpyIndex::of(const files::Index& index) {
+Result<NpyIndex> NpyIndex::of(const files::Index& index, size_t num_others) {
   const Status no_index(StatusCode::kCorrupt, "its index does not describe arrays");
   NpyIndex arrays;
   for (const files::FileTable* const files : {&index.files, &index.metadata.made})
@@ -340,11 +369,18 @@ Result<NpyIndex> NpyIndex::of(const files::Index& index) {
   if (numbers.empty()) return no_index;
   arrays.classes = numbers.front();
   numbers = numbers.subspan(1);
-  const bool fits = arrays.input.take_from(numbers, arrays.data) &&
-                    arrays.target_array.take_from(numbers, arrays.data) &&
-                    (numbers.empty() || numbers.size() == arrays.input.rows()) &&
-                    arrays.input.rows() == arrays.target_array.rows() &&
-                    arrays.classes <= record::kMaxClasses;
+  bool fits = arrays.input.take_from(numbers, arrays.data);
+  const auto take = [&](NpyLayout& layout) {
+    fits = fits && layout.take_from(numbers, arrays.data) && layout.rows() == arrays.input.rows();
+  };
+  if (!numbers.empty() && numbers.front() == kNoTarget)
+    numbers = numbers.subspan(1);
+  else
+    take(arrays.target_array);
+  arrays.others.resize(num_others);
+  for (NpyLayout& other : arrays.others) take(other);
+  fits = fits && (numbers.empty() || numbers.size() == arrays.input.rows()) &&
+         arrays.classes <= record::kMaxClasses;
   if (!fits) return no_index;
   const bool has_steps = !arrays.input.row.empty();
   const auto is_length = [&](uint64_t length) {

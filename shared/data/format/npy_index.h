@@ -22,8 +22,9 @@ namespace stoker::data::format {
 struct NpyIndex {
   files::FileTable data;  // the files to read: the user's, then the decompressed ones
   NpyLayout input;
-  NpyLayout target_array;
-  uint64_t classes = 0;  // 0: the target is numeric
+  NpyLayout target_array;              // without rows: there are no labels and targets
+  std::vector<NpyLayout> others = {};  // in the order of fields.others
+  uint64_t classes = 0;                // 0: the target is numeric
   // Number of valid time steps of each row of a sequence dataset; empty: rows are not sequences.
   std::vector<uint64_t> lengths = {};
   // Rows that are left out because their label or length is invalid, in order.
@@ -40,8 +41,9 @@ struct NpyIndex {
                                files::FileTable& made);
   std::vector<uint64_t> to_numbers() const;
   std::vector<std::string> to_names() const;  // the bad rows; usually there are none
-  // kCorrupt if the metadata is not that of a `numpy` index.
-  static Result<NpyIndex> of(const files::Index& index);
+  bool has_target() const { return target_array.rows() > 0; }
+  // kCorrupt if the metadata is not that of a `numpy` index with as many others.
+  static Result<NpyIndex> of(const files::Index& index, size_t num_others);
 };
 
 }  // namespace stoker::data::format

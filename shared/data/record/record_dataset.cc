@@ -194,7 +194,7 @@ class RecordDataset final : public Dataset, public SampleFiles {
                         .label = records_->label(record),
                         .input_tensor = outputs.front(),
                         .target_tensor = assembler_.spec().maybe_target() != nullptr
-                                             ? outputs.back()
+                                             ? outputs[assembler_.spec().target_tensor()]
                                              : std::span<std::byte>()};
     STOKER_RETURN_IF_ERROR(records_->read(record, values));
     Status status = assembler_.assemble(values, random_key, outputs);

@@ -217,9 +217,7 @@ Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldV
 Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& random_key,
                                  std::span<const std::span<std::byte>> outputs) const {
   assert(!spec_.is_text() && record.fields.size() == spec_.num_values());
-  assert(outputs.size() == spec_.fields.size() +
-                               (spec_.is_sequence() || spec_.has_captions() ? 1 : 0) +
-                               (spec_.has_messages() ? 1 : 0));
+  assert(outputs.size() == spec_.first_other_tensor() + spec_.others().size());
   const size_t inputs = spec_.input().num_values;
   uint64_t steps = 0;
   if (spec_.is_sequence()) {
@@ -227,25 +225,48 @@ Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& ra
   } else {
     STOKER_RETURN_IF_ERROR(write_input(record.fields.first(inputs), random_key, outputs[0]));
   }
+  STOKER_RETURN_IF_ERROR(write_target(record, steps, outputs));
+  const size_t others = spec_.others().size(), first = record.fields.size() - others;
+  for (size_t i = 0; i < others; ++i)
+    STOKER_RETURN_IF_ERROR(write_other(record.fields.subspan(first + i, 1), first + i,
+                                       outputs[spec_.first_other_tensor() + i]));
+  return {};
+}
+
+Status SampleAssembler::write_other(std::span<const FieldValue> value, size_t first,
+                                    std::span<std::byte> out) const {
+  if (spec_.field_of(first).dtype != DType::kI64) return write_numbers(value, first, out);
+  const auto given = integer_count(value[0]);
+  if (!given) return spec_.in_field(first, given.status());
+  const std::span<int64_t> numbers = numbers_in<int64_t>(out);
+  if (*given != numbers.size())
+    return spec_.in_field(first, unfit_value("has " + std::to_string(*given) + " of the required " +
+                                             std::to_string(numbers.size()) + " integers"));
+  copy_integers(value[0], numbers);
+  return {};
+}
+
+Status SampleAssembler::write_target(const RecordValues& record, uint64_t steps,
+                                     std::span<const std::span<std::byte>> outputs) const {
+  const size_t inputs = spec_.input().num_values;
   const FieldSpec* const target = spec_.maybe_target();
   if (target == nullptr) return {};
+  const std::span<std::byte> out = outputs[spec_.target_tensor()];
   if (target->role == FieldRole::kCaption)
     return spec_.in_field(inputs, write_captions(record.fields[inputs], outputs[1], outputs[2]));
   if (target->role == FieldRole::kTarget)
-    return write_numbers(record.fields.subspan(inputs), inputs, outputs.back());
+    return write_numbers(record.fields.subspan(inputs, target->num_values), inputs, out);
   if (target->role == FieldRole::kLabels) {
-    STOKER_RETURN_IF_ERROR(
-        spec_.in_field(inputs, write_labels(record.fields[inputs], steps, outputs.back())));
+    STOKER_RETURN_IF_ERROR(spec_.in_field(inputs, write_labels(record.fields[inputs], steps, out)));
     if (spec_.tokenizer && spec_.max_label_length == 0 && steps < record.length) {
       // The tokens that end a truncated text have the places of others.
       const size_t added = spec_.text_template().after.size();
-      std::ranges::fill(numbers_in<int64_t>(outputs.back()).subspan(steps - added, added),
-                        kPaddedLabel);
+      std::ranges::fill(numbers_in<int64_t>(out).subspan(steps - added, added), kPaddedLabel);
     }
     return {};
   }
   const auto label = static_cast<int64_t>(record.label);
-  std::memcpy(outputs.back().data(), &label, sizeof label);
+  std::memcpy(out.data(), &label, sizeof label);
   return {};
 }
 

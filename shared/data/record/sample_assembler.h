@@ -49,6 +49,11 @@ class SampleAssembler {
                           TextTokenizer* maybe_tokenizer = nullptr) const;
 
  private:
+  // `first`: index of the value in the record.
+  Status write_other(std::span<const FieldValue> value, size_t first,
+                     std::span<std::byte> out) const;
+  Status write_target(const RecordValues& record, uint64_t steps,
+                      std::span<const std::span<std::byte>> outputs) const;
   Status write_input(std::span<const FieldValue> values, const RandomKey& random_key,
                      std::span<std::byte> out) const;
   Status write_bytes(std::span<const FieldValue> values, std::span<std::byte> out) const;

@@ -91,9 +91,7 @@ Status add_image(const DatasetRequest& request, SampleSpec& spec) {
 
 Status add_target(const DatasetRequest& request, SampleSpec& spec) {
   const config::FieldNames& names = request.config.record()->fields;
-  if (names.label.empty() && names.target.empty())
-    return request.config_error(
-        "fields.label", "is required; set it to the name of the label, or set fields.target");
+  if (names.label.empty() && names.target.empty()) return {};
   if (!names.label.empty()) {
     if (!names.target.empty())
       return request.config_error("fields.label", "cannot be combined with fields.target");
@@ -103,6 +101,15 @@ Status add_target(const DatasetRequest& request, SampleSpec& spec) {
   if (has_empty(names.target))
     return request.config_error("fields.target", "must not contain an empty name");
   return add_target_numbers(request, spec);
+}
+
+Status add_others(const DatasetRequest& request, SampleSpec& spec) {
+  for (const std::string& name : request.config.record()->fields.others) {
+    if (name.empty())
+      return request.config_error("fields.others", "must not contain an empty name");
+    add_field(spec, {.role = FieldRole::kOther, .shape = {}, .name = name}, {name});
+  }
+  return {};
 }
 
 Result<SampleSpec> caption_spec(const DatasetRequest& request) {
@@ -127,6 +134,7 @@ Result<SampleSpec> record_spec(const DatasetRequest& request) {
   }
   STOKER_RETURN_IF_ERROR(names.image.empty() ? add_input(request, spec) : add_image(request, spec));
   STOKER_RETURN_IF_ERROR(add_target(request, spec));
+  STOKER_RETURN_IF_ERROR(add_others(request, spec));
   return spec;
 }
 
@@ -190,11 +198,6 @@ Status add_sequence_target(const DatasetRequest& request, SampleSpec& spec) {
     add_field(spec, std::move(labels), {fields.labels});
   } else if (!fields.target.empty()) {
     return add_target_numbers(request, spec);
-  } else if (spec.input().role == FieldRole::kInput) {
-    return request.config_error(
-        "fields.label",
-        "is required; set it to the name of the label, or set fields.labels or "
-        "fields.target");
   }
   return {};
 }
@@ -243,6 +246,7 @@ Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
     return request.config_error("tokenizer", "is required with fields.messages");
   STOKER_RETURN_IF_ERROR(add_steps(request, spec));
   STOKER_RETURN_IF_ERROR(add_sequence_target(request, spec));
+  STOKER_RETURN_IF_ERROR(add_others(request, spec));
   return spec;
 }
 
@@ -262,16 +266,19 @@ TensorRole tensor_role(FieldRole role) {
       return TensorRole::kLabels;
     case FieldRole::kTarget:
       return TensorRole::kTarget;
+    case FieldRole::kOther:
     case FieldRole::kPriority:
       break;
   }
-  assert(role != FieldRole::kPriority);
+  assert(role != FieldRole::kPriority && role != FieldRole::kOther);
   return TensorRole::kInput;
 }
 
 TensorSpec tensor_of(const SampleSpec& spec, const FieldSpec& field, uint64_t length) {
   TensorSpec tensor{
-      .name = tensor_name(tensor_role(field.role)), .dtype = field.dtype, .shape = {}};
+      .name = field.role == FieldRole::kOther ? field.name : tensor_name(tensor_role(field.role)),
+      .dtype = field.dtype,
+      .shape = {}};
   if (spec.is_per_step(field)) tensor.shape.push_back(static_cast<int64_t>(length));
   tensor.shape.insert(tensor.shape.end(), field.shape.begin(), field.shape.end());
   return tensor;
@@ -324,6 +331,8 @@ std::string_view to_string(FieldRole role) {
       return "target";
     case FieldRole::kCaption:
       return "caption";
+    case FieldRole::kOther:
+      return "others";
     case FieldRole::kPriority:
       return "priority";
   }
@@ -422,13 +431,19 @@ std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
     tensors.push_back({.name = tensor_name(TensorRole::kReferences),
                        .dtype = DType::kU8,
                        .shape = {static_cast<int64_t>(kReferenceBytes)}});
+  for (const FieldSpec& other : others()) tensors.push_back(tensor_of(*this, other, length));
   return tensors;
+}
+
+size_t SampleSpec::first_other_tensor() const {
+  return 1 + (is_sequence() ? 1 : 0) + (maybe_target() != nullptr ? 1 : 0) +
+         (has_messages() ? 1 : 0) + (has_captions() ? 1 : 0);
 }
 
 std::vector<size_t> SampleSpec::length_tensors() const {
   std::vector<size_t> tensors;
   if (is_per_step(input())) tensors.push_back(0);
-  const bool has_labels = fields.size() > 1 && is_per_step(fields[1]);
+  const bool has_labels = maybe_target() != nullptr && is_per_step(*maybe_target());
   if (has_labels || has_messages()) tensors.push_back(2);  // after "length"
   return tensors;
 }
@@ -446,10 +461,13 @@ std::string SampleSpec::fingerprint_text() const {
   text += list_text(all.first(input().num_values));
   text += image ? ' ' + image->to_text() : " input_shape=" + shape_text(input().shape);
   if (has_captions()) text += ' ' + caption_text();
-  text += ' ' + std::string(to_string(fields[1].role)) + '=' +
-          list_text(all.subspan(input().num_values));
+  const size_t targets = maybe_target() == nullptr ? 0 : maybe_target()->num_values;
+  if (targets > 0)
+    text += ' ' + std::string(to_string(fields[1].role)) + '=' +
+            list_text(all.subspan(input().num_values, targets));
   if (has_target(FieldRole::kTarget))
     text += " num_targets=" + std::to_string(fields[1].elements());
+  if (!others().empty()) text += " others=" + list_text(all.subspan(input().num_values + targets));
   return text;
 }
 

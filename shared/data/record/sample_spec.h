@@ -5,6 +5,7 @@
 //   label: NAME         a class                -> `label` I64
 //   target: [NAME, …]   numbers                -> `target` F32 [num_targets]
 //   text: NAME          bytes are tokens; the texts of all records are one stream
+//   others: [NAME, …]   numbers                -> NAME F32 []
 //   caption: NAME       texts                  -> `labels` I64 [max_captions, max_label_length], the
 //                                                 words and their end, padded with -100; then
 //                                                 `references` U8 [kReferenceBytes], all captions,
@@ -79,6 +80,7 @@ enum class FieldRole {
   kLabels,
   kTarget,
   kCaption,
+  kOther,
   kPriority
 };
 std::string_view to_string(FieldRole role);  // the key below `fields`: "input_ids"
@@ -89,6 +91,7 @@ struct FieldSpec {
   size_t num_values = 1;       // values of the record that are concatenated
   DType dtype = DType::kF32;   // of the tensor, independent of the type in the file
   std::vector<int64_t> shape;  // of a sample, or of one step
+  std::string name = {};       // of the tensor, for kOther
 
   int64_t elements() const;  // product of `shape`
 };
@@ -97,7 +100,7 @@ struct SampleSpec {
   // The names of the values, in order; empty if records have no names. A reader of streams adds the
   // priority, which is not among num_values().
   std::vector<std::string> names;
-  // The input, then the label, labels, target or caption, if any.
+  // The input, then the label, labels, target or caption, if any, then the others.
   std::vector<FieldSpec> fields;
   std::optional<transform::ImageDecoderInput> image;  // decoder for role kImage
   uint64_t max_length = 0;                            // 0: not sequences
@@ -119,8 +122,19 @@ struct SampleSpec {
                                       const transform::ImageDecoderInput& image);
 
   const FieldSpec& input() const { return fields.front(); }
-  const FieldSpec* maybe_target() const { return fields.size() > 1 ? &fields[1] : nullptr; }
-  bool has_target(FieldRole role) const { return fields.size() > 1 && fields[1].role == role; }
+  const FieldSpec* maybe_target() const {
+    return fields.size() > 1 && fields[1].role != FieldRole::kOther ? &fields[1] : nullptr;
+  }
+  bool has_target(FieldRole role) const {
+    return maybe_target() != nullptr && maybe_target()->role == role;
+  }
+  // Those behind the input and the target.
+  std::span<const FieldSpec> others() const {
+    return std::span(fields).subspan(maybe_target() == nullptr ? 1 : 2);
+  }
+  // Indices in tensors().
+  size_t target_tensor() const { return is_sequence() ? 2 : 1; }
+  size_t first_other_tensor() const;
   // A text stream, whose samples are not records.
   bool is_text() const { return max_length == 0 && input().role == FieldRole::kText; }
   bool is_sequence() const { return max_length > 0; }
@@ -132,11 +146,12 @@ struct SampleSpec {
     return is_sequence() &&
            (field.role == FieldRole::kLabels
                 ? max_label_length == 0
-                : field.role != FieldRole::kLabel && field.role != FieldRole::kTarget);
+                : field.role != FieldRole::kLabel && field.role != FieldRole::kTarget &&
+                      field.role != FieldRole::kOther);
   }
   // A text for language modeling; its classes are the values of a byte, or the tokens.
   bool has_end_token() const {
-    return is_sequence() && input().role == FieldRole::kText && fields.size() == 1;
+    return is_sequence() && input().role == FieldRole::kText && maybe_target() == nullptr;
   }
 
   // What is added to the tokens of each text. A conversation has only what its chat template adds.
@@ -144,11 +159,15 @@ struct SampleSpec {
 
   // The number of values of a record, the index of the label among them, and the field of a value.
   size_t num_values() const {
-    return input().num_values + (fields.size() > 1 ? fields[1].num_values : 0);
+    size_t values = 0;
+    for (const FieldSpec& field : fields) values += field.num_values;
+    return values;
   }
   std::optional<size_t> label_value() const;
   const FieldSpec& field_of(size_t value) const {
-    return fields[value < input().num_values ? 0 : 1];
+    size_t field = 0;
+    for (; value >= fields[field].num_values; ++field) value -= fields[field].num_values;
+    return fields[field];
   }
   FieldRole role_of(size_t value) const {
     return value < num_values() ? field_of(value).role : FieldRole::kPriority;

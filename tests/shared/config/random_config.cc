@@ -373,6 +373,7 @@ class DatasetFiller {
     numpy.transforms = random_transforms(false, normalize_, filler_);
     numpy.fields.input.resize(std::min<size_t>(numpy.fields.input.size(), 1));
     numpy.fields.target.clear();
+    numpy.fields.others.clear();
     if (numpy.sequence.max_length) return;
     numpy.fields.labels.clear();
     numpy.fields.length.clear();
@@ -398,6 +399,7 @@ class DatasetFiller {
   void fix(CsvDataset& csv) {
     csv.delimiter = filler_.coin() ? "\t" : ";";
     FieldNames& fields = csv.record.fields;
+    fields.others.clear();
     if (filler_.coin())
       fields.label.clear(), fields.target.emplace_back("y");
     else

@@ -67,6 +67,27 @@ TEST_F(CsvDatasetTest, ReadsTargetsAsFloats) {
   EXPECT_THAT(read_sample(*dataset, 0).values<float>(1), ElementsAre(-2, 0.5));
 }
 
+TEST_F(CsvDatasetTest, ReadsOtherColumnsByTheirNames) {
+  write("data.csv", "weight,a,y,b,price\n0.5,1,rose,2,9\n1.5,3,daisy,4,-1\n");
+  auto config = csv();
+  fields_in(config).others = {"price", "weight"};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->spec(), (std::vector<TensorSpec>{{"input", DType::kF32, {2}},
+                                                      {"label", DType::kI64, {}},
+                                                      {"price", DType::kF32, {}},
+                                                      {"weight", DType::kF32, {}}}));
+  const auto sample = read_sample(*dataset, 1);
+  EXPECT_THAT(sample.values<float>(0), ElementsAre(3, 4));
+  EXPECT_EQ(sample.label(), 0);
+  EXPECT_THAT(sample.values<float>(2), ElementsAre(-1));
+  EXPECT_THAT(sample.values<float>(3), ElementsAre(1.5F));
+  fields_in(config).label.clear();
+  fields_in(config).target = {"b"};
+  fields_in(config).input = {"a"};
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(2));
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(2), ElementsAre(9));
+}
+
 TEST_F(CsvDatasetTest, AcceptsByteOrderMarkCarriageReturnsAndBlankLines) {
   write("data.csv", "\xef\xbb\xbfx, y \r\n1,0\r\n\r\n 2 ,1\r\n\n3,2");
   const auto dataset = opened(csv());

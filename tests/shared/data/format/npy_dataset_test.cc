@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/data/files/index.h"
@@ -19,6 +20,7 @@ namespace {
 using test::bytes_of;
 using test::npy;
 using test::npy_with_header;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
@@ -232,6 +234,65 @@ TEST_F(NumpyDatasetTest, SelectsArchiveMembersByFieldsOrDefaultNames) {
   write_labels(1);
   source_in<config::NumpyDataset>(config).labels_path = path("y.npy");
   EXPECT_EQ(read_sample(*opened(config), 0).label(), 0);
+}
+
+// For models with their own loss: arrays of any shape, with or without labels.
+TEST_F(NumpyDatasetTest, ReadsOtherArraysByTheirNames) {
+  const std::string x = npy("<f4", "(3, 1)", bytes_of<float>({1, 2, 3}));
+  const std::string y = npy("<i4", "(3,)", bytes_of<int32_t>({2, 0, 1}));
+  const std::string mask =
+      npy("|u1", "(3, 2, 2)", std::string("\0\1\2\3\4\5\6\7\10\11\12\377", 12));
+  const std::string weight = npy("<f8", "(3,)", bytes_of<double>({0.5, 1.5, NAN}));
+  const std::vector<std::pair<std::string, std::string>> members{
+      {"x.npy", x}, {"y.npy", y}, {"mask.npy", mask}, {"weight.npy", weight}};
+  const std::vector<TensorSpec> others{{"mask", DType::kI64, {2, 2}}, {"weight", DType::kF32, {}}};
+  auto config = arrays("a.npz", "");
+  fields_in(config).others = {"mask", "weight"};
+  for (const bool has_label : {false, true})
+    for (const bool is_deflated : {false, true}) {
+      write("a.npz", test::zip(members, is_deflated));
+      fields_in(config).label = has_label ? "y" : "";
+      const auto dataset = opened(config);
+      ASSERT_TRUE(dataset);
+      const auto again =
+          pipeline::open_indexed("train", config, index_dir(), dataset->fingerprint());
+      ASSERT_TRUE(again.ok()) << again.status().to_string();
+      std::vector<TensorSpec> expected{{"input", DType::kF32, {1}}};
+      if (has_label) expected.push_back({"label", DType::kI64, {}});
+      expected.insert(expected.end(), others.begin(), others.end());
+      EXPECT_EQ((*again)->spec(), expected);
+      const auto sample = read_sample(**again, 1);
+      const size_t first = expected.size() - 2;
+      EXPECT_THAT(sample.values<float>(0), ElementsAre(2));
+      if (has_label) {
+        EXPECT_EQ(sample.label(), 0);
+      }
+      EXPECT_THAT(sample.values<int64_t>(first), ElementsAre(4, 5, 6, 7));
+      EXPECT_THAT(sample.values<float>(first + 1), ElementsAre(1.5F));
+      EXPECT_THAT(read_sample(**again, 2).status.message(),
+                  AllOf(HasSubstr("a.npz"), HasSubstr("row 2"), HasSubstr("must be finite")));
+    }
+  fields_in(config).others = {"nothing"};
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.others", "there is no array 'nothing'"});
+  write("a.npz",
+        test::zip({{"x.npy", x}, {"mask.npy", npy("<i8", "(2,)", bytes_of<int64_t>({1, 2}))}},
+                  false));
+  fields_in(config) = {.others = {"mask"}};
+  expect_error(config, StatusCode::kMismatch, {"3 rows of input, but 2 of mask"});
+  write("x.npy", x);
+  config = arrays();
+  fields_in(config).others = {"mask"};
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.others", "arrays of an .npz"});
+}
+
+TEST_F(NumpyDatasetTest, NeedsNoLabelsInArchive) {
+  write("a.npz", test::zip({{"x.npy", npy("<f4", "(2, 1)", bytes_of<float>({1, 2}))}}, false));
+  const auto dataset = opened(arrays("a.npz", ""));
+  ASSERT_TRUE(dataset);
+  EXPECT_EQ(dataset->spec(), (std::vector<TensorSpec>{{"input", DType::kF32, {1}}}));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(2));
 }
 
 // Zeros shrink to a thousandth. A few of them are harmless; the file of 100 KiB is not.
