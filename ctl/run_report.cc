@@ -298,10 +298,10 @@ Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::s
   std::map<std::string, Curve> curves;  // by dataset name
   std::set<std::string> available;
   for (const metrics::TrainMetrics& row : history.train) {
-    if (!row.maybe_metric) continue;
-    available.insert(row.maybe_metric->first);
-    if (row.maybe_metric->first == metric)
-      train.points.emplace_back(static_cast<double>(row.step), row.maybe_metric->second);
+    for (const auto& [name, value] : row.metrics) {
+      available.insert(name);
+      if (name == metric) train.points.emplace_back(static_cast<double>(row.step), value);
+    }
   }
   for (const run::EvalResult& eval : history.evals) {
     for (const run::DatasetResult& result : eval.datasets) {

@@ -48,14 +48,16 @@ std::string format_training(const TrainerStatus& status) {
 }
 
 // ", accuracy 0.93"; empty if there is no value.
-std::string format_metric(const TrainerStatus::TrainingMetric& metric) {
-  if (metric.name.empty() || std::isnan(metric.value)) return "";
-  return ", " + printable(metric.name) + " " + format_number(metric.value, 5);
+std::string format_metrics(const std::vector<TrainerStatus::TrainingMetric>& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics)
+    if (!std::isnan(value)) text += ", " + printable(name) + " " + format_number(value, 5);
+  return text;
 }
 
 std::string format_loss(const TrainerStatus& status) {
   return (has_interval(status)
-              ? format_number(status.loss, 5) + format_metric(status.training_metric) +
+              ? format_number(status.loss, 5) + format_metrics(status.training_metrics) +
                     ", learning rate " + format_setting(status.lr)
               : "-") +
          (status.skipped_steps > 0 ? ", " + pluralize(status.skipped_steps, "step") + " skipped"
@@ -244,7 +246,7 @@ std::string render_status_line(const TrainerStatus& status) {
                      format_progress(status.step, status.max_steps);
   if (!status.waiting_for.empty()) text += " waiting for " + printable(status.waiting_for);
   if (has_interval(status))
-    text += " loss " + format_number(status.loss, 5) + format_metric(status.training_metric) +
+    text += " loss " + format_number(status.loss, 5) + format_metrics(status.training_metrics) +
             ", " + format_number(status.samples_per_second, 4) + " samples/s, data wait " +
             format_milliseconds(status.feed.data_wait_ms) + " ms";
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)

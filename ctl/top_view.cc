@@ -71,9 +71,8 @@ std::string loss_line(const TrainerStatus& status, const Painter& paint) {
     return paint.label("loss") + "-" +
            (status.waiting_for.empty() ? "" : "  waiting for " + printable(status.waiting_for));
   std::string text = paint.label("loss") + paint.bold(format_number(status.loss, 5));
-  if (!status.training_metric.name.empty() && !std::isnan(status.training_metric.value))
-    text += "  " + printable(status.training_metric.name) + " " +
-            format_number(status.training_metric.value, 4);
+  for (const auto& [name, value] : status.training_metrics)
+    if (!std::isnan(value)) text += "  " + printable(name) + " " + format_number(value, 4);
   text += "  lr " + format_setting(status.lr) + "  " + format_number(status.samples_per_second, 4) +
           " samples/s";
   if (!status.device.empty()) text += "  on " + printable(status.device);

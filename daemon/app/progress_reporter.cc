@@ -23,7 +23,7 @@ size_t terminal_columns() {
 }
 
 std::string format_training_metric(const control::TrainerStatus::TrainingMetric& metric) {
-  if (metric.name.empty() || !std::isfinite(metric.value)) return "";
+  if (!std::isfinite(metric.value)) return "";
   char text[32];
   std::snprintf(text, sizeof text, " %.4f", metric.value);
   return "  " + metric.name + text;
@@ -62,7 +62,7 @@ std::string progress_line(const control::TrainerStatus& status, size_t columns) 
   if (std::isfinite(status.loss)) {
     std::snprintf(text, sizeof text, "  loss %.4f", status.loss);
     line += text;
-    line += format_training_metric(status.training_metric);
+    for (const auto& metric : status.training_metrics) line += format_training_metric(metric);
     std::snprintf(text, sizeof text, "  lr %.3g  %.0f samples/s  data wait %.1f ms  ETA %s",
                   status.lr, status.samples_per_second, status.feed.data_wait_ms,
                   format_duration(status.eta_seconds).c_str());

@@ -494,7 +494,7 @@ Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(accept(start));
   if (is_chief()) {
     record_start(default_file_system(), layout_);
-    write_start_summary(config_, start.state->task().training_metric(), layout_, clock_);
+    write_start_summary(config_, start.state->training_metrics(), layout_, clock_);
   }
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));

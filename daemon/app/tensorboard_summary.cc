@@ -123,10 +123,10 @@ void write_events(const run::RunLayout& layout, Clock& clock, Add&& add) {
 }
 
 // Charts with the curves of training and of all evaluated datasets, and with the parts of a step.
-std::vector<metrics::ChartCategory> make_layout(std::string_view training_metric) {
+std::vector<metrics::ChartCategory> make_layout(const std::vector<std::string>& training_metrics) {
   metrics::ChartCategory results{.title = "training and validation", .charts = {}};
   results.charts.push_back({.title = "loss", .tags = {"^loss$"}});
-  if (const std::string name(training_metric); !name.empty())
+  for (const std::string& name : training_metrics)
     results.charts.push_back({.title = name, .tags = {"^(train/)?" + name + "$"}});
   metrics::ChartCategory step{.title = "time of a step", .charts = {}};
   step.charts.push_back(
@@ -161,7 +161,8 @@ void report(const Result<SampleSummary>& views, metrics::MetricsWriter& metrics)
 
 }  // namespace
 
-void write_start_summary(const config::Config& config, std::string_view training_metric,
+void write_start_summary(const config::Config& config,
+                         const std::vector<std::string>& training_metrics,
                          const run::RunLayout& layout, Clock& clock) {
   if (!config.metrics.tensorboard) return;
   std::vector<metrics::Setting> hparams;
@@ -170,7 +171,7 @@ void write_start_summary(const config::Config& config, std::string_view training
   write_events(layout, clock, [&](metrics::EventFile& file) {
     file.add_hparams(metrics::kHparamsStartTag,
                      metrics::encode_hparams_start(hparams, to_seconds(clock)));
-    file.add_layout(make_layout(training_metric));
+    file.add_layout(make_layout(training_metrics));
   });
 }
 

@@ -24,8 +24,9 @@
 namespace stoker::app {
 
 // Writes the hyperparameters and the charts of a new run to a separate file in RUN/tensorboard.
-// `training_metric`: its name; empty: the task has none.
-void write_start_summary(const config::Config& config, std::string_view training_metric,
+// `training_metrics`: their names.
+void write_start_summary(const config::Config& config,
+                         const std::vector<std::string>& training_metrics,
                          const run::RunLayout& layout, Clock& clock);
 // Writes the graph of a new run, from the files of its dataset to the optimizer, to another one.
 // `traced`: the part from the batch to the loss.

@@ -32,8 +32,8 @@ struct CopyPart {
 class DeviceQueue {
  public:
   static constexpr size_t kBuffers = 2;
-  static constexpr size_t kReads = 4;      // maximum reads in flight
-  static constexpr size_t kMaxValues = 9;  // per read
+  static constexpr size_t kReads = 4;       // maximum reads in flight
+  static constexpr size_t kMaxValues = 72;  // per read; training metrics have 64
 
   virtual ~DeviceQueue() = default;
 

@@ -74,9 +74,11 @@ void add_training(Families& out, const TrainerStatus& status) {
             static_cast<double>(status.max_steps));
   out.gauge("stoker_epoch", "Current epoch.", static_cast<double>(status.epoch));
   out.gauge("stoker_train_loss", "Mean loss of the last reported steps.", status.loss);
-  if (!status.training_metric.name.empty() && !std::isnan(status.training_metric.value))
-    out.gauges("stoker_train_metric", "Training metric of the task, over the same steps.",
-               {{{label("name", status.training_metric.name)}, status.training_metric.value}});
+  std::vector<Families::Labeled> metrics;
+  for (const auto& [name, value] : status.training_metrics)
+    if (!std::isnan(value)) metrics.push_back({{label("name", name)}, value});
+  if (!metrics.empty())
+    out.gauges("stoker_train_metric", "Training metrics, over the same steps.", std::move(metrics));
   out.gauge("stoker_lr", "Learning rate.", status.lr);
   out.gauge("stoker_samples_per_second", "Samples trained on per second.",
             status.samples_per_second);

@@ -10,36 +10,44 @@
 namespace stoker::parameter_server {
 namespace {
 
+constexpr ptrdiff_t kFirstMetric = 7;
+
 at::Tensor header_tensor() { return at::empty({static_cast<int64_t>(Header().size())}, at::kLong); }
 
 }  // namespace
 
 Header make_header(int64_t first, uint64_t second, uint64_t third, const Sums& sums) {
-  return {first,
-          static_cast<int64_t>(second),
-          static_cast<int64_t>(third),
-          std::bit_cast<int64_t>(sums.loss),
-          std::bit_cast<int64_t>(sums.metric),
-          std::bit_cast<int64_t>(sums.metric_count),
-          sums.steps,
-          std::bit_cast<int64_t>(sums.norm),
-          std::bit_cast<int64_t>(sums.count)};
+  Header header{first,
+                static_cast<int64_t>(second),
+                static_cast<int64_t>(third),
+                std::bit_cast<int64_t>(sums.loss),
+                sums.steps,
+                std::bit_cast<int64_t>(sums.norm),
+                std::bit_cast<int64_t>(sums.count)};
+  auto out = header.begin() + kFirstMetric;
+  for (const auto* const values : {&sums.metrics, &sums.metric_counts})
+    for (const double value : *values) *out++ = std::bit_cast<int64_t>(value);
+  return header;
 }
 
 Sums sums_of(const Header& header) {
-  return {.loss = std::bit_cast<double>(header[3]),
-          .metric = std::bit_cast<double>(header[4]),
-          .metric_count = std::bit_cast<double>(header[5]),
-          .steps = header[6],
-          .norm = std::bit_cast<double>(header[7]),
-          .count = std::bit_cast<double>(header[8])};
+  Sums sums{.loss = std::bit_cast<double>(header[3]),
+            .steps = header[4],
+            .norm = std::bit_cast<double>(header[5]),
+            .count = std::bit_cast<double>(header[6])};
+  auto in = header.begin() + kFirstMetric;
+  for (auto* const values : {&sums.metrics, &sums.metric_counts})
+    for (double& value : *values) value = std::bit_cast<double>(*in++);
+  return sums;
 }
 
 void add_step(Sums& interval, const Sums& of_step) {
   if (of_step.count == 0) return;
   interval.loss += of_step.loss;
-  interval.metric += of_step.metric;
-  interval.metric_count += of_step.metric_count;
+  for (size_t i = 0; i < interval.metrics.size(); ++i) {
+    interval.metrics[i] += of_step.metrics[i];
+    interval.metric_counts[i] += of_step.metric_counts[i];
+  }
   ++interval.steps;
 }
 

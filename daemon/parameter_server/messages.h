@@ -1,5 +1,5 @@
 // Messages between a worker and a parameter server. The worker sends a request, the server a reply; each
-// is a header of 9 numbers, followed by the bytes of tensors, whose number both sides know.
+// is a Header, followed by the bytes of tensors, whose number both sides know.
 //
 // Threads: values; send and receive as group::PairConnection.
 // Errors:  as group::PairConnection.
@@ -15,6 +15,7 @@
 
 #include "daemon/group/pair_connection.h"
 #include "shared/base/status.h"
+#include "shared/model/model.h"
 
 namespace stoker::parameter_server {
 
@@ -51,11 +52,11 @@ enum class ClaimReply : int64_t {
   kInitialize,  // the chief must send the parameters
 };
 
-// Losses and training metric: of one micro-batch, or summed over steps.
+// Losses and training metrics: of one micro-batch, or summed over steps.
 struct Sums {
   double loss = 0;
-  double metric = 0;
-  double metric_count = 0;
+  // In the order of train::TrainingState::training_metrics(); the others are 0.
+  std::array<double, model::kMaxStepMetrics> metrics = {}, metric_counts = {};
   int64_t steps = 0;
   // By which an update clips, if several servers have a part of the gradients; negative: none.
   double norm = -1;
@@ -70,7 +71,7 @@ inline constexpr int64_t kNoTicket = -1;
 inline constexpr int64_t kNumbersPerWorker = 5;
 
 // operation or result, ticket or step, step, Sums; the doubles by their bits.
-using Header = std::array<int64_t, 9>;
+using Header = std::array<int64_t, 7 + 2 * model::kMaxStepMetrics>;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);

@@ -4,11 +4,13 @@
 #include <charconv>
 #include <cmath>
 #include <exception>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 
 #include "daemon/train/sum_tree.h"
@@ -35,23 +37,24 @@ at::Tensor make_bytes(int64_t size) { return at::empty({size}, at::kByte); }
 
 // Added as SumTree adds them in one process.
 Sums sum_in_tree(const std::map<uint64_t, Sums>& parts) {
-  const std::vector<at::Tensor> values{at::empty({}, at::kDouble), at::empty({}, at::kDouble),
-                                       at::empty({}, at::kDouble), at::empty({}, at::kDouble)};
+  Sums total{.steps = 1};
+  const auto view = [](std::span<double> numbers) {
+    return at::from_blob(numbers.data(), {std::ssize(numbers)}, at::kDouble);
+  };
+  const std::vector<at::Tensor> values{view({&total.loss, 1}), view({&total.count, 1}),
+                                       view(total.metrics), view(total.metric_counts)};
   train::SumTree tree(std::ssize(parts));
   int64_t index = 0;
   for (const auto& [ticket, sums] : parts) {
-    values[0].fill_(sums.loss);
-    values[1].fill_(sums.metric);
-    values[2].fill_(sums.metric_count);
-    values[3].fill_(sums.count);
+    total = {.loss = sums.loss,
+             .metrics = sums.metrics,
+             .metric_counts = sums.metric_counts,
+             .steps = 1,
+             .count = sums.count};
     tree.add(values, train::SumTree::level_of(index), index + 1 == std::ssize(parts));
     ++index;
   }
-  return {.loss = values[0].item<double>(),
-          .metric = values[1].item<double>(),
-          .metric_count = values[2].item<double>(),
-          .steps = 1,
-          .count = values[3].item<double>()};
+  return total;
 }
 
 uint64_t parse_life(const std::optional<std::string>& text) {

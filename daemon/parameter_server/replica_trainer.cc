@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <map>
+#include <span>
 #include <utility>
 
 #include <c10/util/ScopeExit.h>
@@ -27,6 +28,11 @@ std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
   std::vector<uint64_t> bytes;
   for (const auto& [name, tensor] : variables) bytes.push_back(tensor.nbytes());
   return bytes;
+}
+
+void copy_numbers(const at::Tensor& tensor, std::span<double> out) {
+  const at::Tensor numbers = tensor.to(at::kCPU, at::kDouble).reshape({-1}).contiguous();
+  std::copy_n(numbers.const_data_ptr<double>(), numbers.numel(), out.begin());
 }
 
 }  // namespace
@@ -117,7 +123,6 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   status_.device = state.device().str();
   status_.max_steps = config.train.max_steps;
   status_.step = state.step;
-  status_.training_metric.value = std::nan("");
   status_.checkpoint.last_saved_step = state.step;
   if (state.step > 0) saved_step_ = state.step;
   checked_step_ = recorded_step_ = state.step;
@@ -282,11 +287,12 @@ Sums ReplicaTrainer::sums_of_micro_batch() {
     sums.norm = norm_to_clip_by(norms, state_.optimizer().clamped_gradient_norms(norms));
   }
   if (!step_.metric_sum().defined()) return sums;
-  sums.metric = step_.metric_sum().item<double>();
-  sums.metric_count = step_.maybe_device_count().defined()
-                          ? step_.maybe_device_count().item<double>()
-                          : static_cast<double>(step_.metric_count()) /
-                                static_cast<double>(config_.train.gradient_accumulation_steps);
+  copy_numbers(step_.metric_sum(), sums.metrics);
+  if (step_.maybe_device_count().defined())
+    copy_numbers(step_.maybe_device_count(), sums.metric_counts);
+  else
+    sums.metric_counts[0] = static_cast<double>(step_.metric_count()) /
+                            static_cast<double>(config_.train.gradient_accumulation_steps);
   return sums;
 }
 
@@ -324,8 +330,9 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   metrics.epoch = plan_.epoch_of(record.step *
                                  static_cast<uint64_t>(config_.train.gradient_accumulation_steps));
   metrics.loss = record.sums.loss / static_cast<double>(record.sums.steps);
-  if (const auto metric = state_.task().training_metric(); !metric.empty())
-    metrics.maybe_metric.emplace(metric, record.sums.metric / record.sums.metric_count);
+  for (size_t i = 0; i < state_.training_metrics().size(); ++i)
+    metrics.metrics.emplace_back(state_.training_metrics()[i],
+                                 record.sums.metrics[i] / record.sums.metric_counts[i]);
   metrics.lr = learning_rate_at(config_, record.step - 1);
   metrics.grad_norm = record.grad_norm;
   metrics.samples_seen = record.step * static_cast<uint64_t>(samples);
@@ -338,10 +345,9 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   reported_step_ = record.step;
   state_.loss_trend.add(metrics.loss);
   status_.loss = metrics.loss;
-  if (metrics.maybe_metric) {
-    status_.training_metric.name = metrics.maybe_metric->first;
-    status_.training_metric.value = metrics.maybe_metric->second;
-  }
+  status_.training_metrics.clear();
+  for (const auto& [name, value] : metrics.metrics)
+    status_.training_metrics.push_back({.name = name, .value = value});
   status_.samples_per_second = metrics.samples_per_second;
   status_.step_time_ms = metrics.step_time_ms;
   remaining_.add(static_cast<uint64_t>(steps), seconds);
@@ -461,16 +467,17 @@ Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_tok
 void ReplicaTrainer::set_sums(const Sums& sums) {
   state_.loss_sum.fill_(sums.loss);
   state_.loss_steps = sums.steps;
-  if (!state_.metric_sum.defined()) return;
-  state_.metric_sum.fill_(sums.metric);
-  state_.metric_count.fill_(sums.metric_count);
+  for (size_t i = 0; i < state_.training_metrics().size(); ++i) {
+    state_.metric_sum.select(0, static_cast<int64_t>(i)).fill_(sums.metrics[i]);
+    state_.metric_count.select(0, static_cast<int64_t>(i)).fill_(sums.metric_counts[i]);
+  }
 }
 
 Sums ReplicaTrainer::sums_of_state() const {
   Sums sums{.loss = state_.loss_sum.item<double>(), .steps = state_.loss_steps};
   if (!state_.metric_sum.defined()) return sums;
-  sums.metric = state_.metric_sum.item<double>();
-  sums.metric_count = state_.metric_count.item<double>();
+  copy_numbers(state_.metric_sum, sums.metrics);
+  copy_numbers(state_.metric_count, sums.metric_counts);
   return sums;
 }
 

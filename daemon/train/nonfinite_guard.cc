@@ -55,7 +55,7 @@ void NonfiniteGuard::finish(TrainStep& step) {
   grad_norm_.copy_(norm);
   if (!counts()) {
     state_.loss_sum.add_(step.loss());
-    add_metric(step);
+    add_metrics(step);
     if (empty_.defined()) empty_.add_(step.maybe_loss_count().eq(0));
     return;
   }
@@ -70,7 +70,7 @@ void NonfiniteGuard::finish(TrainStep& step) {
   // In fp16 a nonfinite loss is not a gradient overflow, so it stays in the sum for evaluate().
   const at::Tensor is_excluded = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
   add_unless(is_excluded, state_.loss_sum, loss);
-  add_metric_unless(is_excluded, step);
+  add_metrics_unless(is_excluded, step);
   skipped_.add_(skipped);
   // In fp16 an overflow is normal, so only a nonfinite loss or buffer counts toward the consecutive steps.
   at::Tensor is_nonfinite =
@@ -79,7 +79,7 @@ void NonfiniteGuard::finish(TrainStep& step) {
   consecutive_.add_(is_nonfinite).mul_(is_nonfinite);
 }
 
-void NonfiniteGuard::add_metric(const TrainStep& step) {
+void NonfiniteGuard::add_metrics(const TrainStep& step) {
   if (!step.metric_sum().defined()) return;
   state_.metric_sum.add_(step.metric_sum());
   if (step.maybe_device_count().defined())
@@ -88,7 +88,7 @@ void NonfiniteGuard::add_metric(const TrainStep& step) {
     state_.metric_count.add_(step.metric_count());
 }
 
-void NonfiniteGuard::add_metric_unless(const at::Tensor& is_excluded, const TrainStep& step) {
+void NonfiniteGuard::add_metrics_unless(const at::Tensor& is_excluded, const TrainStep& step) {
   if (!step.metric_sum().defined()) return;
   add_unless(is_excluded, state_.metric_sum, step.metric_sum());
   if (step.maybe_device_count().defined())
@@ -104,7 +104,8 @@ std::vector<at::Tensor> NonfiniteGuard::values() const {
   if (found_buffers_.defined()) values.push_back(found_buffers_);
   if (empty_.defined()) values.push_back(empty_);
   if (state_.metric_sum.defined())
-    values.insert(values.end(), {state_.metric_sum, state_.metric_count});
+    for (const at::Tensor& each : {state_.metric_sum, state_.metric_count})
+      for (int64_t i = 0; i < each.size(0); ++i) values.push_back(each.select(0, i));
   return values;
 }
 
@@ -129,10 +130,9 @@ Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const
   if (state_.loss_scale() != nullptr) found.maybe_loss_scale = values[next++];
   const bool has_finite_buffers = !found_buffers_.defined() || values[next++] == 0;
   if (empty_.defined()) found.empty = static_cast<int64_t>(values[next++]);
-  if (state_.metric_sum.defined()) {
-    found.metric_sum = values[next++];
-    found.metric_count = values[next++];
-  }
+  const auto metrics = values.subspan(next);  // sums, then counts
+  for (size_t i = 0; i < metrics.size() / 2; ++i)
+    found.metrics.push_back(metrics[i] / metrics[metrics.size() / 2 + i]);
   if (found.empty > 0)
     log_warn("steps skipped", {{"step", step}, {"count", found.empty}, {"reason", kNoLossValues}});
   if (counts()) STOKER_RETURN_IF_ERROR(check_skipped(found, consecutive, step));

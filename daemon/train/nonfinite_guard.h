@@ -41,7 +41,7 @@ class NonfiniteGuard {
   // Whether finish() can skip a step, which must then be undone: see TrainingState::keep_undo().
   bool can_skip() const { return counts() || empty_.defined(); }
   // Updates the parameters at the optimizer's learning rate and adds the step's loss and training
-  // metric to the state. If Optimizer::skipped() is defined then, and 1, the step must be undone.
+  // metrics to the state. If Optimizer::skipped() is defined then, and 1, the step must be undone.
   // Issues only device work on tensors with fixed addresses, so it can be captured.
   void finish(TrainStep& step);
   // The device values of the steps since reset_counts(). They must be read before anything is
@@ -53,10 +53,10 @@ class NonfiniteGuard {
   struct NonfiniteReport {
     NonfiniteAction action = NonfiniteAction::kContinue;
     double loss_sum = 0;
-    double metric_sum = 0, metric_count = 0;  // 0 without a training metric
-    double grad_norm = 0;  // of the last step, before clipping; NaN if it was skipped
-    int64_t skipped = 0;   // skipped steps since reset_counts()
-    int64_t empty = 0;     // steps whose loss had no values, likewise
+    std::vector<double> metrics;  // their values
+    double grad_norm = 0;         // of the last step, before clipping; NaN if it was skipped
+    int64_t skipped = 0;          // skipped steps since reset_counts()
+    int64_t empty = 0;            // steps whose loss had no values, likewise
     std::optional<double> maybe_loss_scale;
   };
   // Decides from the result of reading values() whether the state up to `step` can be reported and
@@ -67,9 +67,9 @@ class NonfiniteGuard {
   bool counts() const { return skipped_.defined(); }  // skipped steps
 
  private:
-  // Add the step's training metric to the state's.
-  void add_metric(const TrainStep& step);
-  void add_metric_unless(const at::Tensor& is_excluded, const TrainStep& step);
+  // Add the step's training metrics to the state's.
+  void add_metrics(const TrainStep& step);
+  void add_metrics_unless(const at::Tensor& is_excluded, const TrainStep& step);
   Status check_skipped(const NonfiniteReport& found, int64_t consecutive, uint64_t step);
   Result<NonfiniteAction> action(const std::string& found, uint64_t step) const;
 

@@ -39,9 +39,8 @@ std::optional<at::ScalarType> format_of(config::Precision precision) {
 
 double max_loss_count(const config::TrainConfig& config, const model::Model& model,
                       const task::Task& task) {
-  const int64_t of_sample = std::max(model.counts_per_sample(), task.counts_per_sample());
   return static_cast<double>(config.gradient_accumulation_steps * config.micro_batch_size *
-                             of_sample);
+                             task.counts_per_sample(model));
 }
 
 TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
@@ -72,7 +71,7 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
     const bool has_copies = model::fused_kernels(device).adamw != nullptr;
     const model::WeightCopies::Scope copies(has_copies ? &optimizer_.weight_copies() : nullptr);
     computed = task_.loss_and_metric(model_, batch);
-    add_metric(computed, is_first);
+    add_metrics(computed, is_first);
   }
   const PhaseScope backward(maybe_observer_, Phase::kBackward);
   at::Tensor loss = add_loss(std::move(computed.loss), is_first);
@@ -107,7 +106,7 @@ void TrainStep::scale_by_count() {
 
 at::Tensor TrainStep::is_empty() const { return loss_count_.eq(0).to(at::kFloat); }
 
-void TrainStep::add_metric(const task::LossAndMetric& computed, bool is_first) {
+void TrainStep::add_metrics(const task::LossAndMetric& computed, bool is_first) {
   if (!computed.metric_sum.defined()) return;
   accumulate(metric_sum_, computed.metric_sum, is_first);
   if (computed.maybe_device_count.defined())
@@ -121,7 +120,7 @@ void TrainStep::accumulate(at::Tensor& sum, const at::Tensor& value, bool is_fir
     sum = value;  // which is read before the next step
     return;
   }
-  if (!sum.defined()) sum = at::zeros({}, value.options().dtype(at::kDouble));
+  if (!sum.defined()) sum = at::zeros_like(value, at::kDouble);
   if (is_first)
     sum.copy_(value);
   else
@@ -135,8 +134,11 @@ void TrainStep::add_to_tree(int level, bool is_last) {
 
 std::vector<at::Tensor> TrainStep::scalars_to_sum() const {
   std::vector<at::Tensor> scalars{loss_};
-  for (const at::Tensor& sum : {metric_sum_, maybe_device_count_})
-    if (sum.defined()) scalars.push_back(sum);
+  for (const at::Tensor& sums : {metric_sum_, maybe_device_count_}) {
+    if (!sums.defined()) continue;
+    const at::Tensor flat = sums.view({-1});
+    for (int64_t i = 0; i < flat.size(0); ++i) scalars.push_back(flat.select(0, i));
+  }
   if (scales_by_count() && !optimizer_.sums_own_gradients()) scalars.push_back(loss_count_);
   return scalars;
 }

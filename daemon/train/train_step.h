@@ -39,11 +39,11 @@ class TrainStep {
             const config::TrainConfig& config, LossScale* maybe_scale = nullptr,
             int64_t own_micro_batches = 0);
 
-  // Adds the gradients, the loss and the training metric of a micro-batch; `is_first` resets loss()
-  // and the metric. On the CPU the memory of the batch is no longer used after the return. Does not wait for the device and can be
+  // Adds the gradients, the loss and the training metrics of a micro-batch; `is_first` resets loss()
+  // and the metrics. On the CPU the memory of the batch is no longer used after the return. Does not wait for the device and can be
   // captured in a CUDA graph once it has run eagerly.
   void add(const task::Batch& batch, bool is_first = true);
-  // With distributed.reduction: ordered, after each add(), which then resets loss() and the metric in
+  // With distributed.reduction: ordered, after each add(), which then resets loss() and the metrics in
   // every micro-batch: adds the micro-batch to the tree of the step. See SumTree::add().
   void add_to_tree(int level, bool is_last);
   // After the last add_to_tree(), the tensors whose sums over all ranks are those of the step: the
@@ -77,14 +77,14 @@ class TrainStep {
   const at::Tensor& maybe_loss_count() const { return loss_count_; }
   // Of a step; 0: all micro-batches have the same.
   double max_count() const { return max_count_; }
-  // The task's training metric of the step: see task::LossAndMetric.
+  // The task's training metrics of the step: see task::LossAndMetric.
   const at::Tensor& metric_sum() const { return metric_sum_; }
   int64_t metric_count() const { return metric_count_; }
   const at::Tensor& maybe_device_count() const { return maybe_device_count_; }
   uint64_t tree_bytes() const { return gradient_tree_.bytes() + scalar_tree_.bytes(); }
 
  private:
-  void add_metric(const task::LossAndMetric& computed, bool is_first);
+  void add_metrics(const task::LossAndMetric& computed, bool is_first);
   // Adds the value of a micro-batch to that of the step.
   void accumulate(at::Tensor& sum, const at::Tensor& value, bool is_first) const;
   // Adds the loss to that of the step; returns what the backward pass starts from.

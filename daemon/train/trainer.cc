@@ -115,7 +115,6 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   status_.device = state.device().str();
   if (manifest_.data_schema) status_.data = describe(*manifest_.data_schema);
   status_.step = state.step;
-  status_.training_metric.value = std::nan("");
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
   const bool is_resumed = state.step > 0 || !manifest_.parent_checkpoint.empty();

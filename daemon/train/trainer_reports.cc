@@ -1,5 +1,4 @@
 // The reporting part of Trainer: device values, metrics and status.
-#include <tuple>
 #include <utility>
 
 #include "daemon/train/trainer.h"
@@ -137,8 +136,8 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
                              const NonfiniteGuard::NonfiniteReport& found, int64_t loss_steps) {
   // NaN if all steps were skipped.
   metrics.loss = found.loss_sum / static_cast<double>(loss_steps);
-  if (const auto metric = state_.task().training_metric(); !metric.empty())
-    metrics.maybe_metric.emplace(metric, found.metric_sum / found.metric_count);
+  for (size_t i = 0; i < found.metrics.size(); ++i)
+    metrics.metrics.emplace_back(state_.training_metrics()[i], found.metrics[i]);
   metrics.grad_norm = found.grad_norm;
   if (guard_.counts()) metrics.maybe_skipped_steps = state_.skipped_steps;
   metrics.maybe_loss_scale = found.maybe_loss_scale;
@@ -146,8 +145,9 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
 
   state_.loss_trend.add(metrics.loss);
   status_.loss = metrics.loss;
-  if (metrics.maybe_metric)
-    std::tie(status_.training_metric.name, status_.training_metric.value) = *metrics.maybe_metric;
+  status_.training_metrics.clear();
+  for (const auto& [name, value] : metrics.metrics)
+    status_.training_metrics.push_back({.name = name, .value = value});
   status_.samples_per_second = metrics.samples_per_second;
   status_.step_time_ms = metrics.step_time_ms;
   status_.feed.data_wait_ms = metrics.data_wait_ms;

@@ -194,9 +194,10 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     if (config.train.precision == config::Precision::kFp16)
       state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
-    if (!state->task_->training_metric().empty()) {
-      state->metric_sum = at::zeros_like(state->loss_sum);
-      state->metric_count = at::zeros_like(state->loss_sum);
+    state->training_metrics_ = state->task_->training_metrics(*state->model_);
+    if (const auto metrics = std::ssize(state->training_metrics_); metrics > 0) {
+      state->metric_sum = at::zeros({metrics}, state->loss_sum.options());
+      state->metric_count = at::zeros_like(state->metric_sum);
     }
   } catch (const c10::Error& error) {
     return to_status(error).with_context("move the model to " + device.str());
@@ -262,10 +263,10 @@ void TrainingState::for_each_tensor(const Visit& visit) const {
   if (!device_.is_cpu()) visit(Part::kTrainerState, kRngDevice, generator_state(device_));
   visit(Part::kTrainerState, kLossSum, loss_sum);
   visit(Part::kTrainerState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
-  if (metric_sum.defined()) {
-    const MetricNames names(task_->training_metric());
-    visit(Part::kTrainerState, names.sum, metric_sum);
-    visit(Part::kTrainerState, names.count, metric_count);
+  for (size_t i = 0; i < training_metrics_.size(); ++i) {
+    const MetricNames names(training_metrics_[i]);
+    visit(Part::kTrainerState, names.sum, metric_sum.select(0, static_cast<int64_t>(i)));
+    visit(Part::kTrainerState, names.count, metric_count.select(0, static_cast<int64_t>(i)));
   }
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
@@ -412,21 +413,22 @@ Status TrainingState::restore_rest(const checkpoint::SafetensorsFile& rest) {
   STOKER_RETURN_IF_ERROR(read_into(rest, kLossSteps, steps));
   loss_sum.copy_(sum);
   loss_steps = steps.item<int64_t>();
-  STOKER_RETURN_IF_ERROR(restore_metric(rest));
+  STOKER_RETURN_IF_ERROR(restore_metrics(rest));
   return loss_scale_ ? restore_scale(rest, *loss_scale_) : Status();
 }
 
 // Checkpoints of earlier releases have no metric; it then covers the steps after the checkpoint only.
-Status TrainingState::restore_metric(const checkpoint::SafetensorsFile& rest) {
-  if (!metric_sum.defined()) return {};
-  const MetricNames names(task_->training_metric());
-  if (rest.find(names.sum) == nullptr) return {};
-  at::Tensor sum = at::zeros({}, at::kDouble);
-  at::Tensor count = at::zeros({}, at::kDouble);
-  STOKER_RETURN_IF_ERROR(read_into(rest, names.sum, sum));
-  STOKER_RETURN_IF_ERROR(read_into(rest, names.count, count));
-  metric_sum.copy_(sum);
-  metric_count.copy_(count);
+Status TrainingState::restore_metrics(const checkpoint::SafetensorsFile& rest) {
+  for (size_t i = 0; i < training_metrics_.size(); ++i) {
+    const MetricNames names(training_metrics_[i]);
+    if (rest.find(names.sum) == nullptr) continue;
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    at::Tensor count = at::zeros({}, at::kDouble);
+    STOKER_RETURN_IF_ERROR(read_into(rest, names.sum, sum));
+    STOKER_RETURN_IF_ERROR(read_into(rest, names.count, count));
+    metric_sum.select(0, static_cast<int64_t>(i)).copy_(sum);
+    metric_count.select(0, static_cast<int64_t>(i)).copy_(count);
+  }
   return {};
 }
 

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -94,6 +95,8 @@ class TrainingState : public LiveState {
 
   model::Model& model() { return *model_; }
   const task::Task& task() const { return *task_; }
+  // See Task::training_metrics().
+  const std::vector<std::string>& training_metrics() const { return training_metrics_; }
   Optimizer& optimizer() { return *optimizer_; }
   LossScale* loss_scale() { return loss_scale_.get(); }  // null unless precision is fp16
   EmaWeights* ema_weights() { return ema_.get(); }       // null without train.ema_decay
@@ -106,9 +109,9 @@ class TrainingState : public LiveState {
   std::optional<feed::StreamState> stream;
   std::optional<feed::StreamHistory> stream_history;  // set by restore()
   // Since the last reported step, without skipped steps. Part of the checkpoint, so that a resumed
-  // run reports the same values. F64 scalars on the device.
-  at::Tensor loss_sum;                  // of the steps' mean losses
-  at::Tensor metric_sum, metric_count;  // of the training metric; undefined without one
+  // run reports the same values. F64 on the device.
+  at::Tensor loss_sum;                  // of the steps' mean losses; a scalar
+  at::Tensor metric_sum, metric_count;  // of training_metrics(), [metrics]; undefined without any
   int64_t loss_steps = 0;
   // model.unfreeze_at_step: whether the next step, as `step` says, freezes or unfreezes parameters,
   // and doing so, with no work pending.
@@ -121,7 +124,7 @@ class TrainingState : public LiveState {
   bool must_be_frozen() const;  // in the next step
   Result<Restored> restore_model(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
   Status restore_rest(const checkpoint::SafetensorsFile& rest);
-  Status restore_metric(const checkpoint::SafetensorsFile& rest);
+  Status restore_metrics(const checkpoint::SafetensorsFile& rest);
   template <typename Visit>
   void for_each_tensor(const Visit& visit) const;  // of a snapshot
   Status restore_ema(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
@@ -131,6 +134,7 @@ class TrainingState : public LiveState {
   c10::Device device_;
   model::ModelPtr model_;
   std::unique_ptr<task::Task> task_;
+  std::vector<std::string> training_metrics_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LossScale> loss_scale_;
   std::unique_ptr<EmaWeights> ema_;

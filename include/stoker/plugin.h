@@ -3,7 +3,7 @@
 //
 //   #include <stoker/plugin.h>
 //
-//   class MyModel : public stoker::plugin::Model { … };
+//   class MyModel : public stoker::plugin::Model { … };  // or StepModel, with its own loss
 //
 //   static std::shared_ptr<stoker::plugin::Model> make(const stoker::plugin::ModelSpec& spec) {
 //     return std::make_shared<MyModel>(spec.input_shape[0], spec.args.get_int("width", 64),
@@ -37,6 +37,26 @@
 
 namespace stoker::plugin {
 
+// A sum over values of a batch, such as samples or tokens, and their number: scalars on the device of
+// the batch.
+struct SumAndCount {
+  at::Tensor sum;
+  at::Tensor count;
+};
+
+// What a StepModel computes of a batch.
+struct StepOutput {
+  SumAndCount loss;  // its sum has a gradient
+  // Further losses and metrics: those of StepModel::metrics(), always all of them.
+  std::map<std::string, SumAndCount> metrics = {};
+};
+
+// The tensors of a batch, [batch, …ModelSpec::fields], by their names in the dataset: `input` F32 with
+// images normalized, `tokens` I64, others as in the dataset.
+using Fields = std::map<std::string, at::Tensor>;
+
+class StepModel;
+
 // Outputs of a model in training. `aux_logits` is the output of an auxiliary head, undefined if
 // there is none; its loss is weighted by task.aux_loss_weight.
 struct Outputs {
@@ -55,6 +75,28 @@ class Model : public torch::nn::Module {
   // modeling and for labels per time step. F32, or a lower precision under autocast.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   virtual Outputs forward_with_aux(const at::Tensor& input) { return {forward(input), {}}; }
+  virtual StepModel* as_step() { return nullptr; }  // only StepModel overrides it
+};
+
+// Base class of plugins that compute their own loss and metrics, with `task: {name: custom}`. The loss of
+// a step is the sum over its micro-batches and ranks divided by the count over them; so are metrics, in
+// training and in evaluation. A file beside the shared object, my_model.metrics.json for my_model.so,
+// lists the metrics, so that they are known without running the plugin:
+//
+//   {"metrics": [{"name": "dice", "direction": "maximize", "unit": "fraction", "help": "…"}, …]}
+class StepModel : public Model {
+ public:
+  // In training with gradient; is_training() tells evaluation from training.
+  virtual StepOutput step(const Fields& fields) = 0;
+  // The names of that file, at most 32, in its order.
+  virtual std::vector<std::string> metrics() const { return {}; }
+  // About the largest count of the loss of one sample; it keeps numbers in range.
+  virtual int64_t counts_per_sample() const { return 1; }
+
+  at::Tensor forward(const at::Tensor& /*input*/) override {
+    throw std::logic_error("a StepModel has no forward(): set task: {name: custom}");
+  }
+  StepModel* as_step() final { return this; }
 };
 
 // The arguments under model.args. Keys that the factory does not read are rejected, like any
@@ -136,13 +178,22 @@ class Args {
   mutable bool are_all_used_ = false;
 };
 
+// A tensor of a sample.
+struct Field {
+  std::string name;            // "input"
+  std::string dtype;           // "F32", "I64"
+  std::vector<int64_t> shape;  // of one sample
+};
+
 // Describes the model to build.
 struct ModelSpec {
   Args args;
   std::vector<int64_t> input_shape;  // of one sample, such as [3, 32, 32]; [tokens] for tokens
   bool has_tokens = false;           // the input is token ids, I64
   // Number of outputs: classes, width of the target, or vocabulary size; model.num_classes if set.
+  // Of a StepModel 0 if the data has none of these.
   int64_t num_classes = 0;
+  std::vector<Field> fields = {};  // of a sample, for a StepModel
 };
 
 }  // namespace stoker::plugin

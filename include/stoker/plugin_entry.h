@@ -14,7 +14,7 @@ class Model;
 struct ModelSpec;
 
 // Incremented by every change to the types of plugin.h; plugins must then be recompiled.
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 // Symbol name of the function below.
 inline constexpr const char* kEntry = "stoker_plugin";

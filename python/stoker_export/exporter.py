@@ -2,14 +2,15 @@
 
 A folder holds graph.json (graph.py), model.safetensors (parameters, buffers, constants) and self_test.safetensors (the example batch). Programs:
 
-  train    inputs, targets -> loss, or its sum and count      module.train()
-  eval     inputs, targets -> loss, or its sum and count      module.eval()
-  predict  inputs -> outputs of the module                    module.eval()
+  train    inputs, targets -> loss, or its sum and count; sum and count of each metric      module.train()
+  eval     inputs, targets -> loss, or its sum and count; sum and count of each metric      module.eval()
+  predict  inputs -> outputs of the module                                                  module.eval()
+
+Only a step (step.py), a module whose forward() takes the fields of a sample by name and returns its loss, has metrics.
 
 What torch.export loses without an error is found here, or by the comparison of a step with Python's (self_test.py).
 """
 import contextlib
-import dataclasses
 import hashlib
 import io
 import json
@@ -30,8 +31,9 @@ from torch.fx.experimental import symbolic_shapes
 
 from . import ExportError
 from .files import as_tensors, check_batch, check_can_write, first_line, new_folder
-from .graph import Table, autocast_error, batch_range, program_json, user_line, without_inputs
+from .graph import Table, autocast_error, batch_range, kept_inputs, program_json, user_line, without_inputs
 from .self_test import compare
+from .step import check_fields, fields_of, line_of_forward, metric_rows, parts_of_step, sum_and_count
 
 FORMAT = 1
 FILES = ("graph.json", "model.safetensors", "self_test.safetensors")
@@ -39,32 +41,47 @@ PREFIX = "module."  # of the names of the module's tensors in Step
 
 
 class Step(torch.nn.Module):
-    """The module with its loss: tensors -> the values of the loss, then the tensors that the module returned. Without the loss if it is None."""
+    """What is traced: tensors -> the values of the loss, the sum and count of each metric, then the tensors that the module returned.
 
-    def __init__(self, module, loss, num_inputs):
+    The module gets the first `num_inputs` tensors, and the loss its result with the others. With `fields`, the module gets all tensors by these names
+    and returns the loss itself. With neither, only the outputs are returned.
+    """
+
+    def __init__(self, module, loss, num_inputs, fields=None):
         super().__init__()
-        self.module, self.loss, self.num_inputs = module, loss, num_inputs
+        self.module, self.loss, self.num_inputs, self.fields = module, loss, num_inputs, fields
         self.num_loss_values = self.output_names = None  # known after a call
+        self.loss_names = self.metric_names = ()  # of further losses, and of metrics
         self.is_plain = False  # leaves buffers that forward() replaced as the module leaves them
+
+    @property
+    def num_values(self):
+        """Before the outputs."""
+        return self.num_loss_values + 2 * (len(self.loss_names) + len(self.metric_names))
 
     def forward(self, *tensors):
         before = dict(self.module.named_buffers())
-        returned = self.module(*tensors[:self.num_inputs])
+        returned = self.module(**dict(zip(self.fields, tensors))) if self.fields else self.module(*tensors[:self.num_inputs])
         if not self.is_plain:
             self.keep_buffers(before)
+        values, loss = [], []
+        if self.fields:
+            loss, losses, metrics, returned = parts_of_step(returned)
+            loss = sum_and_count(loss, "the loss")
+            self.loss_names, self.metric_names = tuple(losses), tuple(metrics)
+            samples = tensors[0].shape[0]
+            for name, value in [*losses.items(), *metrics.items()]:
+                values += sum_and_count(value, name, samples)
         leaves = self.tensors_of(returned)
-        versions = [leaf._version for _, leaf in leaves]
-        loss = [] if self.loss is None else self.loss(returned, *tensors[self.num_inputs:])
-        if versions != [leaf._version for _, leaf in leaves]:
-            raise ExportError("the loss changes an output of the module in place, so that predictions would be others than the module's; write it with "
-                              "operators without an underscore (div instead of div_)")
-        loss = list(loss) if isinstance(loss, (tuple, list)) else [loss]
-        if len(loss) > 2 or loss and not isinstance(loss[0], torch.Tensor):
-            raise ExportError("the loss must be a scalar, the mean over the batch, or (sum, count)")
-        if len(loss) == 2 and not isinstance(loss[1], torch.Tensor):
-            loss[1] = loss[0].new_full((), loss[1])
+        if not self.fields:
+            versions = [leaf._version for _, leaf in leaves]
+            if self.loss is not None:
+                loss = sum_and_count(self.loss(returned, *tensors[self.num_inputs:]), "the loss")
+            if versions != [leaf._version for _, leaf in leaves]:
+                raise ExportError("the loss changes an output of the module in place, so that predictions would be others than the module's; write it with "
+                                  "operators without an underscore (div instead of div_)")
         self.num_loss_values, self.output_names = len(loss), [name for name, _ in leaves]
-        return [*loss, *(leaf for _, leaf in leaves)]
+        return [*loss, *values, *(leaf for _, leaf in leaves)]
 
     def train(self, mode=True):
         """The loss keeps its mode, as in Python's loops of training."""
@@ -74,8 +91,7 @@ class Step(torch.nn.Module):
 
     @staticmethod
     def tensors_of(returned):
-        if dataclasses.is_dataclass(returned) and not isinstance(returned, dict):
-            returned = vars(returned)
+        returned = fields_of(returned)
         leaves = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(returned)[0]
                   if isinstance(leaf, torch.Tensor)]
         return sorted(leaves, key=lambda leaf: leaf[0] != "['logits']")  # the first output is the one that is scored
@@ -218,6 +234,8 @@ def host_state(*modules):
     """What forward() and the loss could read or change outside of parameters and buffers, and Python's random generators."""
     values = {}
     for module in modules:
+        if module is None:
+            continue
         for where, key, value in attributes_of(module):
             for path, part in parts_of(value):
                 is_tensor = isinstance(part, torch.Tensor)
@@ -373,6 +391,7 @@ def check_first_step(step, tensors):
         check_loss_state(step.loss, loss_state)
         check_host_state(before, host_state(module, step.loss))
         loss = mean_loss(values[:step.num_loss_values])
+        names_of_values = step.loss_names, step.metric_names
         changed = {name for name, buffer in names.items() if not torch.equal(buffer, old[name])}
         if values[0].dim() != 0:
             raise ExportError(f"the loss has the shape {list(values[0].shape)}; it must be a scalar: reduce it, for example with .mean()")
@@ -389,17 +408,22 @@ def check_first_step(step, tensors):
         train_values = step.num_loss_values
         module.eval()
         with torch.no_grad():
-            outputs = step(*tensors)[step.num_loss_values:]
+            outputs = step(*tensors)[step.num_values:]
         check_loss_state(step.loss, loss_state)
         if step.num_loss_values != train_values:
             raise ExportError("the loss must have the same form in training and in evaluation")
+        if (step.loss_names, step.metric_names) != names_of_values:
+            raise ExportError(f"{line_of_forward(module)}: forward() must return the same losses and metrics in training and in evaluation; leave count 0 "
+                              "where there is no value")
     except ExportError:
         raise
     except Exception as error:
-        raise ExportError(f"{at_line(error)}module and loss fail on the example batch: {first_line(error)}") from error
+        raise ExportError(f"{at_line(error)}{'forward() fails' if step.fields else 'module and loss fail'} on the example batch: {reason(error)}") from error
     finally:
         state.restore()
         loss_state.restore()
+    if step.fields:
+        return
     if not outputs:
         raise ExportError("the module returns no tensor")
     for name, output in zip(step.output_names, outputs):
@@ -429,6 +453,11 @@ def per_step(step, inputs):
             return [possible and output.dim() > 2 for possible, output in zip(is_possible, found)]
     finally:
         state.restore()
+
+
+def reason(error):
+    kind = type(error).__name__
+    return first_line(error) if kind in ("RuntimeError", "ValueError", "TypeError") else f"{kind}: {first_line(error)}"
 
 
 def at_line(error):
@@ -470,13 +499,15 @@ def explain(error):
     return f"{at_line(error)}{kind}: {first_line(error)}"
 
 
-def export(module, loss, example_batch, path, *, overwrite=False, progress=None):
+def export(module, loss, example_batch, path, *, metrics=None, overwrite=False, progress=None):
     """Writes the folder `path` of `model: {name: exported, path: …}`.
 
     module         a torch.nn.Module with float32 parameters on the CPU
-    loss           loss(output, *targets) -> the mean over the batch, a scalar; or (sum, count)
-    example_batch  (input, *targets); input is a tensor, or (input, length) for padded sequences. Two samples or more; dtypes and shapes except the
-                   batch size are those of the run. Stored in the folder for the self-test
+    loss           loss(output, *targets) -> the mean over the batch, a scalar; or (sum, count). None: a step, whose forward() takes the fields of a sample
+                   by name and returns {"loss": (sum, count), "losses": {…}, "metrics": {…}, …}; all else are outputs
+    example_batch  (input, *targets); input is a tensor, or (input, length) for padded sequences. Of a step {field: tensor}. Two samples or more; dtypes and
+                   shapes except the batch size are those of the run. Stored in the folder for the self-test
+    metrics        of a step: {name: "maximize" or "minimize"}, which values are better
     progress       called with a line about each phase
 
     Training uses module.train(), evaluation module.eval(). The folder appears complete or not at all. Raises ExportError with one line.
@@ -485,20 +516,25 @@ def export(module, loss, example_batch, path, *, overwrite=False, progress=None)
     began = time.monotonic()
     check_can_write(path, FILES, overwrite)
     check_module(module, loss)
-    if not isinstance(example_batch, (tuple, list)) or len(example_batch) < 2:
-        raise ExportError("the example batch must be (input, target, …)")
-    inputs = [t.detach().contiguous() for t in as_tensors(example_batch[0], "the input")]
-    targets = [t.detach().contiguous() for t in as_tensors(example_batch[1:], "the targets")]
-    if not 1 <= len(inputs) <= 2:
-        raise ExportError("the input must be a tensor, or (input, length)")
-    check_batch(inputs, targets)
+    fields = None
+    if loss is None:
+        fields = check_fields(module, example_batch)
+        inputs, targets = [example_batch[name].detach().contiguous() for name in fields], []
+    else:
+        if not isinstance(example_batch, (tuple, list)) or len(example_batch) < 2:
+            raise ExportError("the example batch must be (input, target, …)")
+        inputs = [t.detach().contiguous() for t in as_tensors(example_batch[0], "the input")]
+        targets = [t.detach().contiguous() for t in as_tensors(example_batch[1:], "the targets")]
+        if not 1 <= len(inputs) <= 2:
+            raise ExportError("the input must be a tensor, or (input, length)")
+    check_batch([*inputs, *targets], fields)
     threads = torch.get_num_threads()
     state = State(module)
     loss_state = State(loss if isinstance(loss, torch.nn.Module) else torch.nn.Module())
     try:
         with torch.random.fork_rng(devices=[]), new_folder(path) as folder:
             torch.set_num_threads(1)  # the self-test compares bits
-            write(module, loss, inputs, targets, folder, say)
+            write(Step(module, loss, len(inputs), fields), [*inputs, *targets], metrics, folder, say)
     except ExportError:
         raise
     except Exception as error:
@@ -510,10 +546,10 @@ def export(module, loss, example_batch, path, *, overwrite=False, progress=None)
     say(f"wrote {path} in {time.monotonic() - began:.0f} s")
 
 
-def write(module, loss, inputs, targets, folder, say):
-    tensors = [*inputs, *targets]
-    step = Step(module, loss, len(inputs))
+def write(step, tensors, metrics, folder, say):
+    module, loss, fields = step.module, step.loss, step.fields
     check_first_step(step, tensors)
+    rows = metric_rows(step.loss_names, step.metric_names, metrics or {}, line_of_forward(module))
     table = Table(module)
     guards = TracingGuards(module)
     programs, schemas, traced, batch = {}, {}, {}, [1, None]
@@ -526,15 +562,20 @@ def write(module, loss, inputs, targets, folder, say):
         schemas |= used
         lower, upper = batch_range(traced[name], guards.lines)
         batch = [max(lower, batch[0]), upper if batch[1] is None else batch[1] if upper is None else min(upper, batch[1])]
-        count = step.num_loss_values
+        count = step.num_values
         outputs = program["outputs"][count:]
         programs[name] = program | {"outputs": program["outputs"][:count]}
-    programs["predict"] = without_inputs(program, len(inputs), outputs)
+    kept = kept_inputs(program, outputs) if fields else list(range(step.num_inputs))
+    programs["predict"] = without_inputs(program, kept, outputs)
     if programs["predict"] is None:  # the loss returned an output itself, as broadcast_tensors() does: then the output is that of the loss
         with torch.no_grad():
-            predict = trace(Step(module, None, len(inputs)).eval(), inputs, "predict", guards)
+            predict = trace(Step(module, None, len(kept)).eval(), tensors[:len(kept)], "predict", guards)
         programs["predict"], used = program_json(predict, table, PREFIX)
         schemas |= used
+    # Those of predict are the first ones.
+    order = kept + [i for i in range(len(tensors)) if i not in kept]
+    for name in ("train", "eval"):
+        programs[name]["inputs"] = [programs[name]["inputs"][i] for i in order]
     if guards.checkpointed:
         named = sorted(name for name in guards.checkpointed if name)
         say("recomputed in the backward pass: " + (", ".join(named) or "nothing, because torch.utils.checkpoint gets functions, not modules"))
@@ -544,11 +585,12 @@ def write(module, loss, inputs, targets, folder, say):
     test = compare(step, traced, tensors, state.restore)
     weights = dict(zip((entry["name"] for entry in table.entries), table.values))
     safetensors.torch.save_file(weights, os.path.join(folder, "model.safetensors"))
-    names = [*(f"input.{i}" for i in range(len(inputs))), *(f"target.{i}" for i in range(len(targets)))]
-    safetensors.torch.save_file({n: t.clone() for n, t in zip(names, tensors)}, os.path.join(folder, "self_test.safetensors"))
+    names = [*(f"input.{i}" for i in range(len(kept))), *(f"target.{i}" for i in range(len(tensors) - len(kept)))]
+    safetensors.torch.save_file({n: tensors[i].clone() for n, i in zip(names, order)}, os.path.join(folder, "self_test.safetensors"))
+    of_step = {"fields": [fields[i] for i in order], "metrics": rows} if fields else {"per_step": per_step(step, tensors[:len(kept)])}
     document = {
-        "format": FORMAT, "torch": torch.__version__.split("+")[0], "num_inputs": len(inputs), "batch": {"min": batch[0], "max": batch[1]},
-        "outputs": step.output_names, "per_step": per_step(step, inputs), "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
+        "format": FORMAT, "torch": torch.__version__.split("+")[0], "num_inputs": len(kept), "batch": {"min": batch[0], "max": batch[1]},
+        **of_step, "outputs": step.output_names, "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
         "operators": schemas, "programs": programs, "self_test": test,
         "files": {name: sha256(os.path.join(folder, name)) for name in FILES[1:]},
     }

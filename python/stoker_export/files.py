@@ -25,9 +25,10 @@ def as_tensors(value, what):
     return list(tensors)
 
 
-def check_batch(inputs, targets):
-    for i, tensor in enumerate([*inputs, *targets]):
-        what = f"tensor {i} of the example batch"
+def check_batch(tensors, fields=None):
+    """`fields`: their names, if they have any."""
+    for i, tensor in enumerate(tensors):
+        what = f"{fields[i] if fields else f'tensor {i}'} of the example batch"
         if tensor.device.type != "cpu":
             raise ExportError(f"{what} is on {tensor.device}: move the module and the batch to the CPU for the export; train.device of the run "
                               "chooses the device")
@@ -35,10 +36,10 @@ def check_batch(inputs, targets):
             raise ExportError(f"{what} is {tensor.dtype}, which datasets do not have")
         if tensor.dtype == torch.float64:
             raise ExportError(f"{what} is torch.float64; stokerd passes torch.float32: convert it with .float()")
-        if tensor.dim() == 0 or tensor.size(0) != inputs[0].size(0):
+        if tensor.dim() == 0 or tensor.size(0) != tensors[0].size(0):
             raise ExportError(f"{what} has the shape {list(tensor.shape)}; the first dimension must be the batch of "
-                              f"{inputs[0].size(0) if inputs[0].dim() else 'the input'}")
-    if inputs[0].size(0) < 2:
+                              f"{tensors[0].size(0) if tensors[0].dim() else 'the input'}")
+    if tensors[0].size(0) < 2:
         raise ExportError("the example batch has one sample; use two or more, else PyTorch fixes the batch size at 1")
 
 

@@ -182,6 +182,9 @@ class Writer:
         target = node.target
         if target is operator.getitem:
             source = env[node.args[0]]
+            if "parts" in source:
+                env[node] = source["parts"][node.args[1]]
+                return None
             if "results" in source:  # of a node with several
                 env[node] = {"v": source["results"][node.args[1]]}
                 return None
@@ -215,6 +218,10 @@ class Writer:
             return self.without_out(WITHOUT_OUT[name], node, env)
         if name not in ALLOWED:
             raise ExportError(f"{name} is not on the list of operators that stokerd runs; {advice(schema)}")
+        if name == "aten::broadcast_tensors" and len({str(tuple(each.meta["val"].shape)) for each in node.args[0]}) == 1:
+            # Of one shape these are the tensors themselves, so that an output does not depend on the target that it is compared with.
+            env[node] = {"parts": [self.argument(each, env) for each in node.args[0]]}
+            return None
         self.schemas[name] = str(schema)
         args = [self.argument(each, env) for each in node.args]
         shared = self.shared_memory(schema, args, node, env)
@@ -380,24 +387,57 @@ def program_json(program, table, prefix):
             "updates": updates}, writer.schemas
 
 
-def without_inputs(program, count, outputs):
-    """The program without the inputs after the first `count` and all that depends on them, which returns `outputs`. None: these depend on them."""
-    tainted = {each["v"] for each in program["inputs"][count:]}
+class Taint:
+    """The values of a program that depend on some of its inputs, node by node."""
 
-    def depends(value):
+    def __init__(self, program, inputs):
+        self.values = {program["inputs"][i]["v"] for i in inputs}
+        self.owner = {}  # of a view: the value whose memory it has
+
+    def depends(self, value):
         if isinstance(value, list):
-            return any(map(depends, value))
-        return isinstance(value, dict) and ("v" in value and value["v"] in tainted or
-                                            any(depends(each) for each in value.values() if isinstance(each, (list, dict))))
+            return any(map(self.depends, value))
+        if not isinstance(value, dict):
+            return False
+        if "v" in value:
+            return value["v"] in self.values or self.owner.get(value["v"]) in self.values
+        return any(self.depends(each) for each in value.values() if isinstance(each, (list, dict)))
 
-    nodes = []
-    for node in program["nodes"]:
+    def takes(self, node):
+        """Whether the node depends on them; then its results do, and what it changes in place."""
+        schema = operator_named(node["op"]) if "op" in node else None
+        given = list(zip(schema.arguments, node["args"])) if schema else []
+        is_view = schema and (schema.name in MAY_RETURN_ARGUMENT or any(each.alias_info for each in schema.returns))
+        if is_view and given and isinstance(given[0][1], dict) and "v" in given[0][1]:
+            source = given[0][1]["v"]
+            self.owner |= {result: self.owner.get(source, source) for result in node["results"]}
         arguments = [node.get("args"), list(node.get("kwargs", {}).values()), node.get("operands"), node.get("predicate")]
-        if depends(arguments):
-            tainted.update(node["results"])
-        else:
-            nodes.append(node)
-    if depends(outputs):
+        if not self.depends(arguments):
+            return False
+        self.values.update(node["results"])
+        for argument, value in given:
+            if argument.alias_info and argument.alias_info.is_write and isinstance(value, dict) and "v" in value:
+                self.values |= {value["v"], self.owner.get(value["v"], value["v"])}
+        return True
+
+
+def kept_inputs(program, outputs):
+    """Of which inputs the outputs depend: their indices. The first is one of them, because it has the batch size."""
+    kept = [0]
+    for i in range(1, len(program["inputs"])):
+        taint = Taint(program, [i])
+        for node in program["nodes"]:
+            taint.takes(node)
+        if taint.depends(outputs):
+            kept.append(i)
+    return kept
+
+
+def without_inputs(program, kept, outputs):
+    """The program with the inputs `kept` and without all that depends on others, which returns `outputs`. None: these depend on others."""
+    taint = Taint(program, [i for i in range(len(program["inputs"])) if i not in kept])
+    nodes = [node for node in program["nodes"] if not taint.takes(node)] if outputs else []
+    if taint.depends(outputs):
         return None
-    return program | {"inputs": program["inputs"][:count], "nodes": nodes, "outputs": outputs,
-                      "updates": [each for each in program["updates"] if not depends(each["value"])]}
+    updates = [each for each in program["updates"] if not taint.depends(each["value"])] if outputs else []
+    return program | {"inputs": [program["inputs"][i] for i in kept], "nodes": nodes, "outputs": outputs, "updates": updates}

@@ -15,7 +15,7 @@ LARGEST = 0.01  # of the norm: a larger bound would accept another gradient
 
 def run(step, call, tensors, restore):
     """Loss and outputs in eval mode; then a step from the same state: the loss, gradients, buffers. Changes the module."""
-    module, count = step.module, step.num_loss_values
+    module = step.module
     restore()
     for parameter in module.parameters():
         parameter.grad = None
@@ -28,11 +28,22 @@ def run(step, call, tensors, restore):
         parameter.grad = None
     torch.manual_seed(SEED)
     step.train()
-    mean = mean_of(call["train"](*tensors)[:count])
+    trained = call["train"](*tensors)
+    count = step.num_loss_values
+    mean = mean_of(trained[:count])
     mean.backward()
+    values = {f"{name} in {mode} mode": value for mode, all_values in (("training", trained), ("eval", evaluated))
+              for name, value in metrics_of(step, all_values).items()}
     return {"loss": mean.detach(), "gradients": {name: p.grad for name, p in module.named_parameters() if p.requires_grad},
             "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
-            "eval_loss": mean_of(evaluated[:count]), "outputs": evaluated[count:]}
+            "eval_loss": mean_of(evaluated[:count]), "metrics": values, "outputs": evaluated[step.num_values:]}
+
+
+def metrics_of(step, values):
+    """The further losses and the metrics."""
+    names = [*step.loss_names, *step.metric_names]
+    sums = values[step.num_loss_values:step.num_values]
+    return {name: (sums[2 * i] / sums[2 * i + 1]).detach() for i, name in enumerate(names)}
 
 
 def mean_of(values):
@@ -102,7 +113,7 @@ def run_perturbed(step, tensors, restore):
 
 def flattened(result):
     named = [("loss", result["loss"]), *((f"gradient of {n}", g) for n, g in result["gradients"].items()),
-             *((f"buffer {n}", b) for n, b in result["buffers"].items()),
+             *((f"buffer {n}", b) for n, b in result["buffers"].items()), *result["metrics"].items(),
              ("loss in eval mode", result["eval_loss"]), *((f"output {i}", o) for i, o in enumerate(result["outputs"]))]
     return dict(named)
 

@@ -37,6 +37,15 @@ std::string name_in_run(const BuiltinMetric& metric, const EvalConfig& eval,
   return is_of_bytes == maybe_outputs->tokens_are_bytes ? name : std::string();
 }
 
+// The file in which a model that evaluates itself lists its metrics; empty: it does not.
+std::string metrics_path(const Config& config) {
+  if (config.task.name() != TaskName::kCustom) return {};
+  if (const auto* const plugin = std::get_if<PluginConfig>(&config.model.arch))
+    return eval_metrics::plugin_metrics_path(plugin->path);
+  const auto* const exported = std::get_if<ExportedConfig>(&config.model.arch);
+  return exported == nullptr ? std::string() : exported->path + "/graph.json";
+}
+
 Status check_monitor(const MetricTable& table, const char* key, const std::string& monitor) {
   const std::string error = monitor_error(table, monitor);
   if (error.empty()) return {};
@@ -64,8 +73,8 @@ MetricTable task_metrics(const Config& config,
 Result<MetricTable> resolve_metrics(const Config& config,
                                     const std::optional<EvaluatedOutputs>& maybe_outputs) {
   MetricTable table = task_metrics(config, maybe_outputs);
-  if (const auto* const plugin = std::get_if<PluginConfig>(&config.model.arch)) {
-    const auto listed = eval_metrics::read_plugin_metrics(plugin->path);
+  if (const std::string path = metrics_path(config); !path.empty()) {
+    const auto listed = eval_metrics::read_model_metrics(path);
     if (!listed.ok())
       return Status(StatusCode::kInvalidArgument, "model.path: " + listed.status().message());
     std::vector<MetricDefinition> rows = table.rows();

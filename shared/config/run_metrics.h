@@ -1,5 +1,5 @@
 // The table of metrics that the evaluation of a run can report: those of the task, of its settings,
-// and of a plugin.
+// and with task custom those that the model lists.
 //
 // Threads: functions of their arguments and the file system.
 #pragma once
@@ -23,8 +23,8 @@ struct EvaluatedOutputs {
 // Of the task alone.
 eval_metrics::MetricTable task_metrics(const Config& config,
                                        const std::optional<EvaluatedOutputs>& maybe_outputs = {});
-// With those of a plugin. kInvalidArgument: eval.monitor or checkpoint.monitor has a metric that the
-// table lacks, or the file of the plugin is invalid; the message has the key.
+// With those of the model. kInvalidArgument: eval.monitor or checkpoint.monitor has a metric that the
+// table lacks, or the file of the model is invalid; the message has the key.
 Result<eval_metrics::MetricTable> resolve_metrics(
     const Config& config, const std::optional<EvaluatedOutputs>& maybe_outputs = {});
 

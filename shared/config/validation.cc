@@ -111,10 +111,11 @@ class Validator {
 
   void validate_own_loss() {
     if (errors_.has_error_for("model.name")) return;
-    if (config_.task.name() == TaskName::kCustom && !config_.model.has_loss())
+    const bool is_plugin = std::holds_alternative<PluginConfig>(config_.model.arch);
+    if (config_.task.name() == TaskName::kCustom && !config_.model.has_loss() && !is_plugin)
       add_error("task.name",
                 "custom reports the loss of a model that computes its own, which only "
-                "model.name exported does");
+                "model.name exported and plugin do");
     if (!config_.model.has_loss()) return;
     if (!config_.model.init.empty())
       add_error("model.init",
@@ -533,8 +534,8 @@ class Validator {
 
   void validate_monitor(const std::string& key, const std::string& metric) {
     if (errors_.has_error_for("task.name") || errors_.has_error_for("model.name")) return;
-    // A plugin's metrics are in a file, see resolve_metrics().
-    if (!std::holds_alternative<PluginConfig>(config_.model.arch))
+    // The model's metrics are in a file, see resolve_metrics().
+    if (config_.task.name() != TaskName::kCustom)
       if (const std::string error = monitor_error(task_metrics(config_), metric); !error.empty())
         add_error(key, error);
     const size_t slash = metric.find('/');

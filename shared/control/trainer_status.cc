@@ -243,7 +243,7 @@ void list_fields(Visitor& fields, MaybeConst<TrainerStatus> auto& status) {
   fields.value("max_steps", status.max_steps);
   fields.value("epoch", status.epoch);
   fields.value("loss", status.loss);
-  fields.object("training_metric", status.training_metric);
+  fields.array("training_metrics", status.training_metrics);
   fields.value("lr", status.lr);
   fields.value("samples_per_second", status.samples_per_second);
   fields.value("step_time_ms", status.step_time_ms);

@@ -26,10 +26,11 @@ struct TrainerStatus {
   uint64_t epoch = 0;
   double loss =
       std::numeric_limits<double>::quiet_NaN();  // of the last interval; NaN before the first
-  struct TrainingMetric {                        // of the task, over the same steps as `loss`
-    std::string name;                            // "accuracy"; empty: none
+  struct TrainingMetric {
+    std::string name;  // "accuracy"
     double value = 0;
-  } training_metric;
+  };
+  std::vector<TrainingMetric> training_metrics = {};  // of the task, over the same steps as `loss`
   double lr = 0;
   double samples_per_second = 0;
   double step_time_ms = 0;

@@ -16,7 +16,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr uint64_t kMaxTableBytes = 256 << 10;
+constexpr uint64_t kMaxTableBytes = 256 << 10, kMaxModelBytes = 64 << 20;
+constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxRows = 256, kMaxNameBytes = 64, kMaxTextBytes = 1000;
 
 constexpr auto kMin = Direction::kMinimize, kMax = Direction::kMaximize;
@@ -87,9 +88,28 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
 });
 
 // Other fields of a line of metrics/eval.jsonl or of a result file, and of metrics/train.jsonl.
-constexpr auto kOtherFields = std::to_array<std::string_view>(
-    {"step", "epoch", "lr", "dataset", "num_samples", "num_quarantined", "manifest_sha256",
-     "duration_seconds", "wall_time", "per_class", "confusion_matrix", "pr_curves"});
+constexpr auto kOtherFields = std::to_array<std::string_view>({"loss",
+                                                               "step",
+                                                               "epoch",
+                                                               "lr",
+                                                               "dataset",
+                                                               "num_samples",
+                                                               "num_quarantined",
+                                                               "manifest_sha256",
+                                                               "duration_seconds",
+                                                               "wall_time",
+                                                               "per_class",
+                                                               "confusion_matrix",
+                                                               "pr_curves",
+                                                               "grad_norm",
+                                                               "samples_seen",
+                                                               "skipped_steps",
+                                                               "loss_scale",
+                                                               "samples_per_second",
+                                                               "step_time_ms",
+                                                               "data_wait_ms",
+                                                               "checkpoint_stall_ms",
+                                                               "degraded"});
 
 template <typename Enum>
 Enum parse_word(const json::object& fields, const char* key, std::initializer_list<Enum> values) {
@@ -140,10 +160,26 @@ std::string invalid_row(const MetricTable& table) {
   return {};
 }
 
-bool is_top_k(std::string_view name) {
-  if (!name.starts_with("top") || !name.ends_with("_accuracy")) return false;
-  name.remove_prefix(3);
-  return !name.empty() && name.front() >= '0' && name.front() <= '9';
+Result<MetricTable> table_of(std::string_view text, const std::string& path, bool is_required) {
+  boost::system::error_code error;
+  const json::value document = parse_json(text, error, kMaxDepth);
+  if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
+  std::vector<MetricDefinition> parsed;
+  try {
+    const json::object& root = document.as_object();
+    if (!is_required && !root.contains("metrics")) return MetricTable();
+    const json::array& rows = root.at("metrics").as_array();
+    if (rows.size() > kMaxRows)
+      throw std::invalid_argument("more than " + std::to_string(kMaxRows) + " metrics");
+    for (const json::value& row : rows) parsed.push_back(parse_row(row.as_object()));
+  } catch (const std::exception& wrong) {
+    return Status(StatusCode::kCorrupt,
+                  path + ": a field is missing or has the wrong type: " + wrong.what());
+  }
+  MetricTable table(std::move(parsed));
+  if (const std::string wrong = invalid_row(table); !wrong.empty())
+    return Status(StatusCode::kCorrupt, path + ": " + wrong);
+  return table;
 }
 
 }  // namespace
@@ -193,18 +229,7 @@ std::string to_json(const MetricTable& table) {
 }
 
 Result<MetricTable> parse_metric_table(std::string_view text, const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(
-      MetricTable table, parse_json_object<MetricTable>(text, path, [](const json::object& root) {
-        const json::array& rows = root.at("metrics").as_array();
-        if (rows.size() > kMaxRows)
-          throw std::invalid_argument("more than " + std::to_string(kMaxRows) + " metrics");
-        std::vector<MetricDefinition> parsed;
-        for (const json::value& row : rows) parsed.push_back(parse_row(row.as_object()));
-        return MetricTable(std::move(parsed));
-      }));
-  if (const std::string wrong = invalid_row(table); !wrong.empty())
-    return Status(StatusCode::kCorrupt, path + ": " + wrong);
-  return table;
+  return table_of(text, path, /*is_required=*/true);
 }
 
 Result<MetricTable> read_metric_table(const std::string& path) {
@@ -219,21 +244,15 @@ std::string plugin_metrics_path(const std::string& plugin_path) {
   return path + ".metrics.json";
 }
 
-Result<MetricTable> read_plugin_metrics(const std::string& plugin_path) {
-  const std::string path = plugin_metrics_path(plugin_path);
-  auto table = read_metric_table(path);
-  if (table.status().code() == StatusCode::kNotFound) return MetricTable();
-  if (!table.ok()) return table;
-  for (const MetricDefinition& row : table->rows()) {
-    const bool is_builtin =
-        std::ranges::find(kBuiltin, row.name, &BuiltinMetric::name) != kBuiltin.end();
-    const bool is_field = std::ranges::find(kOtherFields, row.name) != kOtherFields.end();
-    if (is_builtin || is_field || is_top_k(row.name))
-      return Status(
-          StatusCode::kCorrupt,
-          path + ": a plugin's metric cannot have the name '" + row.name + "', which is " +
-              (is_field ? "a field of the records" : "one of stoker's metrics") + "; rename it");
-  }
+Result<MetricTable> read_model_metrics(const std::string& path) {
+  const auto text = read_file(path, kMaxModelBytes);
+  if (text.status().code() == StatusCode::kNotFound) return MetricTable();
+  if (!text.ok()) return text.status();
+  STOKER_ASSIGN_OR_RETURN(MetricTable table, table_of(*text, path, /*is_required=*/false));
+  for (const MetricDefinition& row : table.rows())
+    if (std::ranges::find(kOtherFields, row.name) != kOtherFields.end())
+      return Status(StatusCode::kCorrupt, path + ": a metric cannot have the name '" + row.name +
+                                              "', which is a field of the records; rename it");
   return table;
 }
 

@@ -1,7 +1,7 @@
 // MetricTable: the metrics that the evaluation of a run can report. All that ranks, compares or shows
 // a metric reads its direction, unit and meaning here, and nowhere else.
 //
-// kBuiltinMetrics has those of stoker's tasks; a plugin adds its own (read_plugin_metrics). stokerd
+// kBuiltinMetrics has those of stoker's tasks; a model of the user adds its own (read_model_metrics). stokerd
 // writes the table of a run to RunLayout::metric_table_file(), and all other programs read that.
 //
 // Threads: values and pure functions.
@@ -78,8 +78,8 @@ Result<MetricTable> read_metric_table(const std::string& path);
 
 // "PATH/model.metrics.json" for "PATH/model.so".
 std::string plugin_metrics_path(const std::string& plugin_path);
-// The metrics that the plugin lists there; empty: there is no such file. kCorrupt also: a metric has
-// the name of a built-in one or of another field of a record.
-Result<MetricTable> read_plugin_metrics(const std::string& plugin_path);
+// The metrics that a model of the user lists in this file, a plugin's or graph.json, below `metrics`; empty: there is
+// no such file or list. kCorrupt also: a metric has the name of another field of a record.
+Result<MetricTable> read_model_metrics(const std::string& path);
 
 }  // namespace stoker::eval_metrics

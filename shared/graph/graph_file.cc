@@ -23,8 +23,9 @@ constexpr size_t kMaxDepth = 64;           // of JSON
 constexpr int64_t kMaxValues = 1'000'000;  // of a program
 constexpr size_t kMaxNodes = 1'000'000;    // of a program, with those of its parts
 constexpr size_t kMaxModules = 100'000;    // that are recomputed
-constexpr size_t kMaxDims = 64;            // as LibTorch
-constexpr size_t kMaxShown = 100;          // characters of the file in a message
+constexpr size_t kMaxFields = 256;
+constexpr size_t kMaxDims = 64;    // as LibTorch
+constexpr size_t kMaxShown = 100;  // characters of the file in a message
 
 struct ReadError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -462,19 +463,47 @@ void read_self_test(const Reader& in, GraphFile& file) {
 
 void check_interfaces(const Reader& programs, const GraphFile& file) {
   const auto& targets = file.train.inputs;
-  const auto is_loss = [](const Program& program) {
-    const auto& outputs = program.graph.outputs;
-    return outputs.size() == 1 || outputs.size() == 2;
+  const auto has_values = [&file](const Program& program) {
+    const size_t of_metrics = 2 * file.metrics.size(), all = program.graph.outputs.size();
+    return all == of_metrics + 1 || all == of_metrics + 2;
   };
-  if (!is_loss(file.train) || !is_loss(file.eval))
-    programs.fail("train and eval must return the loss, or its sum and count");
+  if (!has_values(file.train) || file.eval.graph.outputs.size() != file.train.graph.outputs.size())
+    programs.fail(
+        "train and eval must return the loss, or its sum and count, and those of each metric");
+  if (!file.fields.empty() && file.fields.size() != targets.size())
+    programs.fail("train and eval must have an input for each of fields");
   if (file.eval.inputs != targets || file.predict.inputs.size() != file.num_inputs ||
       targets.size() < file.num_inputs ||
       !std::ranges::equal(file.predict.inputs, std::span(targets).first(file.num_inputs)))
     programs.fail("have other inputs than each other");
-  if (file.predict.graph.outputs.empty() ||
+  // A step can have losses and metrics alone.
+  if ((file.predict.graph.outputs.empty() && file.fields.empty()) ||
       file.predict.graph.outputs.size() != file.self_test.outputs.size())
     programs.fail("predict must return the outputs of the self-test");
+}
+
+std::vector<std::string> names_in(const Reader& in) {
+  std::vector<std::string> names;
+  for (const Reader& each : in.items()) {
+    names.push_back(each.text());
+    check_name(each, names.back());
+    if (std::ranges::count(names, names.back()) > 1) each.fail("occurs twice");
+  }
+  if (names.empty() || names.size() > kMaxFields) in.fail("must be some names");
+  return names;
+}
+
+// The names; all else is read as a table of metrics.
+std::vector<std::string> metrics_in(const Reader& in) {
+  std::vector<std::string> names;
+  for (const Reader& each : in.items()) {
+    names.push_back(each.at("name").text());
+    check_name(each, names.back());
+    if (std::ranges::count(names, names.back()) > 1) each.fail("occurs twice");
+  }
+  if (names.size() > kMaxMetrics)
+    in.fail("must be at most " + std::to_string(kMaxMetrics) + " metrics");
+  return names;
 }
 
 GraphFile read_file(const Reader& root) {
@@ -484,7 +513,10 @@ GraphFile read_file(const Reader& root) {
   file.min_batch = batch.at("min").integer(1, kMaxInt);
   if (!batch.at("max").value().is_null())
     file.max_batch = batch.at("max").integer(file.min_batch, kMaxInt);
-  file.num_inputs = static_cast<size_t>(root.at("num_inputs").integer(1, 2));
+  if (const auto fields = root.find("fields")) file.fields = names_in(*fields);
+  if (const auto metrics = root.find("metrics")) file.metrics = metrics_in(*metrics);
+  const auto max_inputs = file.fields.empty() ? 2 : std::ssize(file.fields);
+  file.num_inputs = static_cast<size_t>(root.at("num_inputs").integer(1, max_inputs));
   const Reader checkpointed = root.at("checkpointed");
   const auto modules = checkpointed.items();
   if (modules.size() > kMaxModules) checkpointed.fail("has too many modules");

@@ -25,6 +25,7 @@ inline constexpr const char* kGraphName = "graph.json";
 inline constexpr const char* kWeightsName = "model.safetensors";
 inline constexpr const char* kSelfTestName = "self_test.safetensors";
 inline constexpr uint64_t kMaxGraphBytes = 64 << 20;
+inline constexpr size_t kMaxMetrics = 32;
 
 struct Argument {
   enum class Kind {
@@ -111,13 +112,17 @@ struct GraphFile {
   std::string torch;  // version that exported it
   int64_t min_batch = 1;
   std::optional<int64_t> max_batch;
-  size_t num_inputs = 1;  // of the module; the other inputs of train and eval are targets
+  size_t num_inputs = 1;  // of predict; the other inputs of train and eval are targets
+  // The parameters of forward(), for the inputs of train and eval. Empty: these have the order of a sample.
+  std::vector<std::string> fields;
+  std::vector<std::string> metrics;  // further losses and metrics; the rows of a metric_table.h
   std::vector<TableEntry> tensors;
   std::map<std::string, std::string>
       tied;  // further names of tensors: name -> the one in the table
   std::map<std::string, std::string> operators;  // name -> the schema it was exported with
   std::vector<std::string> recomputed;           // modules whose activations Python does not store
-  // train and eval return the loss, or its sum and count; predict the outputs.
+  // train and eval return the loss, or its sum and count, then the sum and the count of each of `metrics`;
+  // predict the outputs.
   Program train, eval, predict;
   // Of each output of predict, whether its second dimension is that of the steps of the input. Empty: unknown.
   std::vector<bool> per_step;

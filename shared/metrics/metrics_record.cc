@@ -164,7 +164,7 @@ Status read(const MetricsRecord& record, std::string_view name, double& out) {
 MetricsRecord to_record(const TrainMetrics& record) {
   MetricsRecord out;
   out.add("step", record.step).add("epoch", record.epoch).add("loss", record.loss);
-  if (record.maybe_metric) out.add(record.maybe_metric->first, record.maybe_metric->second);
+  for (const auto& [name, value] : record.metrics) out.add(name, value);
   out.add("lr", record.lr)
       .add("grad_norm", record.grad_norm)
       .add("samples_seen", record.samples_seen);
@@ -181,15 +181,17 @@ MetricsRecord to_record(const TrainMetrics& record) {
 
 namespace {
 
-std::optional<std::pair<std::string, double>> find_metric(const MetricsRecord& record) {
+std::vector<std::pair<std::string, double>> training_metrics(const MetricsRecord& record) {
   const auto& fields = record.fields();
-  const auto loss =
-      std::ranges::find(fields, "loss", &std::pair<std::string, MetricsRecord::Value>::first);
-  if (loss == fields.end() || std::next(loss) == fields.end()) return std::nullopt;
-  const std::string& name = std::next(loss)->first;
-  const auto value = record.find_number(name);
-  if (name == "lr" || !value.has_value()) return std::nullopt;
-  return std::pair(name, *value);
+  const auto find = [&fields](std::string_view name) {
+    return std::ranges::find(fields, name, &std::pair<std::string, MetricsRecord::Value>::first);
+  };
+  std::vector<std::pair<std::string, double>> metrics;
+  const auto end = find("lr");
+  for (auto field = find("loss"); field < end && ++field < end;)
+    if (const auto value = record.find_number(field->first))
+      metrics.emplace_back(field->first, *value);
+  return metrics;
 }
 
 }  // namespace
@@ -206,7 +208,7 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   STOKER_RETURN_IF_ERROR(read(record, "step_time_ms", out.step_time_ms));
   STOKER_RETURN_IF_ERROR(read(record, "data_wait_ms", out.data_wait_ms));
   STOKER_RETURN_IF_ERROR(read(record, "checkpoint_stall_ms", out.checkpoint_stall_ms));
-  out.maybe_metric = find_metric(record);
+  out.metrics = training_metrics(record);
   out.maybe_skipped_steps = record.find_count("skipped_steps");
   out.maybe_loss_scale = record.find_number("loss_scale");
   // Missing in records of earlier releases.

@@ -59,8 +59,7 @@ struct TrainMetrics {
   uint64_t epoch = 0;
   // Mean over the steps since the last record.
   double loss = std::numeric_limits<double>::quiet_NaN();
-  // The name and value of the task's training metric, over the same steps; empty: it has none.
-  std::optional<std::pair<std::string, double>> maybe_metric;
+  std::vector<std::pair<std::string, double>> metrics;  // training metrics, over the same steps
   double lr = 0;
   double grad_norm = 0;       // of the last step, before clipping
   uint64_t samples_seen = 0;  // number trained on since the start of the run
@@ -78,7 +77,7 @@ struct TrainMetrics {
 };
 
 MetricsRecord to_record(const TrainMetrics& metrics);
-// The number after `loss` is the training metric, unless it is `lr`. kCorrupt: a field is missing or
+// The numbers between `loss` and `lr` are the training metrics. kCorrupt: a field is missing or
 // has the wrong type; names the field.
 Result<TrainMetrics> train_metrics_from(const MetricsRecord& metrics);
 

@@ -48,9 +48,8 @@ Result<std::unique_ptr<JsonLinesFile>> open_lines(FileSystem& files, const std::
 
 void add_events(EventFile& events, const TrainMetrics& metrics) {
   events.add_scalar("loss", metrics.step, metrics.loss);
-  if (metrics.maybe_metric)
-    events.add_scalar("train/" + metrics.maybe_metric->first, metrics.step,
-                      metrics.maybe_metric->second);
+  for (const auto& [name, value] : metrics.metrics)
+    events.add_scalar("train/" + name, metrics.step, value);
   events.add_scalar("train/lr", metrics.step, metrics.lr);
   events.add_scalar("train/grad_norm", metrics.step, metrics.grad_norm);
   events.add_scalar("train/epoch", metrics.step, static_cast<double>(metrics.epoch));

@@ -33,6 +33,12 @@ Result<TensorSpec> find_input_tensor(const std::vector<TensorSpec>& sample,
   return *input;
 }
 
+TensorSpec as_field(TensorSpec spec) {
+  if (role_of(spec) == TensorRole::kTokens) spec.dtype = DType::kI64;
+  if (role_of(spec) == TensorRole::kInput) spec.dtype = DType::kF32;
+  return spec;
+}
+
 Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
   const TensorSpec* const target = find_tensor(sample, TensorRole::kTarget);
@@ -55,44 +61,6 @@ Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
   if (fits) return *num_classes;
   return Status(StatusCode::kMismatch, "model.num_classes is " + std::to_string(*num_classes) +
                                            ", but the data has " + data);
-}
-
-Result<LossBatch> make_loss_batch(const std::vector<TensorSpec>& sample) {
-  LossBatch batch;
-  std::optional<size_t> tokens, input;
-  for (size_t i = 0; i < sample.size(); ++i) {
-    const auto role = role_of(sample[i]);
-    if (role == TensorRole::kPositions)
-      return Status(StatusCode::kMismatch,
-                    "a model with its own loss cannot train on packed documents: " +
-                        describe(sample) + "; remove sequence.packing");
-    if (role == TensorRole::kTokens)
-      tokens = i;
-    else if (role == TensorRole::kInput)
-      input = i;
-    else if (role == TensorRole::kLength)
-      batch.maybe_length = i;
-    else
-      batch.targets.push_back(i);
-  }
-  if (!tokens && !input)
-    return Status(StatusCode::kMismatch,
-                  "the data has neither input nor tokens: " + describe(sample));
-  TensorSpec values = sample[tokens ? *tokens : *input];
-  values.dtype = tokens ? DType::kI64 : DType::kF32;  // preprocess_input.h
-  batch.is_predicting = tokens && batch.targets.empty();
-  if (batch.is_predicting) {
-    if (values.shape.size() != 1 || values.shape[0] < 2)
-      return Status(StatusCode::kMismatch,
-                    "tokens must be [2 or more]; the data has " + to_string(sample[*tokens]));
-    --values.shape[0];
-    batch.target_specs = {values};
-  } else if (batch.maybe_length) {
-    batch.input_specs.push_back(sample[*batch.maybe_length]);
-  }
-  batch.input_specs.insert(batch.input_specs.begin(), values);
-  for (const size_t target : batch.targets) batch.target_specs.push_back(sample[target]);
-  return batch;
 }
 
 Status validate_vocab(const TokenLimits& limits, const std::vector<TensorSpec>& sample,

@@ -26,20 +26,13 @@ std::string describe(const std::vector<TensorSpec>& sample);
 Result<TensorSpec> find_input_tensor(const std::vector<TensorSpec>& sample,
                                      const std::string& model, int64_t min_side);
 
+// A tensor of a sample as Model::step() gets it: `input` is F32, `tokens` are I64.
+TensorSpec as_field(TensorSpec spec);
+
 // Number of model outputs: model.num_classes if it is set, otherwise the number of classes or the
 // width of the target in the data.
 Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
-
-// How a batch is passed to a model with its own loss (Model::loss): the indices of its tensors,
-// and their specs of one sample as the model gets them.
-struct LossBatch {
-  std::optional<size_t> maybe_length;
-  std::vector<size_t> targets;  // the other tensors; empty if the model predicts the next token
-  bool is_predicting = false;   // inputs: tokens but the last; target: tokens but the first
-  std::vector<TensorSpec> input_specs, target_specs;
-};
-Result<LossBatch> make_loss_batch(const std::vector<TensorSpec>& sample);
 
 // model.context_length and model.vocab_size of a language model.
 struct TokenLimits {

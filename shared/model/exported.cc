@@ -17,9 +17,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -27,7 +24,6 @@
 #include "shared/checkpoint/safetensors.h"
 #include "shared/graph/graph_file.h"
 #include "shared/graph/recomputed_modules.h"
-#include "shared/model/data_compatibility.h"
 #include "shared/model/graph_program.h"
 #include "shared/model/graph_self_test.h"
 #include "shared/model/layer_builder.h"
@@ -35,6 +31,7 @@
 #include "shared/model/model_factories.h"
 #include "shared/model/model_file.h"
 #include "shared/model/out_of_vocab.h"
+#include "shared/model/step_inputs.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 #include "shared/model/user_model.h"
@@ -46,35 +43,20 @@ using Tensors = std::vector<at::Tensor>;
 using graph::GraphFile;
 using graph::TableEntry;
 using ProgramPtr = std::unique_ptr<const GraphProgram>;
-
-std::string shapes_of(const std::vector<TensorSpec>& specs) {
-  std::string text;
-  for (const TensorSpec& spec : specs)
-    text +=
-        (text.empty() ? "" : ", ") + to_string(TensorSpec{"", spec.dtype, spec.shape}).substr(1);
-  return text.empty() ? "nothing" : text;
-}
+static_assert(graph::kMaxMetrics == kMaxStepMetrics);
 
 // Of the mean over the batch, or of its sum and count.
-LossTerm loss_term(const Tensors& values) {
-  const at::Tensor& sum = values[0];
-  TORCH_CHECK(sum.dim() == 0, "the loss has the shape ", sum.sizes(), ", it must be a scalar");
-  if (values.size() == 1) return sum.to(at::kFloat);
-  const at::Tensor& count = values[1];
-  TORCH_CHECK(count.numel() == 1, "the count of the loss has the shape ", count.sizes(),
+LossTerm loss_term(std::span<const at::Tensor> values) {
+  if (values.size() == 2) return loss_of(values[0], values[1]);
+  TORCH_CHECK(values[0].dim() == 0, "the loss has the shape ", values[0].sizes(),
               ", it must be a scalar");
-  const at::Tensor divisor = count.reshape({}).to(sum.scalar_type());
-  const at::Tensor has_values = divisor.gt(0);
-  // Also the gradient is 0 without values, not NaN.
-  const at::Tensor mean = at::where(has_values, sum, at::zeros_like(sum)) /
-                          at::where(has_values, divisor, at::ones_like(divisor));
-  return {mean.to(at::kFloat), divisor.detach()};
+  return values[0].to(at::kFloat);
 }
 
 class Exported : public Model {
  public:
-  Exported(GraphFile file, std::string folder, bool is_predicting)
-      : file_(std::move(file)), folder_(std::move(folder)), is_predicting_(is_predicting) {
+  Exported(GraphFile file, std::string folder, StepInputs step_inputs)
+      : file_(std::move(file)), folder_(std::move(folder)), step_inputs_(std::move(step_inputs)) {
     for (const TableEntry& entry : file_.tensors) {
       at::Tensor tensor = at::empty(entry.spec.shape, to_scalar_type(entry.spec.dtype));
       const bool is_parameter = entry.kind == TableEntry::Kind::kParameter;
@@ -94,16 +76,16 @@ class Exported : public Model {
   at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& length) override {
     return file_.num_inputs > 1 ? predict({input, length}).at(0) : forward(input);
   }
-  LossTerm loss(const Tensors& inputs, const Tensors& targets) override {
-    Tensors all = inputs;
-    all.insert(all.end(), targets.begin(), targets.end());
-    return loss_term(run(*(is_training() ? train_ : eval_), file_.train.inputs, all));
+  StepOutput step(const NamedTensors& fields) override {
+    return run_step(step_inputs_.arguments(fields));
   }
+  std::vector<std::string> step_metrics() const override { return file_.metrics; }
   // What it counts is not known: at most each number of the targets, as a rule.
   int64_t counts_per_sample() const override {
-    if (file_.train.graph.outputs.size() < 2) return 0;
+    if (file_.train.graph.outputs.size() - 2 * file_.metrics.size() < 2) return 0;
     int64_t count = 1;
-    for (const TensorSpec& target : std::span(file_.train.inputs).subspan(file_.num_inputs))
+    const size_t first_target = file_.fields.empty() ? file_.num_inputs : 0;
+    for (const TensorSpec& target : std::span(file_.train.inputs).subspan(first_target))
       count = std::max(count, static_cast<int64_t>(target.elements()));
     return count;
   }
@@ -111,34 +93,31 @@ class Exported : public Model {
   Status test_evaluation();
 
   int64_t context() const override {
-    return is_predicting_ && !input().shape.empty() ? input().shape[0] : 0;
+    return step_inputs_.is_predicting() && !input().shape.empty() ? input().shape[0] : 0;
   }
-  int64_t vocab() const override { return is_predicting_ ? vocab_ : 0; }
+  int64_t vocab() const override { return step_inputs_.is_predicting() ? vocab_ : 0; }
 
  private:
-  struct SelfTestBatch {
-    Tensors inputs, targets;
-    // Operators may write to inputs.
-    SelfTestBatch clone() const {
-      SelfTestBatch copy;
-      for (const at::Tensor& tensor : inputs) copy.inputs.push_back(tensor.clone());
-      for (const at::Tensor& tensor : targets) copy.targets.push_back(tensor.clone());
-      return copy;
-    }
-  };
-
   const TensorSpec& input() const { return file_.predict.inputs[0]; }
   // Whether its second dimension is that of the steps: classes can be as many.
   bool is_per_step(size_t i, const at::Tensor& output) const {
     return i < file_.per_step.size() ? file_.per_step[i] && output.dim() > 1 : output.dim() > 2;
   }
   Tensors predict(const Tensors& inputs);
+  // Of all inputs of train and eval.
+  StepOutput run_step(const Tensors& arguments);
+  // Operators may write to inputs.
+  Tensors self_test_batch() const {
+    Tensors copy;
+    for (const at::Tensor& tensor : batch_) copy.push_back(tensor.clone());
+    return copy;
+  }
   Tensors run(const GraphProgram& program, const std::vector<TensorSpec>& specs,
               const Tensors& inputs);
   void validate(const std::vector<TensorSpec>& specs, const Tensors& inputs) const;
   void move_constants(c10::Device device);
-  Result<SelfTestBatch> read_self_test(const checkpoint::SafetensorsFile& file) const;
-  Result<bool> test_step(const SelfTestBatch& batch);
+  Result<Tensors> read_self_test(const checkpoint::SafetensorsFile& file) const;
+  Result<bool> test_step(const Tensors& batch);
   Status mismatch(const std::string& what) const {
     return Status(StatusCode::kMismatch,
                   "model.path: " + folder_ + graph::kGraphName + ": " + what);
@@ -146,10 +125,10 @@ class Exported : public Model {
 
   const GraphFile file_;
   const std::string folder_;  // with a slash at the end
-  const bool is_predicting_;
+  const StepInputs step_inputs_;
   int64_t vocab_ = 0;  // width of the first output
   Tensors table_;
-  SelfTestBatch batch_;
+  Tensors batch_;  // of the self-test
   ProgramPtr train_, eval_, predict_;
 };
 
@@ -211,6 +190,18 @@ void Exported::validate(const std::vector<TensorSpec>& specs, const Tensors& inp
   }
 }
 
+StepOutput Exported::run_step(const Tensors& arguments) {
+  const Tensors values = run(*(is_training() ? train_ : eval_), file_.train.inputs, arguments);
+  const size_t num_metrics = file_.metrics.size();
+  const auto all = std::span(values);
+  StepOutput step{.loss = loss_term(all.first(all.size() - 2 * num_metrics))};
+  if (num_metrics == 0) return step;
+  const auto metrics = all.last(2 * num_metrics);
+  for (size_t i = 0; i < num_metrics; ++i)
+    add_metric(file_.metrics[i], metrics[2 * i], metrics[2 * i + 1], step);
+  return step;
+}
+
 // Shorter sequences are extended, because graphs have fixed lengths; outputs per step are cut again.
 Tensors Exported::predict(const Tensors& inputs) {
   Tensors extended = inputs;
@@ -228,9 +219,8 @@ Tensors Exported::predict(const Tensors& inputs) {
 
 // ---- The self-test: this LibTorch, on this machine, computes what Python did.
 
-Result<Exported::SelfTestBatch> Exported::read_self_test(
-    const checkpoint::SafetensorsFile& file) const {
-  SelfTestBatch batch;
+Result<Tensors> Exported::read_self_test(const checkpoint::SafetensorsFile& file) const {
+  Tensors batch;
   for (size_t i = 0; i < file_.train.inputs.size(); ++i) {
     const TensorSpec& spec = file_.train.inputs[i];
     const bool is_input = i < file_.num_inputs;
@@ -239,12 +229,12 @@ Result<Exported::SelfTestBatch> Exported::read_self_test(
     const TensorSpec* const found = file.find(name);
     if (found == nullptr || found->dtype != spec.dtype || found->shape.empty() ||
         !std::ranges::equal(spec.shape, std::span(found->shape).subspan(1)))
-      return mismatch(std::string(graph::kSelfTestName) + " has no " + name + " " +
-                      shapes_of({spec}) + " per sample");
+      return mismatch(std::string(graph::kSelfTestName) + " has no " +
+                      to_string(TensorSpec{name, spec.dtype, spec.shape}) + " per sample");
     at::Tensor tensor = at::empty(found->shape, to_scalar_type(found->dtype));
     STOKER_RETURN_IF_ERROR(
         file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
-    (is_input ? batch.inputs : batch.targets).push_back(std::move(tensor));
+    batch.push_back(std::move(tensor));
   }
   return batch;
 }
@@ -286,11 +276,11 @@ class SelfTestScope {
 };
 
 // Whether all bits are those of Python.
-Result<bool> Exported::test_step(const SelfTestBatch& batch) {
+Result<bool> Exported::test_step(const Tensors& batch) {
   const graph::SelfTest& test = file_.self_test;
   const SelfTestScope scope(test.seed, table_);
   train();
-  const at::Tensor loss = this->loss(batch.inputs, batch.targets).mean;
+  const at::Tensor loss = run_step(batch).loss.mean;
   if (!loss.requires_grad()) return mismatch("the loss depends on no parameter");
   STOKER_ASSIGN_OR_RETURN(bool is_equal, check_tested_tensor("the loss", loss, test.loss));
   loss.backward();
@@ -319,7 +309,8 @@ Result<bool> Exported::test_step(const SelfTestBatch& batch) {
 
 Status Exported::test_evaluation() {
   const graph::SelfTest& test = file_.self_test;
-  const SelfTestBatch batch = batch_.clone();
+  const Tensors batch = self_test_batch();
+  const Tensors inputs(batch.begin(), batch.begin() + static_cast<ptrdiff_t>(file_.num_inputs));
   const at::NoGradGuard no_grad;
   eval();
   // Both from the seed: in Python, one run computes outputs and loss.
@@ -327,12 +318,12 @@ Status Exported::test_evaluation() {
     const SelfTestScope scope(test.seed, table_);
     return compute();
   };
-  const Tensors outputs = seeded([&] { return predict(batch.inputs); });
+  const Tensors outputs = seeded([&] { return predict(inputs); });
   for (size_t i = 0; i < outputs.size(); ++i)
     STOKER_RETURN_IF_ERROR(
         check_tested_tensor("output " + std::to_string(i), outputs[i], test.outputs[i]).status());
-  if (outputs[0].dim() > 0) vocab_ = outputs[0].size(-1);
-  const at::Tensor loss = seeded([&] { return this->loss(batch.inputs, batch.targets).mean; });
+  if (!outputs.empty() && outputs[0].dim() > 0) vocab_ = outputs[0].size(-1);
+  const at::Tensor loss = seeded([&] { return run_step(batch).loss.mean; });
   train();
   return check_tested_tensor("the loss in eval mode", loss, test.eval_loss).status();
 }
@@ -348,7 +339,7 @@ Status check_batch_size(const GraphFile& file, const char* key, int64_t samples)
 Status Exported::prepare_training(const config::TrainConfig& config, c10::Device /*device*/) {
   const Status sized = check_batch_size(file_, "train.micro_batch_size", config.micro_batch_size);
   if (!sized.ok()) return mismatch(sized.message());
-  const SelfTestBatch batch = batch_.clone();
+  const Tensors batch = self_test_batch();
   try {
     const Result<bool> tested = test_step(batch);
     if (!tested.ok()) return mismatch(tested.status().message());
@@ -361,24 +352,6 @@ Status Exported::prepare_training(const config::TrainConfig& config, c10::Device
 }
 
 // ---- Loading
-
-bool fits_spec(const TensorSpec& ours, const TensorSpec& theirs) {
-  return ours.dtype == theirs.dtype && ours.shape == theirs.shape;
-}
-
-Status validate_data(const GraphFile& file, const LossBatch& batch) {
-  const std::span all(file.train.inputs);
-  const auto check = [](const char* what, const std::vector<TensorSpec>& ours,
-                        std::span<const TensorSpec> theirs) -> Status {
-    if (std::ranges::equal(ours, theirs, fits_spec)) return {};
-    return Status(StatusCode::kMismatch, "was exported with the " + std::string(what) + ' ' +
-                                             shapes_of({theirs.begin(), theirs.end()}) +
-                                             " per sample; the data has " + shapes_of(ours) +
-                                             ": export it with such a batch");
-  };
-  STOKER_RETURN_IF_ERROR(check("input", batch.input_specs, all.first(file.num_inputs)));
-  return check("targets", batch.target_specs, all.subspan(file.num_inputs));
-}
 
 // The tensors are read from the file that was hashed, whatever has its name by then.
 Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_verified(const std::string& path,
@@ -407,13 +380,13 @@ Result<ModelPtr> make(const config::ExportedConfig& config, const Samples& sampl
   STOKER_ASSIGN_OR_RETURN(GraphFile file, read_graph(path));
   STOKER_RETURN_IF_ERROR(check_operators(file).with_context(path));
   fold_modules(file.train, file.recomputed, file.operators);
-  STOKER_ASSIGN_OR_RETURN(const LossBatch batch, make_loss_batch(sample));
-  STOKER_RETURN_IF_ERROR(validate_data(file, batch).with_context(path));
+  auto step_inputs = StepInputs::bind(file, sample);
+  if (!step_inputs.ok()) return step_inputs.status().with_context(path);
   STOKER_ASSIGN_OR_RETURN(const auto weights,
                           open_verified(folder + graph::kWeightsName, file.weights_sha256));
   STOKER_ASSIGN_OR_RETURN(const auto self_test,
                           open_verified(folder + graph::kSelfTestName, file.self_test_sha256));
-  const auto model = std::make_shared<Exported>(std::move(file), folder, batch.is_predicting);
+  const auto model = std::make_shared<Exported>(std::move(file), folder, *std::move(step_inputs));
   STOKER_RETURN_IF_ERROR(model->load(*weights, *self_test).with_context(path));
   STOKER_RETURN_IF_ERROR(model->test_evaluation().with_context(path));
   return ModelPtr(model);

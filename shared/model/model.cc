@@ -78,8 +78,7 @@ at::Tensor Model::forward_packed(const at::Tensor& /*input*/, const at::Tensor& 
   TORCH_CHECK(false, "this model reads across the documents of a sample (sequence.packing)");
 }
 
-LossTerm Model::loss(const std::vector<at::Tensor>& /*inputs*/,
-                     const std::vector<at::Tensor>& /*targets*/) {
+StepOutput Model::step(const NamedTensors& /*fields*/) {
   TORCH_CHECK(false, "this model has no own loss");
 }
 

@@ -50,6 +50,18 @@ struct LossTerm {
   at::Tensor maybe_count;
 };
 
+// Names and tensors in an order: of a model, or of a batch.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+// What a model with its own loss computes of a batch.
+struct StepOutput {
+  LossTerm loss;
+  // F64 [metrics] without gradient, on the device of the batch: Model::step_metrics() are their quotients,
+  // over any number of batches. Undefined: there are none.
+  at::Tensor metric_sums = {}, metric_counts = {};
+};
+inline constexpr size_t kMaxStepMetrics = 32;
+
 class Model : public torch::nn::Module {
  public:
   // gpt, gpt2, llama, lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …] or
@@ -84,12 +96,14 @@ class Model : public torch::nn::Module {
     return forward(tokens).select(1, -1);
   }
 
-  // For models that compute their own loss in training (config::ModelConfig::has_loss()); the task
-  // then only evaluates. In training mode with gradient and with the buffers updated. `inputs` and
-  // `targets` are in the order of LossBatch.
-  virtual LossTerm loss(const std::vector<at::Tensor>& inputs,
-                        const std::vector<at::Tensor>& targets);
-  // As Task::counts_per_sample(), of loss().
+  // For models that compute their own loss (config::ModelConfig::has_loss()); the task then only
+  // evaluates. `fields`: the tensors of a sample in their order, with a leading batch dimension: `input`
+  // F32, images normalized; `tokens` I64; others as in the dataset. In training mode with gradient and
+  // with the buffers updated.
+  virtual StepOutput step(const NamedTensors& fields);
+  // The names of further losses and of metrics of step(), at most kMaxStepMetrics.
+  virtual std::vector<std::string> step_metrics() const { return {}; }
+  // As Task::counts_per_sample(), of step().
   virtual int64_t counts_per_sample() const { return 0; }
   // Further names of parameters that the model has under several: name -> the registered name.
   virtual std::map<std::string, std::string> tied_parameters() const { return {}; }
@@ -130,7 +144,6 @@ Result<ModelPtr> make_model(const config::ModelConfig& config,
 
 // Parameters, then buffers, in registration order: the contents of model.safetensors. With model.lora
 // those of the adapter alone: without the pretrained weights that it belongs to.
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 NamedTensors named_tensors(const Model& model);
 
 // SHA-256 over names, dtypes and shapes of named_tensors().

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -12,6 +13,7 @@
 #include "shared/base/file.h"
 #include "shared/base/trusted_file.h"
 #include "shared/base/utf8.h"
+#include "shared/eval_metrics/metric_table.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/out_of_vocab.h"
 #include "shared/model/plugin_args.h"
@@ -131,6 +133,26 @@ class PluginModel : public Model {
     Model::train(on);
     inner_->train(on);
   }
+  StepOutput step(const NamedTensors& fields) override {
+    plugin::StepModel* const model = inner_->as_step();
+    TORCH_CHECK(model != nullptr, "the plugin is no StepModel, which task custom needs");
+    const plugin::StepOutput output = model->step({fields.begin(), fields.end()});
+    StepOutput step{.loss = loss_of(output.loss.sum, output.loss.count)};
+    for (const std::string& name : model->metrics()) {
+      const auto found = output.metrics.find(name);
+      TORCH_CHECK(found != output.metrics.end(), "step() of the plugin does not return ", name);
+      add_metric(name, found->second.sum, found->second.count, step);
+    }
+    return step;
+  }
+  std::vector<std::string> step_metrics() const override {
+    plugin::StepModel* const model = inner_->as_step();
+    return model == nullptr ? std::vector<std::string>() : model->metrics();
+  }
+  int64_t counts_per_sample() const override {
+    plugin::StepModel* const model = inner_->as_step();
+    return model == nullptr ? 0 : std::max<int64_t>(model->counts_per_sample(), 1);
+  }
   int64_t context() const override {
     return model_context_.is_predicting ? model_context_.input[0] : 0;
   }
@@ -172,6 +194,23 @@ Result<std::shared_ptr<plugin::Model>> call_factory(const StokerPlugin& entry,
   }
 }
 
+// The metrics of a StepModel are those that its file lists, in this order.
+Status validate_metrics(const plugin::StepModel& model, const std::string& path) {
+  const std::string file = eval_metrics::plugin_metrics_path(path);
+  STOKER_ASSIGN_OR_RETURN(const auto listed, eval_metrics::read_model_metrics(file));
+  const std::vector<std::string> own = model.metrics(), names = listed.names();
+  if (own.size() > kMaxStepMetrics)
+    return Status(StatusCode::kMismatch, "has " + std::to_string(own.size()) +
+                                             " metrics; at most " +
+                                             std::to_string(kMaxStepMetrics));
+  if (own == names) return {};
+  const auto text = [](const std::vector<std::string>& list) {
+    return list.empty() ? std::string("none") : join(list, ", ");
+  };
+  return Status(StatusCode::kMismatch, "has the metrics " + text(own) + ", but " + file +
+                                           " lists " + text(names) + "; make them the same");
+}
+
 Status validate_used_args(const plugin::Args& args) {
   const std::string unknown = join(args.unused_keys(), ", ");
   if (unknown.empty()) return {};
@@ -186,12 +225,21 @@ Result<ModelPtr> make_plugin_model(const config::PluginConfig& config,
                           make_model_context(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(plugin::Args args, plugin_args(config.args));
   STOKER_ASSIGN_OR_RETURN(const StokerPlugin* const entry, load_plugin(config.path));
-  const plugin::ModelSpec spec{std::move(args), model_context.input, model_context.has_tokens,
-                               model_context.outputs};
+  plugin::ModelSpec spec{
+      std::move(args), model_context.input, model_context.has_tokens, model_context.outputs, {}};
+  for (const TensorSpec& tensor : sample) {
+    const TensorSpec given = as_field(tensor);
+    spec.fields.push_back({given.name, std::string(to_string(given.dtype)), given.shape});
+  }
   STOKER_ASSIGN_OR_RETURN(const auto inner, call_factory(*entry, spec));
   STOKER_RETURN_IF_ERROR(validate_used_args(spec.args));
   const auto model = std::make_shared<PluginModel>(inner, model_context);
-  STOKER_RETURN_IF_ERROR(validate_user_model(*model, model_context));
+  if (const plugin::StepModel* const step = inner->as_step()) {
+    STOKER_RETURN_IF_ERROR(validate_metrics(*step, config.path));
+    STOKER_RETURN_IF_ERROR(validate_tensors(*model));
+  } else {
+    STOKER_RETURN_IF_ERROR(validate_user_model(*model, model_context));
+  }
   return ModelPtr(model);
 }
 

@@ -4,8 +4,12 @@
 #include <map>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "shared/model/data_compatibility.h"
 #include "shared/model/layer_builder.h"
@@ -18,35 +22,6 @@ namespace {
 constexpr int64_t kProbeSamples = 2;  // samples
 
 Status check_forward(const std::string& what) { return Status(StatusCode::kMismatch, what); }
-
-Status check_tensors(const Model& model) {
-  const auto parameters = model.named_parameters();
-  const bool is_trainable =
-      std::any_of(parameters.begin(), parameters.end(),
-                  [](const auto& parameter) { return parameter.value().requires_grad(); });
-  if (parameters.is_empty()) return check_forward("has no parameters; nothing would be trained");
-  if (!is_trainable)
-    return check_forward("has no parameter with requires_grad; nothing would be trained");
-  for (const auto& parameter : parameters)
-    if (parameter.value().scalar_type() != at::kFloat)
-      return check_forward(
-          "parameter " + parameter.key() + " is " + c10::toString(parameter.value().scalar_type()) +
-          "; parameters must be Float (train.precision selects a lower precision)");
-  std::map<const void*, std::string> names;
-  for (const auto& [name, tensor] : named_tensors(model)) {
-    if (!find_dtype(tensor.scalar_type()))
-      return check_forward(name + " is " + c10::toString(tensor.scalar_type()) +
-                           ", which checkpoints do not support");
-    if (!tensor.device().is_cpu())
-      return check_forward(name + " is on " + tensor.device().str() +
-                           "; create the model on the CPU, stoker moves it to the device");
-    const auto [other, is_new] = names.emplace(tensor.unsafeGetTensorImpl(), name);
-    if (!is_new)
-      return check_forward("one tensor has the names " + other->second + " and " + name +
-                           "; register it once");
-  }
-  return {};
-}
 
 Status check_output(const at::Tensor& output, const ModelContext& model_context) {
   if (!output.defined()) return check_forward("forward() returned no tensor");
@@ -89,12 +64,45 @@ Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, cons
   if (model_context.has_tokens && (input->shape.size() != 1 || input->shape[0] < 2))
     return check_forward("tokens must be [2 or more]; the data has " + to_string(*input));
   if (model_context.is_predicting) --model_context.input[0];
-  STOKER_ASSIGN_OR_RETURN(model_context.outputs, num_outputs(num_classes, sample, classes));
+  const auto outputs = num_outputs(num_classes, sample, classes);
+  if (!outputs.ok() && num_classes) return outputs.status();
+  model_context.outputs = outputs.ok() ? *outputs : 0;
+  model_context.has_outputs = outputs.status();
   return model_context;
 }
 
+Status validate_tensors(const Model& model) {
+  const auto parameters = model.named_parameters();
+  const bool is_trainable =
+      std::any_of(parameters.begin(), parameters.end(),
+                  [](const auto& parameter) { return parameter.value().requires_grad(); });
+  if (parameters.is_empty()) return check_forward("has no parameters; nothing would be trained");
+  if (!is_trainable)
+    return check_forward("has no parameter with requires_grad; nothing would be trained");
+  for (const auto& parameter : parameters)
+    if (parameter.value().scalar_type() != at::kFloat)
+      return check_forward(
+          "parameter " + parameter.key() + " is " + c10::toString(parameter.value().scalar_type()) +
+          "; parameters must be Float (train.precision selects a lower precision)");
+  std::map<const void*, std::string> names;
+  for (const auto& [name, tensor] : named_tensors(model)) {
+    if (!find_dtype(tensor.scalar_type()))
+      return check_forward(name + " is " + c10::toString(tensor.scalar_type()) +
+                           ", which checkpoints do not support");
+    if (!tensor.device().is_cpu())
+      return check_forward(name + " is on " + tensor.device().str() +
+                           "; create the model on the CPU, stoker moves it to the device");
+    const auto [other, is_new] = names.emplace(tensor.unsafeGetTensorImpl(), name);
+    if (!is_new)
+      return check_forward("one tensor has the names " + other->second + " and " + name +
+                           "; register it once");
+  }
+  return {};
+}
+
 Status validate_user_model(Model& model, const ModelContext& model_context) {
-  STOKER_RETURN_IF_ERROR(check_tensors(model));
+  STOKER_RETURN_IF_ERROR(model_context.has_outputs);
+  STOKER_RETURN_IF_ERROR(validate_tensors(model));
   try {
     const at::NoGradGuard no_grad;
     model.eval();
@@ -113,6 +121,30 @@ at::Tensor extend_steps(const at::Tensor& values, int64_t steps, double padding)
   std::vector<int64_t> pad(static_cast<size_t>(2 * (values.dim() - 1)), 0);
   pad.back() = steps - values.size(1);
   return at::constant_pad_nd(values, pad, padding).contiguous();
+}
+
+LossTerm loss_of(const at::Tensor& sum, const at::Tensor& count) {
+  TORCH_CHECK(sum.dim() == 0, "the loss has the shape ", sum.sizes(), ", it must be a scalar");
+  TORCH_CHECK(count.numel() == 1, "the count of the loss has the shape ", count.sizes(),
+              ", it must be a scalar");
+  const at::Tensor divisor = count.reshape({}).to(sum.scalar_type());
+  const at::Tensor has_values = divisor.gt(0);
+  // Also the gradient is 0 without values, not NaN.
+  const at::Tensor mean = at::where(has_values, sum, at::zeros_like(sum)) /
+                          at::where(has_values, divisor, at::ones_like(divisor));
+  return {mean.to(at::kFloat), divisor.detach()};
+}
+
+void add_metric(const std::string& name, const at::Tensor& sum, const at::Tensor& count,
+                StepOutput& step) {
+  const auto append = [&name](const at::Tensor& value, at::Tensor& all) {
+    TORCH_CHECK(value.numel() == 1, name, " has the shape ", value.sizes(),
+                ", it must be a scalar");
+    const at::Tensor one = value.detach().reshape({1}).to(at::kDouble);
+    all = all.defined() ? at::cat({all, one}) : one;
+  };
+  append(sum, step.metric_sums);
+  append(count, step.metric_counts);
 }
 
 void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor,

@@ -24,10 +24,10 @@ struct ModelContext {
   bool is_predicting = false;        // predicts the next token at each position
   bool has_per_step_labels = false;  // one label per time step, not per sample
   int64_t outputs = 0;
+  Status has_outputs = {};  // why `outputs` is 0: the data has neither classes nor a target
 };
 
-// kMismatch: the data has neither input nor tokens in a supported shape, or num_classes does not
-// fit it.
+// kMismatch: the data has neither input nor tokens in a supported shape.
 Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, const Samples& sample,
                                         uint64_t classes);
 
@@ -36,6 +36,8 @@ Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, cons
 // or checkpoints do not support, a tensor is registered under two names, or the output shape
 // differs (reports both shapes). kInvalidArgument: forward() throws; contains the exception text.
 Status validate_user_model(Model& model, const ModelContext& model_context);
+// The part of it about parameters and buffers.
+Status validate_tensors(const Model& model);
 
 // Registers a tensor under a PyTorch name ("layer1.0.conv1.weight"), in modules that are created as
 // needed. A parameter keeps its requires_grad.
@@ -45,6 +47,12 @@ void register_tensor(torch::nn::Module& root, const std::string& name, const at:
 // `values` [batch, steps, …], extended by `padding` to `steps` if it has fewer: for programs with a
 // fixed number of steps, because batches are padded to their longest sequence only. Contiguous.
 at::Tensor extend_steps(const at::Tensor& values, int64_t steps, double padding);
+
+// The loss of a batch from its sum and count, two scalars; without values 0, also its gradient.
+LossTerm loss_of(const at::Tensor& sum, const at::Tensor& count);
+// Appends a metric, two scalars. The names of all have the order of Model::step_metrics().
+void add_metric(const std::string& name, const at::Tensor& sum, const at::Tensor& count,
+                StepOutput& step);
 
 // An exception of user code as Status: kInvalidArgument, because the user can fix it, or
 // kOutOfMemory. The message is `what`, a colon and the first line of the exception text.

@@ -67,7 +67,9 @@ class BinaryClassification : public Task {
   BinaryClassification(BinaryBatch indices, ClassWeights pos_weight)
       : indices_(std::move(indices)), pos_weight_(std::move(pos_weight)) {}
 
-  std::string_view training_metric() const override { return "accuracy"; }
+  std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
+    return {"accuracy"};
+  }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = logits_of(model, batch, indices_);
     const at::Tensor& labels = batch.at(indices_.label);

@@ -144,8 +144,10 @@ class Captioning : public Task {
   Captioning(const config::CaptioningTask& config, CaptionedImages indices, int64_t max_tokens)
       : indices_(std::move(indices)), max_tokens_(max_tokens), loss_({}, config.label_smoothing) {}
 
-  std::string_view training_metric() const override { return "accuracy"; }
-  int64_t counts_per_sample() const override { return max_tokens_; }
+  std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
+    return {"accuracy"};
+  }
+  int64_t counts_per_sample(const model::Model& /*model*/) const override { return max_tokens_; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     model::CaptionModel& captioner = as_caption_model(model);
     const auto [logits, labels] = predict_words(

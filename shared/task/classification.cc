@@ -61,8 +61,12 @@ class Classification : public Task {
     label = mix_labels(label, static_cast<int64_t>(classes_), mix);
     return batch;
   }
-  std::string_view training_metric() const override { return "accuracy"; }
-  int64_t counts_per_sample() const override { return loss_.weights().has_weights() ? 1 : 0; }
+  std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
+    return {"accuracy"};
+  }
+  int64_t counts_per_sample(const model::Model& /*model*/) const override {
+    return loss_.weights().has_weights() ? 1 : 0;
+  }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const model::Outputs outputs = training_outputs(model, batch, indices_.input);
     return with_accuracy(total_loss(outputs, batch), outputs.logits, batch.at(indices_.label));

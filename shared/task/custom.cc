@@ -1,82 +1,72 @@
-// custom: trains with the loss of the model itself (model.name: exported). Evaluates as another task
-// does, or reports that loss.
+// custom: trains with the loss of the model itself (model.name: exported, plugin). Evaluates as another
+// task does, or reports that loss and the metrics of the model.
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
-#include "shared/model/data_compatibility.h"
-#include "shared/model/user_model.h"
 #include "shared/task/host_values.h"
-#include "shared/task/label_loss.h"
-#include "shared/task/sequence_labels.h"
+#include "shared/task/model_input.h"
 #include "shared/task/task_factories.h"
 
 namespace stoker::task {
 namespace {
 
-struct LossArguments {
-  std::vector<at::Tensor> inputs, targets;
-};
-
-at::Tensor with_all_steps(const at::Tensor& values, const TensorSpec& spec, double padding) {
-  return model::extend_steps(values, spec.shape.empty() ? 0 : spec.shape[0], padding);
-}
-
 class CustomBatch {
  public:
-  CustomBatch(model::LossBatch layout, ModelInput input)
-      : layout_(std::move(layout)), input_(std::move(input)) {}
+  CustomBatch(Samples sample, ModelInput input)
+      : sample_(std::move(sample)), input_(std::move(input)) {}
 
-  LossArguments arguments(const Batch& batch) const {
-    at::Tensor values = input_values(batch, input_);
-    LossArguments arguments;
-    if (layout_.is_predicting) {
-      const int64_t time = values.size(1) - 1;
-      at::Tensor next = values.narrow(1, 1, time);
-      if (layout_.maybe_length)
-        next = without_padding(next, sequence_lengths(batch, input_, time + 1) - 1);
-      arguments.targets.push_back(with_all_steps(next, layout_.target_specs[0], kIgnoredLabel));
-      values = values.narrow(1, 0, time);
-    }
-    arguments.inputs.push_back(with_all_steps(values, layout_.input_specs[0], 0));
-    if (layout_.maybe_length && !layout_.is_predicting)
-      arguments.inputs.push_back(batch.at(*layout_.maybe_length));
-    for (size_t i = 0; i < layout_.targets.size(); ++i) {
-      const at::Tensor& target = batch.at(layout_.targets[i]);
-      const double padding = target.is_floating_point() ? 0 : kIgnoredLabel;
-      arguments.targets.push_back(with_all_steps(target, layout_.target_specs[i], padding));
-    }
-    return arguments;
+  model::NamedTensors fields(const Batch& batch) const {
+    model::NamedTensors fields;
+    for (size_t i = 0; i < sample_.size(); ++i)
+      fields.emplace_back(sample_[i].name,
+                          i == input_.values ? input_values(batch, input_) : batch.at(i));
+    return fields;
   }
 
  private:
-  const model::LossBatch layout_;
+  const Samples sample_;
   const ModelInput input_;
 };
 
 // The loss over all values; over the samples if the model returns the mean of a batch. Unlike other
 // metrics it depends on the batch size in the last digits.
-class LossEvaluation : public Evaluation {
+class StepEvaluation : public Evaluation {
  public:
-  explicit LossEvaluation(const CustomBatch& layout) : layout_(layout) {}
+  explicit StepEvaluation(const CustomBatch& layout) : layout_(layout) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const LossArguments arguments = layout_.arguments(batch);
-    const LossTerm loss = model.loss(arguments.inputs, arguments.targets);
-    const double count = loss.maybe_count.defined() ? loss.maybe_count.item<double>()
-                                                    : static_cast<double>(batch.front().size(0));
-    sum_ += count * loss.mean.item<double>();
-    count_ += count;
+    const model::StepOutput step = model.step(layout_.fields(batch));
+    const double count = step.loss.maybe_count.defined()
+                             ? step.loss.maybe_count.item<double>()
+                             : static_cast<double>(batch.front().size(0));
+    loss_.sum += count * step.loss.mean.item<double>();
+    loss_.count += count;
+    const std::vector<std::string> names = model.step_metrics();
+    if (names.empty()) return;
+    const HostValues<double> sums(step.metric_sums), counts(step.metric_counts);
+    for (size_t i = metrics_.size(); i < names.size(); ++i) metrics_.push_back({names[i], {}});
+    for (size_t i = 0; i < names.size(); ++i) {
+      metrics_[i].second.sum += sums.span()[i];
+      metrics_[i].second.count += counts.span()[i];
+    }
   }
   eval_metrics::EvalReport report() const override {
-    return {.metrics = {{"loss", sum_ / count_}}};
+    eval_metrics::EvalReport report{.metrics = {{"loss", loss_.mean()}}};
+    for (const auto& [name, metric] : metrics_) report.metrics.emplace_back(name, metric.mean());
+    return report;
   }
 
  private:
+  struct Sum {
+    double sum = 0, count = 0;
+    double mean() const { return sum / count; }
+  };
   const CustomBatch& layout_;
-  double sum_ = 0, count_ = 0;
+  Sum loss_;
+  std::vector<std::pair<std::string, Sum>> metrics_;
 };
 
 class Custom : public Task {
@@ -84,13 +74,21 @@ class Custom : public Task {
   Custom(std::unique_ptr<Task> maybe_evaluated, CustomBatch layout)
       : maybe_evaluated_(std::move(maybe_evaluated)), layout_(std::move(layout)) {}
 
+  std::vector<std::string> training_metrics(const model::Model& model) const override {
+    return model.step_metrics();
+  }
+  int64_t counts_per_sample(const model::Model& model) const override {
+    return model.counts_per_sample();
+  }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
-    const LossArguments arguments = layout_.arguments(batch);
-    return {.loss = model.loss(arguments.inputs, arguments.targets)};
+    model::StepOutput step = model.step(layout_.fields(batch));
+    return {.loss = std::move(step.loss),
+            .metric_sum = std::move(step.metric_sums),
+            .maybe_device_count = std::move(step.metric_counts)};
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     if (maybe_evaluated_ != nullptr) return maybe_evaluated_->start_evaluation(options);
-    return std::make_unique<LossEvaluation>(layout_);
+    return std::make_unique<StepEvaluation>(layout_);
   }
 
  private:
@@ -103,10 +101,9 @@ class Custom : public Task {
 Result<std::unique_ptr<Task>> make_custom(std::unique_ptr<Task> maybe_evaluated,
                                           const config::Normalize* maybe_normalize,
                                           const Samples& sample) {
-  STOKER_ASSIGN_OR_RETURN(model::LossBatch layout, model::make_loss_batch(sample));
   STOKER_ASSIGN_OR_RETURN(ModelInput input, find_model_input(maybe_normalize, sample, "custom"));
-  return std::unique_ptr<Task>(std::make_unique<Custom>(
-      std::move(maybe_evaluated), CustomBatch(std::move(layout), std::move(input))));
+  return std::unique_ptr<Task>(
+      std::make_unique<Custom>(std::move(maybe_evaluated), CustomBatch(sample, std::move(input))));
 }
 
 }  // namespace stoker::task

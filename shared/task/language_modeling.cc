@@ -112,7 +112,9 @@ class LanguageModel : public Task {
   LanguageModel(TokenTensors tensors, bool bytes, int64_t max_targets)
       : tensors_(std::move(tensors)), bytes_(bytes), max_targets_(max_targets) {}
 
-  int64_t counts_per_sample() const override { return tensors_.has_ignored() ? max_targets_ : 0; }
+  int64_t counts_per_sample(const model::Model& /*model*/) const override {
+    return tensors_.has_ignored() ? max_targets_ : 0;
+  }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const InputAndNext tokens = split_tokens(batch, tensors_);
     if (model::has_linear_cross_entropy(tokens.input.device())) {

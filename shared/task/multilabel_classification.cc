@@ -53,7 +53,9 @@ class MultiLabel : public Task {
   MultiLabel(RegressionBatch indices, ClassWeights weights)
       : indices_(std::move(indices)), weights_(std::move(weights)) {}
 
-  std::string_view training_metric() const override { return "exact_match"; }
+  std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
+    return {"exact_match"};
+  }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);

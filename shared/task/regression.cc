@@ -35,7 +35,9 @@ class Regression : public Task {
  public:
   explicit Regression(RegressionBatch indices) : indices_(std::move(indices)) {}
 
-  std::string_view training_metric() const override { return "mae"; }
+  std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
+    return {"mae"};
+  }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor outputs = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);

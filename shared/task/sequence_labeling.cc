@@ -57,8 +57,10 @@ class SequenceLabeling : public Task {
         classes_(classes),
         loss_(std::move(weights), config.label_smoothing) {}
 
-  std::string_view training_metric() const override { return "accuracy"; }
-  int64_t counts_per_sample() const override { return steps_; }
+  std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
+    return {"accuracy"};
+  }
+  int64_t counts_per_sample(const model::Model& /*model*/) const override { return steps_; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const auto [logits, labels] = predict_steps(model, batch, indices_);
     return with_accuracy_over_valid(loss_.mean_over_valid(logits, labels), logits, labels);

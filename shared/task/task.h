@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -30,12 +29,12 @@ using model::LossTerm;
 // The result of a forward pass in training.
 struct LossAndMetric {
   LossTerm loss;
-  // The training metric is metric_sum divided by the number of values in it, over any number of
-  // batches. A scalar without gradient, on the device of the batch; undefined if the task has no
-  // training metric.
+  // The values of Task::training_metrics() are metric_sum divided by the number of values in each, over
+  // any number of batches. [metrics], or a scalar if there is one, without gradient, on the device of
+  // the batch; undefined if there are none.
   at::Tensor metric_sum = {};
-  // The number of values: the same for all batches of this size, or a scalar on the device if it
-  // depends on their labels.
+  // The number of values: the same for all batches of this size, or on the device, with the shape of
+  // metric_sum, if it depends on their labels.
   int64_t metric_count = 0;
   at::Tensor maybe_device_count = {};
 };
@@ -69,12 +68,14 @@ class Task {
   // returns the batch unchanged if neither is configured. Tensors of the result can have other
   // dtypes.
   virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
-  // What is reported of training batches in addition to the loss: the evaluation metric of this
-  // name; empty: none.
-  virtual std::string_view training_metric() const { return {}; }
+  // What is reported of training batches in addition to the loss: the metrics of these names, at most
+  // model::kMaxStepMetrics.
+  virtual std::vector<std::string> training_metrics(const model::Model& /*model*/) const {
+    return {};
+  }
   // The maximum number of values in the loss of a sample if that number or the weight of the values
   // differs between samples; LossTerm::maybe_count is then defined. 0: all samples have the same.
-  virtual int64_t counts_per_sample() const { return 0; }
+  virtual int64_t counts_per_sample(const model::Model& /*model*/) const { return 0; }
   // The loss, and the training metric from the same forward pass. Does not wait for the device for
   // the metric.
   virtual LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const = 0;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <utility>
 
+#include <boost/json.hpp>
+
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/metrics/json_lines.h"
@@ -18,6 +20,7 @@ namespace stoker::view {
 namespace {
 
 constexpr size_t kReadBytes = 1 << 20;
+constexpr size_t kMaxMetrics = 64;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 void append_number(std::string& out, double value) {
@@ -33,20 +36,25 @@ void append_number(std::string& out, double value) {
   out.append(text, end.ptr);
 }
 
+double value_of(const CurveHistory::Row& row, size_t column) {
+  return column < row.size() ? row[column] : kNan;
+}
+
 // The row of `num` records and one of `more` records after it.
 CurveHistory::Row merge(const CurveHistory::Row& a, size_t num, const CurveHistory::Row& b,
                         size_t more) {
-  CurveHistory::Row row;
+  CurveHistory::Row row(std::max(a.size(), b.size()));
   for (size_t i = 0; i < row.size(); ++i) {
-    const bool has_a = !std::isnan(a[i]), has_b = !std::isnan(b[i]);
+    const double of_a = value_of(a, i), of_b = value_of(b, i);
+    const bool has_a = !std::isnan(of_a), has_b = !std::isnan(of_b);
     if (i == CurveHistory::kStep || i == CurveHistory::kSeconds || !has_a || !has_b) {
-      row[i] = has_b ? b[i] : a[i];
+      row[i] = has_b ? of_b : of_a;
     } else if (i == CurveHistory::kLossMin) {
-      row[i] = std::min(a[i], b[i]);
+      row[i] = std::min(of_a, of_b);
     } else if (i == CurveHistory::kLossMax) {
-      row[i] = std::max(a[i], b[i]);
+      row[i] = std::max(of_a, of_b);
     } else {
-      row[i] = (a[i] * static_cast<double>(num) + b[i] * static_cast<double>(more)) /
+      row[i] = (of_a * static_cast<double>(num) + of_b * static_cast<double>(more)) /
                static_cast<double>(num + more);
     }
   }
@@ -126,19 +134,31 @@ void CurveHistory::add_line(std::string_view line) {
   }
   if (!last_) started_ = parsed->wall_time;
   const auto start = parse_iso8601(started_), now = parse_iso8601(parsed->wall_time);
-  if (parsed->maybe_metric) metric_name_ = parsed->maybe_metric->first;
-  Row row{};
+  Row row(kColumns);
   row[kStep] = step;
   row[kSeconds] = start && now ? std::chrono::duration<double>(*now - *start).count() : kNan;
   row[kLoss] = row[kLossMin] = row[kLossMax] = parsed->loss;
-  row[kMetric] = parsed->maybe_metric ? parsed->maybe_metric->second : kNan;
   row[kLr] = parsed->lr;
   row[kGradNorm] = parsed->grad_norm;
   row[kSamplesPerSecond] = parsed->samples_per_second;
   row[kStepMs] = parsed->step_time_ms;
   row[kWaitMs] = parsed->data_wait_ms;
   row[kStallMs] = parsed->checkpoint_stall_ms / std::max(1.0, step - std::min(before, step));
+  add_metrics(*parsed, row);
   add(row);
+}
+
+void CurveHistory::add_metrics(const metrics::TrainMetrics& record, Row& row) {
+  for (const auto& [name, value] : record.metrics) {
+    auto found = std::ranges::find(metric_names_, name);
+    if (found == metric_names_.end()) {
+      if (metric_names_.size() == kMaxMetrics) continue;
+      found = metric_names_.insert(found, name);
+    }
+    const size_t column = kColumns + static_cast<size_t>(found - metric_names_.begin());
+    row.resize(std::max(row.size(), column + 1), kNan);
+    row[column] = value;
+  }
 }
 
 void CurveHistory::add(const Row& row) {
@@ -175,13 +195,15 @@ std::optional<std::vector<CurveHistory::Row>> CurveHistory::rows_since(uint64_t&
                           recent_.end());
 }
 
-std::string CurveHistory::to_json(const std::vector<Row>& rows) {
+std::string CurveHistory::to_json(const std::vector<Row>& rows) const {
   std::string out = "{";
-  for (size_t column = 0; column < kColumns; ++column) {
-    out += (column > 0 ? ",\"" : "\"") + std::string(kNames[column]) + "\":[";
+  for (size_t column = 0; column < kColumns + metric_names_.size(); ++column) {
+    const std::string name = column < kColumns ? std::string(kNames[column])
+                                               : "metric/" + metric_names_[column - kColumns];
+    out += (column > 0 ? "," : "") + boost::json::serialize(name) + ":[";
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i > 0) out += ',';
-      append_number(out, rows[i][column]);
+      append_number(out, value_of(rows[i], column));
     }
     out += "]";
   }
@@ -193,7 +215,7 @@ std::string CurveHistory::to_json(size_t max_rows) const {
   size_t records = records_per_row_;
   for (; shown.size() > std::max<size_t>(2, max_rows); records *= 2) merge_rows(shown);
   metrics::MetricsRecord head;
-  head.add("metric", metric_name_).add("started", started_);
+  head.add("started", started_);
   head.add("records_per_row", static_cast<uint64_t>(records));
   std::string text = metrics::to_json(head);
   text.pop_back();

@@ -35,7 +35,6 @@ class CurveHistory {
     kLoss,
     kLossMin,
     kLossMax,
-    kMetric,
     kLr,
     kGradNorm,
     kSamplesPerSecond,
@@ -45,17 +44,18 @@ class CurveHistory {
     kColumns
   };
   static constexpr std::array<std::string_view, kColumns> kNames{
-      "step",         "seconds", "loss",      "loss_min",           "loss_max",
-      "metric",       "lr",      "grad_norm", "samples_per_second", "step_time_ms",
-      "data_wait_ms", "stall_ms"};
-  using Row = std::array<double, kColumns>;
+      "step",         "seconds",      "loss",      "loss_min",
+      "loss_max",     "lr",           "grad_norm", "samples_per_second",
+      "step_time_ms", "data_wait_ms", "stall_ms"};
+  using Row =
+      std::vector<double>;  // the columns, then training metrics; those that are missing are NaN
 
   // `run_dir`: no link may lead out of it; empty: links are followed.
   explicit CurveHistory(std::string path, std::string run_dir = {})
       : path_(std::move(path)), run_dir_(std::move(run_dir)) {}
 
   void refresh();
-  // {"metric": "accuracy", "started": "…", "records_per_row": 1, "columns": {"step": […], …}}
+  // {"started": "…", "records_per_row": 1, "columns": {"step": […], …, "metric/accuracy": […]}}
   // With at most `max_rows` rows (at least 2).
   std::string to_json(size_t max_rows = SIZE_MAX) const;
   // All rows, merged as described above.
@@ -63,14 +63,14 @@ class CurveHistory {
   // Rows read since the call with the previous count; nullopt: unknown, read to_json() again. Sets
   // `count`, 0 at first.
   std::optional<std::vector<Row>> rows_since(uint64_t& count) const;
-  static std::string to_json(const std::vector<Row>& rows);  // the columns
+  std::string to_json(const std::vector<Row>& rows) const;  // the columns
   const std::optional<Row>& last() const { return last_; }
-  const std::string& metric_name() const { return metric_name_; }
 
  private:
   void clear();
   bool is_continued(int fd) const;
   void add_line(std::string_view line);
+  void add_metrics(const metrics::TrainMetrics& record, Row& row);
   void add(const Row& row);
   static void merge_rows(std::vector<Row>& rows);
 
@@ -83,10 +83,11 @@ class CurveHistory {
   // To recognize a file that was truncated and has grown again.
   std::string last_line_;
   uint64_t last_line_offset_ = 0;
-  std::string metric_name_, started_;
+  std::vector<std::string> metric_names_;  // in the order in which they were read
+  std::string started_;
   std::vector<Row> rows_;
   size_t records_per_row_ = 1;
-  Row merged_{};  // of the last `num_merged_` records, not in rows_ yet
+  Row merged_;  // of the last `num_merged_` records, not in rows_ yet
   size_t num_merged_ = 0;
   std::optional<Row> last_;
   std::deque<Row> recent_;

@@ -401,7 +401,7 @@ std::string RunView::events() {
   const bool is_first = sent_rows_ == 0;
   const auto rows = history_.rows_since(sent_rows_);
   if (!rows && !is_first) out += "event: reset\ndata: {}\n\n";
-  if (rows && !rows->empty()) out += "event: train\ndata: " + CurveHistory::to_json(*rows) + "\n\n";
+  if (rows && !rows->empty()) out += "event: train\ndata: " + history_.to_json(*rows) + "\n\n";
   std::string log = maybe_tail_ ? read_tail() : open_tail();
   if (sent_stamp_.empty()) log.clear();  // a page reads these lines itself
   const json::array lines = last_lines(log, kLogLines, [](std::string_view) { return true; });

@@ -195,7 +195,7 @@ TEST_F(RunReportTest, PlotCommandShowsTrainingMetric) {
   std::vector<metrics::TrainMetrics> rows;
   for (uint64_t i = 1; i <= 5; ++i) {
     rows.push_back(make_train_metrics(10 * i, 1));
-    rows.back().maybe_metric.emplace("accuracy", static_cast<double>(i) / 10);
+    rows.back().metrics.emplace_back("accuracy", static_cast<double>(i) / 10);
   }
   write_train_metrics(rows);
   const CommandResult plot = ctl({"plot", "--metric", "accuracy", "--output", "-"});

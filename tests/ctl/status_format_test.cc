@@ -88,7 +88,7 @@ TEST(StatusFormatTest, CountsErrorsOfFeedAndCheckpoints) {
 TEST(StatusFormatTest, ShowsTrainingMetricAfterLoss) {
   control::TrainerStatus status = training();
   status.loss = 0.5;
-  status.training_metric = {.name = "accuracy", .value = 0.75};
+  status.training_metrics = {{.name = "accuracy", .value = 0.75}};
   EXPECT_THAT(render_status(status, {}),
               HasSubstr("loss        0.5000, accuracy 0.7500, learning rate"));
   EXPECT_THAT(render_status_line(status), HasSubstr(" loss 0.5000, accuracy 0.7500, 100"));

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import stoker_export
-from stoker_export import ExportError, __main__ as command, export, exporter, graph
+from stoker_export import ExportError, __main__ as command, export, exporter, graph, run_data
 
 BATCH = 6
 
@@ -631,6 +631,143 @@ class CommandTest(ExportTest):
                 self.assertFalse(os.path.exists(self.path), "a folder appears complete or not at all")
             if number == signal.SIGINT:
                 self.assertEqual(os.listdir(self.folder.name), [])
+
+
+class ScoredNet(Net):
+    """A step; `change` changes what it returns."""
+
+    def __init__(self, change=lambda returned: None):
+        super().__init__()
+        self.change = change
+
+    def forward(self, input, label):
+        logits = self.linear(input)
+        returned = {"loss": (F.cross_entropy(logits, label, reduction="sum"), label.numel()), "losses": {"norm": logits.norm()},
+                    "metrics": {"accuracy": ((logits.argmax(1) == label).sum(), label.numel())}, "logits": logits, "hidden": None}
+        changed = self.change(returned)
+        return returned if changed is None else changed
+
+
+DIRECTIONS = {"accuracy": "maximize"}
+
+
+def fields():
+    return dict(zip(("input", "label"), batch()))
+
+
+class StepTest(ExportTest):
+    def step_error(self, module, example=None, metrics=None):
+        with self.assertRaises(ExportError) as caught:
+            export(module, None, example or fields(), self.path, metrics=DIRECTIONS if metrics is None else metrics)
+        self.assertEqual(os.listdir(self.folder.name), [], "an export that fails leaves nothing")
+        self.assertNotIn("\n", str(caught.exception))
+        return str(caught.exception)
+
+    def test_graph_has_fields_metrics_and_outputs(self):
+        export(ScoredNet(), None, fields(), self.path, metrics={"accuracy": {"direction": "maximize", "unit": "fraction", "help": "of samples"}})
+        with open(os.path.join(self.path, "graph.json"), encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertEqual(document["fields"], ["input", "label"])
+        self.assertEqual(document["outputs"], ["['logits']"])
+        self.assertEqual([(row["name"], row["direction"], row["unit"]) for row in document["metrics"]],
+                         [("norm", "minimize", ""), ("accuracy", "maximize", "fraction")])
+        programs = document["programs"]
+        self.assertEqual([len(programs[name]["outputs"]) for name in ("train", "eval", "predict")], [6, 6, 1])
+        self.assertEqual(len(programs["predict"]["inputs"]), 1, "predictions need no label")
+
+    def test_fields_that_predictions_need_are_the_first(self):
+        class Mixed(Net):
+            def forward(self, input, label, scale):
+                logits = self.linear(input)
+                logits[:, 0] *= scale
+                return {"loss": F.cross_entropy(logits, label), "logits": logits}
+        export(Mixed(), None, fields() | {"scale": torch.ones(BATCH)}, self.path)
+        with open(os.path.join(self.path, "graph.json"), encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertEqual((document["fields"], document["num_inputs"]), (["input", "scale", "label"], 2))
+
+    def test_values(self):
+        line = line_of(ScoredNet.forward, "def forward")
+        for change, expected in (
+                (lambda r: r["metrics"].update(accuracy=r["logits"].argmax(1)), "accuracy has the shape [6]; it must be a scalar"),
+                (lambda r: r["losses"].update(norm=1.5), "norm must be a scalar, the mean over the batch, or (sum, count)"),
+                (lambda r: r.update(losses=[1]), '"losses" must be a dictionary, {name: (sum, count)}'),
+                (lambda r: r["losses"].update(accuracy=r["losses"]["norm"]), "accuracy is the name of a loss and of a metric; rename one"),
+                (lambda r: r["losses"].update(lr=r["losses"]["norm"]), f"{line}: 'lr' cannot be the name of a loss or a metric"),
+                (lambda r: r["losses"].update({"L2 norm": r["losses"]["norm"]}), f"{line}: 'L2 norm' cannot be the name"),
+                (lambda r: r["metrics"].clear(), f"{line}: the metric accuracy has a direction, but forward() does not return it; its metrics: none"),
+                (lambda r: r["metrics"].update(f1=r["metrics"]["accuracy"]), f"{line}: say which values of the metric f1 are better"),
+                (lambda r: {"logits": r["logits"]}, "forward() must return a dictionary with the loss"),
+                (lambda r: r["logits"], "forward() must return a dictionary with the loss")):
+            with self.subTest(expected):
+                self.assertIn(expected, self.step_error(ScoredNet(change)))
+        self.assertIn("maximize", self.step_error(ScoredNet(), metrics={"accuracy": "up"}))
+
+    def test_fields(self):
+        line = line_of(ScoredNet.forward, "def forward")
+        example = fields()
+        self.assertIn(f"{line}: forward() takes input, label, the example batch has input: label is missing", self.step_error(ScoredNet(), {"input": example["input"]}))
+        self.assertIn(f"{line}: forward() takes input, label, the example batch has input, label, mask: mask is no parameter",
+                      self.step_error(ScoredNet(), example | {"mask": example["label"]}))
+        self.assertIn("label of the example batch has the shape [2]", self.step_error(ScoredNet(), example | {"label": example["label"][:2]}))
+        self.assertIn(f"must be a dictionary, {{\"input\": tensor, \"label\": tensor, …}}, with a tensor for each parameter of its forward() ({line})",
+                      self.step_error(ScoredNet(), batch()))
+
+    def test_error_of_forward_has_its_line(self):
+        class Wrong(Net):
+            def forward(self, input, label):
+                return {"loss": F.cross_entropy(self.linear(input)[:, :2].view(3, 8), label), "logits": input}
+        self.assertIn(f"{line_of(Wrong.forward, 'view(3, 8)')}: forward() fails on the example batch: ", self.step_error(Wrong(), metrics={}))
+
+    def test_values_only_in_training(self):
+        class Sometimes(Net):
+            def forward(self, input, label):
+                loss = F.cross_entropy(self.linear(input), label)
+                return {"loss": loss, "losses": {"extra": loss.detach()} if self.training else {}}
+        self.assertIn("forward() must return the same losses and metrics in training and in evaluation", self.step_error(Sometimes(), metrics={}))
+
+    def test_what_a_factory_returns(self):
+        for made in ((ScoredNet(), None, fields()), (ScoredNet(),), ScoredNet(), (ScoredNet(), fields(), {}, 1)):
+            with self.assertRaisesRegex(ExportError, "must return the module, the loss and an example batch; or"):
+                command.parts_of("net:make", made)
+        self.assertEqual(len(command.parts_of("net:make", (ScoredNet(), fields(), DIRECTIONS))), 4)
+
+
+class RunDataTest(ExportTest):
+    """--config, with what stokerd prints."""
+
+    def error_with(self, printed, module, loss, example):
+        program = os.path.join(self.folder.name, "stokerd")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\necho '{printed}'\necho 'run.yaml:1:1: wrong' >&2\nexit 1\n")
+        os.chmod(program, 0o755)
+        try:
+            run_data.check_data(module, loss, example, "run.yaml", program)
+        except ExportError as error:
+            return str(error)
+        return "no error"
+
+    def test_fields(self):
+        line = line_of(ScoredNet.forward, "def forward")
+
+        def error(printed):
+            return self.error_with(printed, ScoredNet(), None, fields())
+        self.assertEqual(error("data.train: 9 samples of input F32 [8], label I64 []; 4 classes"), "no error")
+        self.assertEqual(error("data.train: 9 samples of input U8 [2, 2, 2], other F32 [], label I64 []; 4 classes: a, b [1]"), "no error")
+        self.assertEqual(error("data.train: 9 samples of input F32 [8], target F32 [1]"),
+                         f"{line}: forward() takes input F32 [8], label I64 []; data.train of run.yaml has input F32 [8], target F32 [1]: label is missing; "
+                         "name parameters as the tensors of the dataset")
+        self.assertIn("data.train of run.yaml has input F32 [7], label I64 []: input differs", error("data.train: 9 samples of input F32 [7], label I64 []"))
+        self.assertEqual(error("nothing"), "run.yaml: the data cannot be compared: run.yaml:1:1: wrong")
+
+    def test_order(self):
+        def error(printed, example=None):
+            return self.error_with(printed, Net(), F.cross_entropy, example or batch())
+        self.assertEqual(error("data.train: 9 samples of input F32 [8], label I64 []; 4 classes"), "no error")
+        self.assertIn("has the input F32 [8] per sample; data.train of run.yaml gives input F32 [9]", error("data.train: 9 samples of input U8 [9], label I64 []"))
+        self.assertIn("has the targets I64 [] per sample; data.train of run.yaml gives target F32 [1]", error("data.train: 9 samples of input F32 [8], target F32 [1]"))
+        tokens = torch.zeros(4, 5, dtype=torch.int64)
+        self.assertEqual(error("data.train: 9 samples of tokens U8 [6]; 256 classes", (tokens, tokens)), "no error")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,38 @@ class UserModelTest : public RunTest {
   }
 };
 
+// y = 2 a - b, with a number per row that weights it; the plugin finds that.
+TEST_F(UserModelTest, TrainsAndEvaluatesPluginWithItsOwnLossAndMetric) {
+  std::ofstream table(path("data.csv"));
+  table << "a,b,importance,y\n";
+  for (int i = 0; i < 64; ++i) {
+    const double a = i % 7 / 7.0, b = i % 5 / 5.0;
+    table << a << ',' << b << ',' << 1 + i % 3 << ',' << 2 * a - b << '\n';
+  }
+  table.close();
+  for (const char* const name : {"step_plugin.so", "step_plugin.metrics.json"})
+    fs::copy_file(std::string(STOKER_PLUGINS "/") + name, path(name));
+  const std::string data = "{format: csv, path: " + path("data.csv") +
+                           ", fields: {input: [a, b], others: [importance, y]}}";
+  const std::string config = write_config(
+      "data: {train: " + data + ", val: " + data +
+      "}\nmodel: {name: plugin, path: " + path("step_plugin.so") +
+      "}\ntask: {name: custom}\noptimizer: {name: adam, lr: 0.05}\n"
+      "scheduler: {name: constant}\neval: {monitor: absolute_error, batch_size: 7}\n"
+      "train: {max_steps: 400, micro_batch_size: 4, gradient_accumulation_steps: 2, device: cpu, "
+      "num_threads: 1}\n");
+  ASSERT_EQ(train(config, run_dir(), {}).code, 0) << log_of("stokerd");
+  EXPECT_NE(text_of(run_dir() + "/metrics/train.jsonl").find("\"absolute_error\":"),
+            std::string::npos);
+  ASSERT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
+  const run::DatasetResult result = newest_result(run_dir());
+  ASSERT_EQ(result.metrics.size(), 2u);
+  EXPECT_EQ(result.metrics[1].first, "absolute_error");
+  EXPECT_LT(result.metrics[1].second, 0.02);
+  EXPECT_NE(text_of(run_dir() + "/eval/best.json").find("\"metric\":\"absolute_error\""),
+            std::string::npos);
+}
+
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsPlugin) {
   expect_exact_resume(plugin_config());
 }

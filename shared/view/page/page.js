@@ -344,6 +344,7 @@ class RunPage {
   }
   fill(cardOf, children) { this.guard(cardOf, () => cardOf.replaceChildren(...(cardOf.head ? [cardOf.head] : []), ...children())); }
 
+  trainingMetrics() { return Object.keys(this.curves.columns).filter(key => key.startsWith("metric/")).map(key => key.slice("metric/".length)); }
   // Values of the last record, or of the status if there is one.
   latest(column) {
     const values = this.curves.columns[column];
@@ -355,8 +356,7 @@ class RunPage {
     const step = status ? status.step : Math.max(run.step || 0, this.latest("step") || 0), max = status ? status.max_steps : run.max_steps;
     const figures = [["Step", count(step), max ? " of " + count(max) : ""], ["Loss", format(status ? known(status.loss) : this.latest("loss")), ""]];
     if (run.best) figures.push(["Best " + run.best.dataset + " " + words(run.best.metric), format(run.best.value), " at step " + count(run.best.step), aboutMetric(run, run.best.metric)]);
-    const metric = this.curves.metric;
-    if (metric) figures.push(["Training " + words(metric), format(this.latest("metric")), ""]);
+    for (const metric of this.trainingMetrics().slice(0, 4)) figures.push(["Training " + words(metric), format(this.latest("metric/" + metric)), ""]);
     figures.push(["Samples/s", format(status ? known(status.samples_per_second) : this.latest("samples_per_second"), 3), ""]);
     if (status && status.eta_seconds > 0 && !isOver(state) && state !== "paused") figures.push(["Remaining", "about " + estimate(status.eta_seconds), ""]);
     else figures.push(["Time", duration(this.latest("seconds")), ""]);
@@ -435,19 +435,19 @@ class RunPage {
     this.lossLegend.replaceChildren(legend(names));
     this.lossCard.value.textContent = format(this.latest("loss"));
 
-    const metrics = [...new Set([...metricsOf(this.run).map(([, m]) => m), this.curves.metric].filter(m => m && m !== "loss"))];
+    const metrics = [...new Set([...metricsOf(this.run).map(([, m]) => m), ...this.trainingMetrics()].filter(m => m !== "loss"))];
     const options = metrics.join();
     if (this.pick.dataset.options !== options) {
       this.pick.dataset.options = options;
       this.pick.replaceChildren(...metrics.map(m => h("option", {value: m, title: aboutMetric(this.run, m)}, words(m))));
-      const preferred = [chosen && chosen[1], this.curves.metric].find(m => metrics.includes(m));
+      const preferred = [chosen && chosen[1], ...this.trainingMetrics()].find(m => metrics.includes(m));
       if (preferred) this.pick.value = preferred;
     }
     this.metricCard.hidden = metrics.length === 0;
     if (metrics.length) {
       const metric = this.pick.value, lines = [], labels = [];
-      if (metric === this.curves.metric) {
-        lines.push({name: "train", color: 0, points: decimate(columns, "metric", range).line});
+      if (this.trainingMetrics().includes(metric)) {
+        lines.push({name: "train", color: 0, points: decimate(columns, "metric/" + metric, range).line});
         labels.push(["train", 0]);
       }
       let next = 1;
@@ -571,6 +571,7 @@ class RunPage {
   }
   addRows(rows) {
     const columns = this.curves.columns, last = this.latest("step") || 0;
+    for (const key of Object.keys(rows)) columns[key] ||= columns.step.map(() => null);
     for (let i = 0; i < rows.step.length; ++i) {
       if (rows.step[i] <= last) continue;
       for (const key of Object.keys(columns)) columns[key].push(rows[key] ? rows[key][i] : null);

@@ -30,10 +30,10 @@ TEST(ProgressLineTest, ShowsStepLossRateAndEta) {
 
 TEST(ProgressLineTest, ShowsTrainingMetricAfterLoss) {
   auto status = half_way();
-  status.training_metric = {.name = "accuracy", .value = 0.91237};
+  status.training_metrics = {{.name = "accuracy", .value = 0.91237}};
   EXPECT_NE(progress_line(status, 200).find("loss 1.4032  accuracy 0.9124  lr 0.0003"),
             std::string::npos);
-  status.training_metric.value = std::nan("");
+  status.training_metrics[0].value = std::nan("");
   EXPECT_EQ(progress_line(status, 200).find("accuracy"), std::string::npos);
 }
 

@@ -23,7 +23,7 @@ control::TrainerStatus some_status() {
   status.state = control::TrainerState::kPaused;
   status.step = 1200;
   status.loss = 0.25;
-  status.training_metric = {.name = "accuracy", .value = 0.5};
+  status.training_metrics = {{.name = "accuracy", .value = 0.5}};
   status.step_time_ms = 20;
   status.device = "cpu";
   status.feed.data_wait_ms = 1.5;
@@ -47,7 +47,7 @@ TEST(MetricsTextTest, HasBaseUnitsAndLabels) {
 TEST(MetricsTextTest, OmitsUnknownValues) {
   control::TrainerStatus status = some_status();
   status.loss = std::numeric_limits<double>::quiet_NaN();
-  status.training_metric = {};
+  status.training_metrics = {};
   const std::string text = to_metrics_text(status, "1");
   EXPECT_THAT(text, Not(HasSubstr("stoker_train_loss")));
   EXPECT_THAT(text, Not(HasSubstr("stoker_train_metric")));

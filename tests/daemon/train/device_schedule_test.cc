@@ -439,7 +439,7 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
     std::string text = bits_of(row.loss) + ' ' + bits_of(row.grad_norm) + ' ' + bits_of(row.lr) +
                        ' ' + bits_of(row.maybe_loss_scale.value_or(0)) + ' ' +
                        std::to_string(row.maybe_skipped_steps.value_or(0));
-    if (row.maybe_metric) text += ' ' + row.maybe_metric->first + bits_of(row.maybe_metric->second);
+    for (const auto& [name, value] : row.metrics) text += ' ' + name + bits_of(value);
     if (results_.rows.contains(row.step)) text += " twice";
     results_.rows[row.step] = text;
     // Before the last step is saved, when the trainer waits for the writer.

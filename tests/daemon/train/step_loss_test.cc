@@ -51,12 +51,13 @@ class Linear : public model::CaptionModel {
     return forward(tokens) * encoded.view({-1, 1, 1});
   }
   // Of task custom: the mean over the labels that are not ignored.
-  model::LossTerm loss(const std::vector<at::Tensor>& inputs,
-                       const std::vector<at::Tensor>& targets) override {
-    const at::Tensor count = targets[0].ne(kIgnored).sum();
-    const at::Tensor sum = at::cross_entropy_loss(
-        forward(inputs[0]).flatten(0, 1), targets[0].flatten(), {}, at::Reduction::Sum, kIgnored);
-    return {sum / count.clamp_min(1), count};
+  model::StepOutput step(const model::NamedTensors& fields) override {
+    const at::Tensor& labels = fields[1].second;
+    const at::Tensor count = labels.ne(kIgnored).sum();
+    const at::Tensor sum =
+        at::cross_entropy_loss(forward(fields[0].second).flatten(0, 1), labels.flatten(), {},
+                               at::Reduction::Sum, kIgnored);
+    return {.loss = {sum / count.clamp_min(1), count}};
   }
   int64_t counts_per_sample() const override { return own_counts; }
 

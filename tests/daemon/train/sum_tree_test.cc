@@ -161,7 +161,7 @@ TEST_F(TrainerTest, TrainsAlikeWithOrderedSums) {
   for (size_t i = 0; i < plain.rows_.size(); ++i) {
     EXPECT_NEAR(ordered.rows_[i].loss, plain.rows_[i].loss, 1e-4);
     EXPECT_NEAR(ordered.rows_[i].grad_norm, plain.rows_[i].grad_norm, 1e-4);
-    EXPECT_NEAR(ordered.rows_[i].maybe_metric->second, plain.rows_[i].maybe_metric->second, 1e-4);
+    EXPECT_NEAR(ordered.rows_[i].metrics[0].second, plain.rows_[i].metrics[0].second, 1e-4);
   }
 }
 

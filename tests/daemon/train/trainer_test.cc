@@ -61,7 +61,7 @@ TEST_F(TrainerTest, ResumesBitForBitMidIntervalAndMidEpoch) {
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].step, whole.rows_[i].step);
     EXPECT_EQ(rows[i].loss, whole.rows_[i].loss) << rows[i].step;
-    EXPECT_EQ(rows[i].maybe_metric, whole.rows_[i].maybe_metric) << rows[i].step;
+    EXPECT_EQ(rows[i].metrics, whole.rows_[i].metrics) << rows[i].step;
     EXPECT_EQ(rows[i].lr, whole.rows_[i].lr);
     EXPECT_EQ(rows[i].grad_norm, whole.rows_[i].grad_norm);
   }

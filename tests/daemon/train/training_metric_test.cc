@@ -37,12 +37,12 @@ TEST_F(TrainerMetricTest, AveragesOverStepsSinceLastReport) {
   for (size_t row = 0; row < 2; ++row) {
     double sum = 0, loss = 0;
     for (size_t i = 3 * row; i < 3 * row + 3; ++i) {
-      sum += each[i].maybe_metric->second;
+      sum += each[i].metrics[0].second;
       loss += each[i].loss;
     }
-    EXPECT_EQ(rows[row].maybe_metric->first, "mae");
+    EXPECT_EQ(rows[row].metrics[0].first, "mae");
     EXPECT_GT(sum, 0);
-    EXPECT_NEAR(rows[row].maybe_metric->second, sum / 3, 1e-9);
+    EXPECT_NEAR(rows[row].metrics[0].second, sum / 3, 1e-9);
     EXPECT_NEAR(rows[row].loss, loss / 3, 1e-9);
   }
 }
@@ -55,7 +55,7 @@ TEST_F(TrainerMetricTest, AveragesOverMicroBatches) {
   const auto parts = rows_of(config);
   ASSERT_EQ(parts.size(), whole.size());
   for (size_t i = 0; i < parts.size(); ++i)
-    EXPECT_NEAR(parts[i].maybe_metric->second, whole[i].maybe_metric->second, 1e-4);
+    EXPECT_NEAR(parts[i].metrics[0].second, whole[i].metrics[0].second, 1e-4);
 }
 
 TEST_F(TrainerMetricTest, ReportsAccuracyOfClassificationInStatus) {
@@ -65,12 +65,12 @@ TEST_F(TrainerMetricTest, ReportsAccuracyOfClassificationInStatus) {
   config.optimizer.set_lr(0.05);
   Session run(config, root_);
   ASSERT_TRUE(run.train().ok());
-  const auto& last = *run.rows_.back().maybe_metric;
+  const auto& last = run.rows_.back().metrics[0];
   EXPECT_EQ(last.first, "accuracy");
-  EXPECT_GE(last.second, run.rows_.front().maybe_metric->second);
+  EXPECT_GE(last.second, run.rows_.front().metrics[0].second);
   EXPECT_LE(last.second, 1);
-  EXPECT_EQ(run.board_.read()->training_metric.name, "accuracy");
-  EXPECT_EQ(run.board_.read()->training_metric.value, last.second);
+  EXPECT_EQ(run.board_.read()->training_metrics[0].name, "accuracy");
+  EXPECT_EQ(run.board_.read()->training_metrics[0].value, last.second);
 }
 
 TEST_F(TrainerMetricTest, ReadsTheSameValueFromDeviceLater) {
@@ -91,7 +91,7 @@ TEST_F(TrainerMetricTest, ReadsTheSameValueFromDeviceLater) {
   EXPECT_GT(log->replays, 0);
   ASSERT_EQ(late.size(), expected.size());
   for (size_t i = 0; i < late.size(); ++i)
-    EXPECT_EQ(late[i].maybe_metric, expected[i].maybe_metric) << late[i].step;
+    EXPECT_EQ(late[i].metrics, expected[i].metrics) << late[i].step;
 }
 
 class FixedMetric final : public task::Task {
@@ -133,7 +133,7 @@ TEST_F(TrainerMetricTest, ExcludesSkippedSteps) {
   ASSERT_TRUE(run.train().ok());
   EXPECT_EQ(run.state_->skipped_steps, 1u);
   for (const metrics::TrainMetrics& row : run.rows_)
-    EXPECT_TRUE(std::isfinite(row.maybe_metric->second)) << row.step;
+    EXPECT_TRUE(std::isfinite(row.metrics[0].second)) << row.step;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "shared/config/run_metrics.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/shared/config/config_text.h"
@@ -68,20 +69,21 @@ TEST(RunMetricsTest, DependsOnData) {
   EXPECT_FALSE(resolve_metrics(config, EvaluatedOutputs{.num_classes = 5}).ok());
 }
 
-TEST(RunMetricsTest, AddsMetricsOfPlugin) {
+TEST(RunMetricsTest, AddsMetricsOfModelWithTaskCustom) {
   const stoker::test::TemporaryDirectory folder;
-  const std::string text = kTable + "model: {name: plugin, path: " + (folder / "net.so") +
-                           "}\ntask: {name: classification}\neval: {monitor: dice}\n";
+  const std::string text = kTable + "model: {name: exported, path: " + (folder / "net") +
+                           "}\ntask: {name: custom}\neval: {monitor: dice}\n";
   const Config config = valid_config(text);
+  std::filesystem::create_directory(folder / "net");
   EXPECT_THAT(resolve_metrics(config).status().message(),
               HasSubstr("eval.monitor: 'dice' is not a metric of this task"));
-  std::ofstream(folder / "net.metrics.json")
-      << R"({"metrics": [{"name": "dice", "direction": "maximize"}]})";
+  std::ofstream(folder / "net/graph.json")
+      << R"({"format": 1, "metrics": [{"name": "dice", "direction": "maximize"}]})";
   const auto table = resolve_metrics(config);
   ASSERT_TRUE(table.ok()) << table.status().message();
   EXPECT_EQ(table->find("dice")->direction, eval_metrics::Direction::kMaximize);
-  EXPECT_NE(table->find("accuracy"), nullptr);
-  std::ofstream(folder / "net.metrics.json") << "{";
+  EXPECT_NE(table->find("loss"), nullptr);
+  std::ofstream(folder / "net/graph.json") << "{";
   EXPECT_EQ(resolve_metrics(config).status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(resolve_metrics(config).status().message(), HasSubstr("model.path: "));
 }

@@ -17,7 +17,7 @@ TrainerStatus full() {
   status.max_steps = 2000;
   status.epoch = 3;
   status.loss = 1.25;
-  status.training_metric = {.name = "accuracy", .value = 0.75};
+  status.training_metrics = {{.name = "accuracy", .value = 0.75}};
   status.lr = 3e-4;
   status.samples_per_second = 512.5;
   status.step_time_ms = 31.2;
@@ -97,7 +97,7 @@ TrainerStatus full() {
 TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
   EXPECT_EQ(boost::json::parse(to_json(full())), boost::json::parse(R"({
       "state": "saving", "step": 1200, "max_steps": 2000, "epoch": 3, "loss": 1.25,
-      "training_metric": {"name": "accuracy", "value": 0.75},
+      "training_metrics": [{"name": "accuracy", "value": 0.75}],
       "lr": 3e-4, "samples_per_second": 512.5, "step_time_ms": 31.2, "device_time_ms": 30.5,
       "eta_seconds": 25.0, "skipped_steps": 6, "rollbacks": 2, "device": "cuda:0",
       "data": "3 classes: a, b, c",
@@ -139,8 +139,8 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   EXPECT_EQ(to_json(*read), json);
   EXPECT_EQ(read->checkpoint.last_error, "disk \"full\"\n");
   EXPECT_EQ(read->waiting_for, "step-1/SHA256SUMS");
-  EXPECT_EQ(read->training_metric.name, "accuracy");
-  EXPECT_EQ(read->training_metric.value, 0.75);
+  EXPECT_EQ(read->training_metrics[0].name, "accuracy");
+  EXPECT_EQ(read->training_metrics[0].value, 0.75);
   EXPECT_EQ(read->feed.workers, 4);
   EXPECT_EQ(read->device_time_ms, 30.5);
   EXPECT_EQ(read->memory.peak_rss_bytes, 2u);

@@ -148,26 +148,28 @@ TEST(MetricTableTest, RejectsInvalidRows) {
   }
 }
 
-class PluginMetricsTest : public ::testing::Test {
+class ModelMetricsTest : public ::testing::Test {
  protected:
   void list(const std::string& name) const {
     std::ofstream(folder_ / "net.metrics.json")
         << R"({"metrics": [{"name": ")" << name << R"(", "direction": "maximize"}]})";
   }
-  Result<MetricTable> read() const { return read_plugin_metrics(folder_ / "net.so"); }
+  Result<MetricTable> read() const {
+    return read_model_metrics(plugin_metrics_path(folder_ / "net.so"));
+  }
 
   const test::TemporaryDirectory folder_;
 };
 
-TEST_F(PluginMetricsTest, AreListedNextToSharedObject) {
+TEST_F(ModelMetricsTest, AreListedNextToSharedObject) {
   EXPECT_EQ(plugin_metrics_path("models/net.so"), "models/net.metrics.json");
   EXPECT_TRUE(read()->rows().empty()) << "a plugin need not have metrics";
   list("dice");
   EXPECT_EQ(read()->find("dice")->direction, Direction::kMaximize);
 }
 
-TEST_F(PluginMetricsTest, CannotHaveNamesThatMeanSomethingElse) {
-  for (const char* const name : {"loss", "auroc", "top3_accuracy", "step", "num_samples"}) {
+TEST_F(ModelMetricsTest, CannotHaveNamesThatMeanSomethingElse) {
+  for (const char* const name : {"loss", "step", "num_samples", "grad_norm", "degraded"}) {
     list(name);
     EXPECT_EQ(read().status().code(), StatusCode::kCorrupt) << name;
     EXPECT_THAT(read().status().message(), HasSubstr("rename it")) << name;

@@ -9,6 +9,7 @@
 namespace stoker::graph {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -158,6 +159,35 @@ TEST(GraphFile, RejectsTablesThatAreNoModule) {
               HasSubstr("tied.head.weight: is tied to fc.w, which is unknown"));
   EXPECT_THAT(message_after(R"("kind": "buffer")", R"("kind": "module")"),
               HasSubstr("unknown kind module"));
+}
+
+// A step: train and eval get fields by name and return a metric, too.
+TEST(GraphFile, HasFieldsAndMetricsOfStep) {
+  const auto step = [](const std::string& fields, const std::string& metrics) {
+    std::string text = test::graph_text();
+    const std::string inputs = R"("num_inputs": 1)", outputs = R"({"v": 3}], "updates")";
+    text.insert(text.find(inputs), R"("fields": )" + fields + R"(, "metrics": )" + metrics + ", ");
+    for (size_t at = text.find(outputs); at != std::string::npos; at = text.find(outputs, at + 30))
+      text.insert(at, R"({"v": 3}, {"v": 4}, )");
+    return parse_graph_file(text, "graph.json");
+  };
+  const std::string fields = R"(["input", "label"])", metrics = R"([{"name": "accuracy"}])";
+  const auto file = step(fields, metrics);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_THAT(file->fields, ElementsAre("input", "label"));
+  EXPECT_THAT(file->metrics, ElementsAre("accuracy"));
+  const auto error = [&](const std::string& of_fields, const std::string& of_metrics) {
+    return step(of_fields, of_metrics).status().message();
+  };
+  EXPECT_THAT(error(R"(["input"])", metrics), HasSubstr("must have an input for each of fields"));
+  EXPECT_THAT(error(R"(["a", "a"])", metrics), HasSubstr("fields[1]: occurs twice"));
+  EXPECT_THAT(error("[]", metrics), HasSubstr("fields: must be some names"));
+  EXPECT_THAT(error(R"([1])", metrics), HasSubstr("fields[0]: must be a text"));
+  EXPECT_THAT(error(fields, "[]"), HasSubstr("and those of each metric"));
+  EXPECT_THAT(error(fields, R"([{"name": "a"}, {"name": "a"}])"), HasSubstr("occurs twice"));
+  std::string many;
+  for (int i = 0; i < 33; ++i) many += R"(, {"name": "m)" + std::to_string(i) + "\"}";
+  EXPECT_THAT(error(fields, "[" + many.substr(2) + "]"), HasSubstr("at most 32 metrics"));
 }
 
 TEST(GraphFile, RejectsProgramsThatDoNotBelongTogether) {

@@ -94,13 +94,14 @@ TEST(TrainMetricsTest, WritesDeterministicFieldsBeforeTimings) {
       R"("wall_time":"2026-01-31T12:00:00.123Z"})");
 }
 
-TEST(TrainMetricsTest, WritesTrainingMetricAfterLossAndReadsIt) {
+TEST(TrainMetricsTest, WritesTrainingMetricsAfterLossAndReadsThem) {
   TrainMetrics metrics = example_train_metrics();
-  metrics.maybe_metric.emplace("accuracy", 0.75);
+  metrics.metrics = {{"accuracy", 0.75}, {"kl", 2.5}};
   const std::string json = to_json(to_record(metrics));
-  EXPECT_NE(json.find(R"("loss":1.25,"accuracy":0.75,"lr":3e-04)"), std::string::npos) << json;
-  EXPECT_EQ(train_metrics_from(*parse_record(json))->maybe_metric, metrics.maybe_metric);
-  EXPECT_EQ(train_metrics_from(to_record(example_train_metrics()))->maybe_metric, std::nullopt);
+  EXPECT_NE(json.find(R"("loss":1.25,"accuracy":0.75,"kl":2.5,"lr":3e-04)"), std::string::npos)
+      << json;
+  EXPECT_EQ(train_metrics_from(*parse_record(json))->metrics, metrics.metrics);
+  EXPECT_TRUE(train_metrics_from(to_record(example_train_metrics()))->metrics.empty());
 }
 
 TEST(TrainMetricsTest, RoundTripsThroughJson) {

@@ -104,7 +104,7 @@ TEST_F(MetricsWriterTest, WritesSkippedStepsAndLossScaleToTensorBoard) {
   writer = open(ResumePosition{.step = 3, .metrics_bytes = bytes()});
   row = make_record(6);
   row.maybe_skipped_steps = 7;
-  row.maybe_metric.emplace("accuracy", 0.5);
+  row.metrics.emplace_back("accuracy", 0.5);
   row.maybe_loss_scale = 32768;
   writer->report(row);
   writer.reset();

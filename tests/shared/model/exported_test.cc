@@ -1,4 +1,5 @@
 // Exported modules as models, compared bit by bit with what eager PyTorch computed. StokerExport.Zoo (tests/python) exports them.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -80,12 +81,24 @@ at::Tensor length_of(const Named& tensors, const std::string& prefix) {
   const auto found = tensors.find(prefix + "length");
   return found == tensors.end() ? at::Tensor() : found->second;
 }
+// As in a dataset.
+NamedTensors fields_of(const std::vector<at::Tensor>& batch, const at::Tensor& length = {}) {
+  NamedTensors fields{{batch[0].scalar_type() == at::kLong ? "tokens" : "input", batch[0]}};
+  if (length.defined()) fields.emplace_back("length", length);
+  for (size_t i = 1; i < batch.size(); ++i) {
+    const std::string role = batch[i].is_floating_point() ? "target"
+                             : batch[i].dim() == 1        ? "label"
+                                                          : "labels";
+    const bool is_first =
+        std::ranges::find(fields, role, &NamedTensors::value_type::first) == fields.end();
+    fields.emplace_back(is_first ? role : role + std::to_string(i), batch[i]);
+  }
+  return fields;
+}
 at::Tensor loss_of_batch(Model& model, const Named& tensors, const std::string& prefix) {
   const auto batch = numbered(tensors, prefix);
   const at::Tensor length = length_of(tensors, prefix);
-  std::vector<at::Tensor> inputs{batch[0]};
-  if (length.defined()) inputs.push_back(length);
-  return model.loss(inputs, {batch.begin() + 1, batch.end()}).mean;
+  return model.step(fields_of(batch, length)).loss.mean;
 }
 
 config::ModelConfig config_of(const std::string& folder) {
@@ -94,18 +107,12 @@ config::ModelConfig config_of(const std::string& folder) {
 
 // The samples of a dataset that has the batches of the reference.
 Samples samples_for(const std::vector<at::Tensor>& batch, bool has_length = false) {
-  const auto spec = [&](size_t i, const char* name) {
-    TensorSpec of = to_tensor_spec(name, batch[i]);
-    of.shape.erase(of.shape.begin());
-    return of;
-  };
-  const bool has_tokens = batch[0].scalar_type() == at::kLong;
-  Samples samples{spec(0, has_tokens ? "tokens" : "input")};
-  if (has_length) samples.push_back({"length", DType::kI64, {}});
-  for (size_t i = 1; i < batch.size(); ++i)
-    samples.push_back(spec(i, batch[i].is_floating_point() ? "target"
-                              : batch[i].dim() == 1        ? "label"
-                                                           : "labels"));
+  Samples samples;
+  for (const auto& [name, tensor] : fields_of(batch)) {
+    samples.push_back(to_tensor_spec(name, tensor));
+    samples.back().shape.erase(samples.back().shape.begin());
+    if (has_length && samples.size() == 1) samples.push_back({"length", DType::kI64, {}});
+  }
   return samples;
 }
 
@@ -220,7 +227,7 @@ class ExportedModelTest : public ::testing::Test {
   static Samples samples_of(const std::string& name) { return samples_for(batch_of(name)); }
   static at::Tensor loss_of(Model& model, const std::vector<at::Tensor>& batch, uint64_t seed) {
     torch::manual_seed(seed);
-    return model.loss({batch[0]}, {batch.begin() + 1, batch.end()}).mean;
+    return model.step(fields_of(batch)).loss.mean;
   }
   std::string copy_of(const std::string& name) {
     const std::string copy = folder_ / (name + std::to_string(copies_++));
@@ -307,18 +314,18 @@ TEST_F(ExportedModelTest, DrawsRandomNumbersFromGenerator) {
 TEST_F(ExportedModelTest, CountsValuesOfItsLoss) {
   const ModelPtr model = load("sum_and_count");
   const auto batch = batch_of("sum_and_count");
-  const LossTerm loss = model->loss({batch[0]}, {batch[1]});
+  const LossTerm loss = model->step(fields_of(batch)).loss;
   ASSERT_TRUE(loss.maybe_count.defined());
   EXPECT_EQ(loss.maybe_count.item<double>(), batch[1].ne(-100).sum().item<double>());
   EXPECT_GE(model->counts_per_sample(), batch[1].size(1));
-  const LossTerm empty = model->loss({batch[0]}, {at::full(batch[1].sizes(), -100, at::kLong)});
+  const LossTerm empty =
+      model->step(fields_of({batch[0], at::full(batch[1].sizes(), -100, at::kLong)})).loss;
   EXPECT_EQ(empty.maybe_count.item<double>(), 0);
   EXPECT_EQ(empty.mean.item<double>(), 0);
   empty.mean.backward();
   for (const at::Tensor& parameter : model->parameters())
     EXPECT_EQ(parameter.grad().abs().sum().item<double>(), 0);
-  EXPECT_FALSE(
-      load("relu")->loss({batch_of("relu")[0]}, {batch_of("relu")[1]}).maybe_count.defined());
+  EXPECT_FALSE(load("relu")->step(fields_of(batch_of("relu"))).loss.maybe_count.defined());
   EXPECT_EQ(load("relu")->counts_per_sample(), 0);
 }
 
@@ -353,7 +360,7 @@ int calls_in_step(Model& model, const std::vector<at::Tensor>& batch, const char
                               return nullptr;
                             }).scopes({at::RecordScope::FUNCTION}));
   torch::manual_seed(1);
-  model.loss({batch[0]}, {batch.begin() + 1, batch.end()}).mean.backward();
+  model.step(fields_of(batch)).loss.mean.backward();
   at::removeCallback(handle);
   return calls;
 }
@@ -421,7 +428,7 @@ TEST_F(ExportedModelTest, RejectsBatchesThatItDoesNotTake) {
   const ModelPtr model = load("relu");
   const auto error = [&](const at::Tensor& input, const at::Tensor& target) -> std::string {
     try {
-      model->loss({input}, {target});
+      (void)model->step(fields_of({input, target}));
     } catch (const c10::Error& thrown) {
       return thrown.what_without_backtrace();
     }
@@ -473,7 +480,7 @@ TEST_F(ExportedModelTest, ReportsOutOfVocabTokensOfBatch) {
   for (const bool is_training : {true, false}) {
     try {
       if (is_training)
-        (void)model->loss({tokens}, {batch[1]});
+        (void)model->step(fields_of({tokens, batch[1]}));
       else
         (void)model->forward(tokens);
       ADD_FAILURE() << "the table has 64 tokens";
@@ -481,7 +488,7 @@ TEST_F(ExportedModelTest, ReportsOutOfVocabTokensOfBatch) {
       EXPECT_THAT(error.what_without_backtrace(), HasSubstr(" to 64 (index out of range"));
     }
   }
-  EXPECT_THROW((void)model->loss({batch[0]}, {tokens}), c10::IndexError);
+  EXPECT_THROW((void)model->step(fields_of({batch[0], tokens})), c10::IndexError);
 }
 
 TEST_F(ExportedModelTest, RejectsOtherData) {

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -241,6 +243,44 @@ TEST(PluginValidationTest, RejectsForwardThatFailsOrReturnsWrongShape) {
   EXPECT_THAT(error_text(defective("wrong shape")),
               AllOf(HasSubstr("forward() returned Float [2, 1, 3] for 2 samples of [2, 4]"),
                     HasSubstr("the task needs Float [2, 3]")));
+}
+
+// ---- Plugins with their own loss
+
+const std::vector<TensorSpec> kFields = {
+    {"input", DType::kF32, {2}}, {"importance", DType::kF32, {}}, {"y", DType::kF32, {}}};
+
+TEST(StepPluginTest, ComputesLossAndMetricsOfNamedFields) {
+  const auto made = make_model(plugin_config("step_plugin.so"), kFields, 0);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  Model& model = **made;
+  EXPECT_THAT(model.step_metrics(), ElementsAre("absolute_error"));
+  // Outputs 1.5 and 3.5, errors 0.5 and -0.5, of weight 1 and 3.
+  const StepOutput step = model.step({{"input", at::tensor({1.F, 2.F, 3.F, 4.F}).view({2, 2})},
+                                      {"importance", at::tensor({1.F, 3.F})},
+                                      {"y", at::tensor({1.F, 4.F})}});
+  EXPECT_FLOAT_EQ(step.loss.mean.item<float>(), 0.25F);
+  EXPECT_EQ(step.loss.maybe_count.item<double>(), 4);
+  EXPECT_EQ(step.metric_sums.item<double>(), 1);
+  EXPECT_EQ(step.metric_counts.item<double>(), 2);
+  step.loss.mean.backward();
+  // d/dw of sum(importance * error^2) / 4.
+  const at::Tensor expected =
+      at::tensor({(1 * 0.5F * 1 - 3 * 0.5F * 3) * 2 / 4, (1 * 0.5F * 2 - 3 * 0.5F * 4) * 2 / 4});
+  EXPECT_TRUE(at::allclose(model.named_parameters()["weight"].grad(), expected));
+}
+
+TEST(StepPluginTest, HasTheMetricsThatItsFileLists) {
+  const auto error = [](const config::ModelConfig& config) {
+    return make_model(config, kFields, 0).status().message();
+  };
+  EXPECT_THAT(error(plugin_config("step_plugin.so", R"({"metric": "mse"})")),
+              AllOf(HasSubstr("has the metrics mse, but "),
+                    HasSubstr("step_plugin.metrics.json lists absolute_error")));
+  const test::TemporaryDirectory folder;
+  fs::copy_file(kPlugins + "/step_plugin.so", folder / "alone.so");
+  EXPECT_THAT(error(plugin_config(folder / "alone.so")),
+              HasSubstr("alone.metrics.json lists none"));
 }
 
 // ---- Identity of the file

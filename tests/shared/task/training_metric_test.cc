@@ -42,7 +42,7 @@ Metric metric_of(const config::TaskConfig& config, const Sample& sample, uint64_
   const at::Tensor& counted = computed.maybe_device_count;
   EXPECT_EQ(counted.defined(), config.name() == config::TaskName::kSequenceLabeling)
       << "only labels that can be ignored need an operator to count them";
-  return {std::string((*task)->training_metric()), computed.metric_sum.item<double>(),
+  return {(*task)->training_metrics(model).at(0), computed.metric_sum.item<double>(),
           counted.defined() ? counted.item<double>() : static_cast<double>(computed.metric_count)};
 }
 
@@ -105,7 +105,7 @@ TEST(TrainingMetricTest, IsUndefinedForTaskWithoutOne) {
   const auto task =
       make_task({config::LanguageModelingTask{}}, nullptr, {{"tokens", DType::kU8, {3}}}, 256);
   ASSERT_TRUE(task.ok());
-  EXPECT_EQ((*task)->training_metric(), "");
+  EXPECT_TRUE((*task)->training_metrics(Echo()).empty());
 }
 
 }  // namespace

@@ -127,6 +127,24 @@ TEST_F(CurveHistoryTest, KeepsExtremesOfMergedRows) {
   EXPECT_NEAR(sum, static_cast<double>(all.at("step").as_array().size()), 2);
 }
 
+// A record of a model with other metrics, after a resume.
+TEST_F(CurveHistoryTest, HasColumnForEachTrainingMetric) {
+  const auto record = [](uint64_t step, std::vector<std::pair<std::string, double>> values) {
+    return metrics::to_json(metrics::to_record({.step = step,
+                                                .loss = 1,
+                                                .metrics = std::move(values),
+                                                .wall_time = "2026-01-31T12:00:00.000Z"})) +
+           "\n";
+  };
+  append(record(10, {{"kl", 3}, {"accuracy", 0.5}}) + record(20, {{"accuracy", 0.75}, {"mae", 2}}));
+  CurveHistory history(path());
+  history.refresh();
+  const json::object all = columns(history);
+  EXPECT_EQ(all.at("metric/kl"), (json::array{3, nullptr}));
+  EXPECT_EQ(all.at("metric/accuracy"), (json::array{0.5, 0.75}));
+  EXPECT_EQ(all.at("metric/mae"), (json::array{nullptr, 2}));
+}
+
 TEST_F(CurveHistoryTest, WritesNonfiniteValuesAsNull) {
   append(R"({"step":1,"epoch":0,"loss":null,"lr":0.1,"grad_norm":1,"samples_seen":1,)"
          R"("samples_per_second":1,"step_time_ms":1,"data_wait_ms":1,"checkpoint_stall_ms":0,)"
