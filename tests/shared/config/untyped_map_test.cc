@@ -96,8 +96,8 @@ TEST(UserModelTest, RejectsWhatAnExportedModelCannotDo) {
   EXPECT_EQ(valid_config(kImageData + exported + "run: {rng: sequential}\n").run.rng,
             Rng::kSequential);
   valid_config(kTextData + exported + "task: {name: custom}\n");
-  EXPECT_THAT(errors_of(kTextData + "model: {name: plugin, path: m.so}\ntask: {name: custom}\n"),
-              ElementsAre(HasSubstr("only model.name exported does")));
+  EXPECT_THAT(errors_of(kTextData + "model: {name: gpt}\ntask: {name: custom}\n"),
+              ElementsAre(HasSubstr("only model.name exported and plugin do")));
   EXPECT_THAT(errors_of(kImageData + "model: {name: exported}\n"),
               ElementsAre(HasSubstr("model.path: is required")));
   EXPECT_THAT(

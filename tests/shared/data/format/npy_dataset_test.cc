@@ -270,7 +270,7 @@ TEST_F(NumpyDatasetTest, ReadsOtherArraysByTheirNames) {
       EXPECT_THAT(sample.values<int64_t>(first), ElementsAre(4, 5, 6, 7));
       EXPECT_THAT(sample.values<float>(first + 1), ElementsAre(1.5F));
       EXPECT_THAT(read_sample(**again, 2).status.message(),
-                  AllOf(HasSubstr("a.npz"), HasSubstr("row 2"), HasSubstr("must be finite")));
+                  AllOf(HasSubstr("row 2"), HasSubstr("must be finite")));
     }
   fields_in(config).others = {"nothing"};
   expect_error(config, StatusCode::kInvalidArgument,
@@ -281,6 +281,7 @@ TEST_F(NumpyDatasetTest, ReadsOtherArraysByTheirNames) {
   fields_in(config) = {.others = {"mask"}};
   expect_error(config, StatusCode::kMismatch, {"3 rows of input, but 2 of mask"});
   write("x.npy", x);
+  write_labels(3);
   config = arrays();
   fields_in(config).others = {"mask"};
   expect_error(config, StatusCode::kInvalidArgument,
