@@ -14,8 +14,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "daemon/group/pair_connection.h"
+#include "daemon/train/train_step.h"
 #include "shared/base/status.h"
-#include "shared/model/model.h"
 
 namespace stoker::parameter_server {
 
@@ -56,7 +56,7 @@ enum class ClaimReply : int64_t {
 struct Sums {
   double loss = 0;
   // In the order of train::TrainingState::training_metrics(); the others are 0.
-  std::array<double, model::kMaxStepMetrics> metrics = {}, metric_counts = {};
+  std::array<double, train::kMaxTrainingMetrics> metrics = {}, metric_counts = {};
   int64_t steps = 0;
   // By which an update clips, if several servers have a part of the gradients; negative: none.
   double norm = -1;
@@ -71,7 +71,7 @@ inline constexpr int64_t kNoTicket = -1;
 inline constexpr int64_t kNumbersPerWorker = 5;
 
 // operation or result, ticket or step, step, Sums; the doubles by their bits.
-using Header = std::array<int64_t, 7 + 2 * model::kMaxStepMetrics>;
+using Header = std::array<int64_t, 7 + 2 * train::kMaxTrainingMetrics>;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);

@@ -25,6 +25,9 @@ namespace stoker::train {
 double max_loss_count(const config::TrainConfig& config, const model::Model& model,
                       const task::Task& task);
 
+// Of TrainingState::training_metrics().
+inline constexpr size_t kMaxTrainingMetrics = model::kMaxStepMetrics;
+
 // Why a step changes nothing, in the log.
 inline constexpr std::string_view kNoLossValues =
     "no label or token of the step has a weight in the loss";

@@ -118,8 +118,7 @@ Result<StepInputs> StepInputs::by_name(const graph::GraphFile& file,
     // Numbers of files are F32.
     const bool is_converted = role_of(given) == TensorRole::kTarget && given.dtype == DType::kF32 &&
                               wanted.dtype == DType::kI64;
-    const bool is_reshaped =
-        given.shape != wanted.shape && given.elements() == wanted.elements();
+    const bool is_reshaped = given.shape != wanted.shape && given.elements() == wanted.elements();
     if ((given.dtype != wanted.dtype && !is_converted) ||
         (given.shape != wanted.shape && !is_reshaped))
       return mismatch(wanted.name + " differs; export it with such a batch");

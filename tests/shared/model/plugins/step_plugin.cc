@@ -26,7 +26,8 @@ class Weighted : public stoker::plugin::StepModel {
 };
 
 std::shared_ptr<stoker::plugin::Model> make(const stoker::plugin::ModelSpec& spec) {
-  if (spec.fields.size() != 3 || spec.fields[1].name != "importance" || spec.fields[2].dtype != "F32")
+  if (spec.fields.size() != 3 || spec.fields[1].name != "importance" ||
+      spec.fields[2].dtype != "F32")
     throw std::invalid_argument("needs the fields input, importance and y");
   return std::make_shared<Weighted>(spec.fields[0].shape[0],
                                     spec.args.get_string("metric", "absolute_error"));
