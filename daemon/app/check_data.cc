@@ -25,6 +25,7 @@
 #include "shared/base/utf8.h"
 #include "shared/data/dataset.h"
 #include "shared/data/files/scan.h"
+#include "shared/data/pipeline/dataset_overlap.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/class_warnings.h"
 #include "shared/data/record/label_range_check.h"
@@ -228,6 +229,7 @@ class DataCheck {
                                                         folders_.of_evaluation(), on_indexing()));
     print(name, *opened.data, opened.data->size());
     STOKER_RETURN_IF_ERROR(check_same_model(config_, *train_, opened));
+    data::pipeline::warn_about_overlap(config_.data, name, *opened.data, *train_);
     if (maybe_first_) return evaluated_data::check_same_inputs(opened, *maybe_first_);
     maybe_first_ = std::move(opened);
     return {};

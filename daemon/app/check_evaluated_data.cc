@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "shared/data/pipeline/dataset_overlap.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/model.h"
 #include "shared/task/task.h"
@@ -107,6 +108,7 @@ Status check_each(const config::Config& config, const data::Dataset& train,
     STOKER_ASSIGN_OR_RETURN(auto opened,
                             open_for_check(config, name, mapping, index_dir, on_indexing));
     STOKER_RETURN_IF_ERROR(check_same_model(config, train, opened));
+    data::pipeline::warn_about_overlap(config.data, name, *opened.data, train);
     if (first) {
       STOKER_RETURN_IF_ERROR(evaluated_data::check_same_inputs(opened, *first));
     } else {

@@ -202,6 +202,9 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kData, "classes without samples", kWarn,
      "dataset empty_classes num_classes classes hint",
      "Classes have no samples in a dataset. `classes`: the first ten."},
+    {LogTopic::kData, "datasets overlap", kWarn, "dataset other samples total path offset hint",
+     "Samples of an evaluated dataset are also those of `other`. The first one is at `path` and "
+     "`offset`."},
     {LogTopic::kData, "class folders look like splits", kWarn, "dataset path folders hint",
      "`path` of an image_folder is the folder above train/ and val/, which are then its classes."},
     {LogTopic::kData, "archive members ignored", kWarn, "dataset count reason",

@@ -100,8 +100,25 @@ class DataValidator {
     const std::vector<double>& split = dataset.split;
     if (split.size() != 2 || split[0] >= split[1])
       add("split", "must be [from, to) with from below to, for example [0.0, 0.9]");
+    if (!dataset.combines_datasets()) validate_groups(dataset);
     if (!dataset.sample_weights_path.empty() && dataset.repeat != 1)
       add("repeat", "cannot be combined with sample_weights_path; remove one of them");
+  }
+
+  void validate_groups(const DatasetConfig& dataset) {
+    const FieldNames* const fields = dataset.fields();
+    const bool has_group = fields != nullptr && !fields->group.empty();
+    const bool is_by_group = dataset.split_by == SplitBy::kGroup;
+    if (has_group && !is_by_group && dataset.has_split())
+      add("split_by", "must be group to use fields.group; set it, or remove fields.group");
+    if (!is_by_group || has_group) return;
+    if (fields != nullptr)
+      add("fields.group", "is required with split_by group; set it to the name of the group");
+    else if (dataset.format() == DatasetFormat::kIdx ||
+             dataset.format() == DatasetFormat::kCifar10 ||
+             dataset.format() == DatasetFormat::kCifar100 ||
+             dataset.format() == DatasetFormat::kSynthetic)
+      add("split_by", "must not be group for this format, which has no groups; set stratified");
   }
 
   // ---- formats -----------------------------------------------------------------------------------
@@ -597,7 +614,10 @@ class DataValidator {
     };
     reject("path", !dataset.path().empty() && !is_spool);
     reject("glob", !has_default_glob(dataset));
-    reject("split", dataset.split != defaults.split);
+    reject("split", dataset.has_split());
+    reject("split_by", dataset.split_by != defaults.split_by);
+    reject("split_seed", dataset.split_seed != defaults.split_seed);
+    reject("fields.group", dataset.fields() != nullptr && !dataset.fields()->group.empty());
     reject("skip_samples", dataset.skip_samples != 0);
     reject("max_samples", dataset.max_samples.has_value());
     reject("repeat", dataset.repeat != 1);
@@ -656,10 +676,13 @@ class DataValidator {
   void validate_refresh(const std::string& name, const DatasetConfig& dataset) {
     if (!is_trained(name))
       add("refresh", "is only supported for training datasets; evaluation data stays the same");
-    const DatasetConfig defaults;
-    if (dataset.split != defaults.split || dataset.skip_samples != 0 || dataset.max_samples)
+    if (dataset.has_split() && !dataset.has_stable_split())
       add("refresh",
-          "cannot be combined with split, skip_samples and max_samples, which would select other "
+          "cannot be combined with split, which would select other samples of more data; set "
+          "split_by: random or group");
+    if (dataset.skip_samples != 0 || dataset.max_samples)
+      add("refresh",
+          "cannot be combined with skip_samples and max_samples, which would select other "
           "samples of more data");
     if (dataset.cache()) add("refresh", "cannot be combined with cache");
   }

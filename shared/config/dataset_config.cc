@@ -204,6 +204,12 @@ Refresh DatasetConfig::refresh() const {
       source);
 }
 
+bool DatasetConfig::splits_files() const {
+  const bool is_stream_of_tokens =
+      std::holds_alternative<TextDataset>(source) || std::holds_alternative<TokensDataset>(source);
+  return has_split() && split_by == SplitBy::kGroup && is_stream_of_tokens;
+}
+
 bool DatasetConfig::has_tokens() const {
   const RecordConfig* const records = record();
   return has_text() || std::holds_alternative<TokensDataset>(source) ||

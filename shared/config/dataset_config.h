@@ -38,6 +38,10 @@ inline constexpr auto kWords<DatasetFormat> = words("text", "tokens", "image_fol
                                                     "idx", "cifar10", "cifar100", "numpy",
                                                     "tfrecord", "webdataset", "csv", "jsonl",
                                                     "synthetic");
+// How the samples of data.NAME.split are chosen.
+enum class SplitBy { kPosition, kRandom, kStratified, kGroup };
+template <>
+inline constexpr auto kWords<SplitBy> = words("position", "random", "stratified", "group");
 enum class TokenType { kUint16, kUint32 };
 template <>
 inline constexpr auto kWords<TokenType> = words("uint16", "uint32");
@@ -157,6 +161,7 @@ struct FieldNames {
   std::string length = {};               // number of valid time steps (arrays of an .npz)
   std::string priority = {};             // an integer, for StreamQueue::kPriority
   std::vector<std::string> others = {};  // for models with their own loss -> tensors of these names
+  std::string group = {};                // a text or an integer, for SplitBy::kGroup
   bool operator==(const FieldNames&) const = default;
 };
 
@@ -387,11 +392,13 @@ struct DatasetConfig {
   DatasetSource source;
 
   // For all formats except mixture and concat, whose components have their own values.
-  std::vector<double> split = {0.0, 1.0};  // [from, to) as fractions of the source, by position
-  uint64_t skip_samples = 0;               // at the start of the split
-  std::optional<uint64_t> max_samples;     // number after skip_samples; null: all
-  uint64_t repeat = 1;                     // how often a sample occurs in a training epoch
-  std::string sample_weights_path;         // sampling with replacement; empty: every sample once
+  std::vector<double> split = {0.0, 1.0};  // [from, to) as fractions of the source
+  SplitBy split_by = SplitBy::kPosition;
+  uint64_t split_seed = 0;              // not for kPosition
+  uint64_t skip_samples = 0;            // at the start of the split
+  std::optional<uint64_t> max_samples;  // number after skip_samples; null: all
+  uint64_t repeat = 1;                  // how often a sample occurs in a training epoch
+  std::string sample_weights_path;      // sampling with replacement; empty: every sample once
 
   std::optional<StreamConfig> stream;            // only for data.train; null: indexed files
   std::vector<BatchTransform> batch_transforms;  // only for data.train
@@ -425,6 +432,16 @@ struct DatasetConfig {
   std::vector<std::string> class_names() const;  // empty: inferred from the labels
   Refresh refresh() const;
 
+  bool has_split() const { return split != std::vector<double>{0.0, 1.0}; }
+  // A part that keeps its samples when data is added.
+  bool has_stable_split() const {
+    return split_by == SplitBy::kRandom || split_by == SplitBy::kGroup;
+  }
+  // The parts consist of whole files, or of samples that are chosen one by one; otherwise of ranges.
+  bool splits_files() const;
+  bool splits_samples() const {
+    return has_split() && split_by != SplitBy::kPosition && !splits_files();
+  }
   bool is_refreshable() const { return refresh() != Refresh::kNever; }
   bool has_tokens() const;           // samples are sequences of token ids …
   bool has_text() const;             // format text, fields.text or fields.messages

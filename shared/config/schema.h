@@ -25,6 +25,9 @@ namespace stoker::config {
 
 struct Field;
 
+inline constexpr double kMaxSeed =
+    18446744073709551616.0;  // 2^64: the largest uint64_t as a double
+
 // A word of an enum.
 struct EnumField {
   std::span<const std::string_view> words;

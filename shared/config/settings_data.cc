@@ -285,8 +285,9 @@ Field refresh_field(Refresh& refresh) {
               "epoch: when the next epoch starts. immediate: as soon as it is found; a new "
               "epoch then starts. Existing data must not change: files can be added, and "
               "those of text, tokens, csv and jsonl appended to by complete rows. Only for "
-              "datasets used by training, without split, skip_samples, max_samples, "
-              "sample_weights_path and cache. feed.refresh_interval_seconds sets the time "
+              "datasets used by training, without skip_samples, max_samples, "
+              "sample_weights_path and cache, and with split only if split_by is random or group. "
+              "feed.refresh_interval_seconds sets the time "
               "between scans."};
 }
 
@@ -628,6 +629,13 @@ Field priority_role(FieldNames& names) {
                     "priority, which requires it.");
 }
 
+Field group_role(FieldNames& names) {
+  return role_field(
+      "group", names.group, "Group of the record: a text or an integer",
+      "For split_by group, which requires it: records of one group, such as a patient "
+      "or a speaker, are in the same part. It is no input.");
+}
+
 Field input_role(FieldNames& names, std::string_view help, std::string_view details) {
   return role_field("input", names.input, help, details);
 }
@@ -659,7 +667,8 @@ Fields shard_roles(FieldNames& names) {
           text_role(names),
           input_ids_role(names),
           priority_role(names),
-          others_role(names, kOtherNumbers)};
+          others_role(names, kOtherNumbers),
+          group_role(names)};
 }
 
 Fields json_roles(FieldNames& names) {
@@ -671,14 +680,18 @@ Fields json_roles(FieldNames& names) {
           messages_role(names),
           input_ids_role(names),
           priority_role(names),
-          others_role(names, kOtherNumbers)};
+          others_role(names, kOtherNumbers),
+          group_role(names)};
 }
 
 Fields column_roles(FieldNames& names) {
-  return {input_role(names, "Columns of the input",
-                     "[] uses all columns except the label or the targets. Values are numbers, "
-                     "such as 2.5 or 4e-2, and become float32. Anything else is a sample error."),
-          label_role(names), target_role(names), others_role(names, kOtherNumbers)};
+  return {
+      input_role(
+          names, "Columns of the input",
+          "[] uses all columns except the label, the targets, the others and the group. Values are "
+          "numbers, such as 2.5 or 4e-2, and become float32. Anything else is a sample "
+          "error."),
+      label_role(names), target_role(names), others_role(names, kOtherNumbers), group_role(names)};
 }
 
 Fields list_roles(FieldNames& names) {
@@ -697,7 +710,8 @@ Fields list_roles(FieldNames& names) {
                             "them, or set class_names. A row without a label is a bad record."}),
           role_field("caption", names.caption, "Column of the captions, instead of a label",
                      "A text, or in .jsonl a list of texts. For task captioning. Requires "
-                     "tokenizer.")};
+                     "tokenizer."),
+          group_role(names)};
 }
 
 Fields array_roles(FieldNames& names) {
@@ -718,7 +732,10 @@ Fields array_roles(FieldNames& names) {
                  "the full length."),
       others_role(names,
                   "One name, or a list, of an .npz. Integers become int64, floats float32, of the "
-                  "row's shape; the parameters of the model's forward() have these names.")};
+                  "row's shape; the parameters of the model's forward() have these names."),
+      role_field("group", names.group, "Array of the groups of the rows",
+                 "One integer per row. For split_by group, which requires it: rows of one group "
+                 "are in the same part.")};
 }
 
 template <auto fields_of_roles>
@@ -1198,12 +1215,31 @@ Fields selection_fields(DatasetConfig& dataset) {
                     .target = &dataset.split,
                     .help = "Part [from, to) of the source, as fractions from 0 to 1",
                     .details =
-                        "By position: of the bytes of a text, of the tokens, of the images of "
-                        "each class (image_folder), otherwise of the samples. Two datasets "
-                        "that share a boundary share no sample.",
+                        "Two datasets that share a boundary share no sample, if their split_by, "
+                        "split_seed and fields.group are equal.",
                     .min = 0,
                     .max = 1,
                     .example = "[0.0, 0.9]"}),
+      sample_field(
+          {.name = "split_by",
+           .target = choice(dataset.split_by),
+           .help = "How the samples of split are chosen",
+           .details =
+               "position: a range of the bytes of a text, of the tokens, of the images of each "
+               "class (image_folder), otherwise of the samples. Not for data that is sorted, "
+               "for example by class. random: each sample by a hash of its file and position, so "
+               "that it stays in its part when data is added; the parts have about these "
+               "fractions. stratified: exactly these fractions of each class, in random order. "
+               "group: whole groups of records (fields.group), of images (the folders below "
+               "the class folders), or files (text, tokens), by a hash of their name.",
+           .example = "stratified"}),
+      sample_field({.name = "split_seed",
+                    .target = &dataset.split_seed,
+                    .help = "Seed of split_by random, stratified and group",
+                    .details = "From 0. Another seed is another division into parts; run.seed does "
+                               "not change it. Equal in all datasets of the same files.",
+                    .min = 0,
+                    .max = kMaxSeed}),
       sample_field({.name = "skip_samples",
                     .target = &dataset.skip_samples,
                     .help = "Samples dropped at the start of the split",

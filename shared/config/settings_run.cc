@@ -10,8 +10,7 @@
 namespace stoker::config {
 namespace {
 
-constexpr double kMaxSeed = 18446744073709551616.0;  // 2^64: the largest uint64_t as a double
-constexpr double kMaxInterval = 1e15;                // so that no product of two settings overflows
+constexpr double kMaxInterval = 1e15;  // so that no product of two settings overflows
 constexpr double kMaxSampleCount = 1e9;
 constexpr double kMaxMib = 1e9;
 constexpr double kMaxThreads = 4096;

@@ -1,4 +1,5 @@
-// SplitFraction: the fraction [from, to) of the data that one named dataset uses (data.NAME.split).
+// SplitFraction: the fraction [from, to) of the data that one named dataset uses (data.NAME.split). For
+// ranges of positions; other parts are chosen from all samples (sample_split.h).
 //
 // Threads: values.
 #pragma once
@@ -30,10 +31,11 @@ struct SplitFraction {
   double from = 0.0;
   double to = 1.0;
 
-  // kInvalidArgument unless 0 <= from < to <= 1.
+  // Everything unless the part is a range of positions. kInvalidArgument unless 0 <= from < to <= 1.
   static Result<SplitFraction> of(const DatasetRequest& request);
-  // Adjacent splits ([0, 0.9] and [0.9, 1]) neither overlap nor omit a sample.
-  SampleRange of_count(uint64_t count) const;
+  // Adjacent splits ([0, 0.9] and [0.9, 1]) neither overlap nor omit a sample. A border that is no
+  // integer is rounded down if its fraction is below 1 - `rounding`, which is below 1.
+  SampleRange of_count(uint64_t count, double rounding = 0) const;
   std::string to_text() const;  // "split=0:0.9"; equal splits have equal texts
 };
 
@@ -52,5 +54,11 @@ Result<SampleRange> selected_range(const DatasetRequest& request, uint64_t size)
 // Returns `whole` itself if neither is set. The limited dataset has its own fingerprint.
 Result<std::unique_ptr<Dataset>> with_sample_range(const DatasetRequest& request,
                                                    std::unique_ptr<Dataset> whole);
+
+// The samples with these numbers, increasing. kCorrupt if they are not numbers of `whole`: they come from
+// an index.
+Result<std::unique_ptr<Dataset>> with_selected_samples(const DatasetRequest& request,
+                                                       std::unique_ptr<Dataset> whole,
+                                                       std::vector<uint64_t> samples);
 
 }  // namespace stoker::data

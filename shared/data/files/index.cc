@@ -13,7 +13,8 @@ static_assert(std::endian::native == std::endian::little,
               "the index is written as it is in memory");
 
 constexpr std::string_view kIndexMagic = "STKINDEX";
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
+constexpr uint32_t kVersionWithoutSelection = 6;   // also written
 constexpr uint32_t kVersionWithoutValidation = 5;  // also read
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
@@ -115,7 +116,8 @@ std::string encode_index(const Index& index) {
   std::string out;
   out.reserve(1024 + index.files.size() * 32 + index.files.name_bytes());
   out += kIndexMagic;
-  put(out, kVersion);
+  const bool has_selection = !index.metadata.selected.empty();
+  put(out, has_selection ? kVersion : kVersionWithoutSelection);
   put_text(out, index.fingerprint_text);
   put_text(out, index.source);
   put_text(out, index.fingerprint());
@@ -127,6 +129,7 @@ std::string encode_index(const Index& index) {
   put_files(out, index.metadata.made);
   put_files(out, index.files);
   put<uint8_t>(out, index.is_validated ? 1 : 0);
+  if (has_selection) put_numbers(out, index.metadata.selected);
   return out += sha256_hex(out);
 }
 
@@ -143,7 +146,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
     return corrupt("not a dataset index (its first bytes differ)");
   const auto version = cursor.take<uint32_t>();
   if (sha256_hex(bytes) != digest) return corrupt("SHA-256 mismatch");
-  if (version != kVersion && version != kVersionWithoutValidation) {
+  if (version < kVersionWithoutValidation || version > kVersion) {
     return Status(StatusCode::kMismatch, name + ": index version " + std::to_string(version) +
                                              ", this program reads version " +
                                              std::to_string(kVersion));
@@ -160,6 +163,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   index.metadata.made = take_files(cursor);
   index.files = take_files(cursor);
   index.is_validated = version == kVersionWithoutValidation || cursor.take<uint8_t>() != 0;
+  if (version == kVersion) index.metadata.selected = take_numbers(cursor);
   if (!cursor.at_end()) return corrupt("its lengths do not add up");
   if (index.fingerprint() != fingerprint)
     return corrupt("its fingerprint does not fit its file table");

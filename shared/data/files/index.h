@@ -3,8 +3,9 @@
 //
 // Format:  little-endian, version 6. A magic of 8 bytes, u32 version, then text and numbers in the
 //          order of encode_index(): settings, source, fingerprint, metadata, file table, u8
-//          is_validated, which version 5 does not have. Ends with the SHA-256 of everything before
-//          it, as 64 hexadecimal digits.
+//          is_validated, which version 5 does not have; version 7, of a dataset whose split is no
+//          range of positions, also has the numbers of its samples. Ends with the SHA-256 of
+//          everything before it, as 64 hexadecimal digits.
 // Threads: a value.
 // Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file), kCorrupt
 //          (invalid content), kMismatch (another version), kIoError, kPermission; the message names
@@ -33,6 +34,10 @@ struct IndexMetadata {
   std::vector<uint64_t> pack_sizes = {};
   // CRC-32C of each file inside the pack; empty without one.
   std::vector<uint64_t> pack_checksums = {};
+  // The hash of the group of each sample, for data.NAME.split_by. Not stored: it chooses `selected`.
+  std::vector<uint64_t> groups = {};
+  // The samples of the split; empty if it is a range of positions.
+  std::vector<uint64_t> selected = {};
 };
 
 struct Index {

@@ -117,7 +117,7 @@ class CsvScan {
     config_ = with_record(request_, std::move(record));
     const DatasetRequest request{
         .name = request_.name, .config = config_, .index_dir = request_.index_dir};
-    STOKER_ASSIGN_OR_RETURN(spec_, record::SampleSpec::of(request));
+    STOKER_ASSIGN_OR_RETURN(spec_, record::SampleSpec::for_index(request));
     STOKER_ASSIGN_OR_RETURN(indices_, table_.indices(request_, *spec_));
     // Whether a value is a number is checked when its row is read. The index only needs to know
     // whether it is missing.
@@ -151,15 +151,15 @@ class CsvScan {
       return index_->add_bad(row.offset, line_location_text(row.line), wrong);
     }
     if (label) values_[*label] = size_in_bytes(*one->field);
-    const bool any_empty = may_have_empty(row.text) || may_have_marker(row.text);
-    if (any_empty) {
+    const bool splits = spec_->has_group || may_have_empty(row.text) || may_have_marker(row.text);
+    if (splits) {
       const Status split = row_.split(row.text, delimiter_);
       if (!split.ok()) return index_->add_bad(row.offset, line_location_text(row.line), split);
-      record_empty();
+      take_texts_and_record_empty();
     }
     const auto numbers = LineLocation::of(row).to_numbers();
     const Status added = index_->add(row.offset, line_location_text(row.line), values_, numbers);
-    if (any_empty)
+    if (splits)
       std::ranges::fill(values_, record::FieldValue(record::FieldFloats(&kSomeNumber, 1)));
     return added;
   }
@@ -181,16 +181,16 @@ class CsvScan {
   }
 
   // An empty field is a missing value, and so is one of na_values.
-  void record_empty() {
-    const auto label = spec_->label_value();
+  void take_texts_and_record_empty() {
+    const auto label = spec_->label_value(), group = spec_->group_value();
     for (size_t i = 0; i < indices_.size(); ++i) {
       const std::string_view field = record::trimmed(row_[indices_[i]]);
-      const bool is_number = i != label;
+      const bool is_number = i != label && i != group;
       if (field.empty() || ((is_number || has_given_markers_) && is_marker(field)))
         values_[i] = record::FieldValue();
+      else if (!is_number)
+        values_[i] = size_in_bytes(row_[indices_[i]]);
     }
-    if (label && !record::is_missing(values_[*label]))
-      values_[*label] = size_in_bytes(row_[indices_[*label]]);
   }
 
   bool is_marker(std::string_view field) const {

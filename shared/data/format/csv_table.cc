@@ -127,7 +127,8 @@ Result<config::RecordConfig> CsvTable::with_inputs(const DatasetRequest& request
   for (size_t column = 0; column < columns.size(); ++column) {
     const std::string& name = columns[column];
     const auto& target = fields.target;
-    if (name == fields.label || std::ranges::find(target, name) != target.end() ||
+    const bool is_group = !fields.group.empty() && name == fields.group;
+    if (name == fields.label || is_group || std::ranges::find(target, name) != target.end() ||
         std::ranges::find(fields.others, name) != fields.others.end())
       continue;
     if (name.empty()) {

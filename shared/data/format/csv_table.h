@@ -54,8 +54,8 @@ class CsvRow {
 struct CsvTable {
   std::vector<std::string> columns;  // from the header or column_names
 
-  // The record config. An empty fields.input is filled with all columns except the label and the
-  // targets.
+  // The record config. An empty fields.input is filled with all columns except the label, the targets
+  // and the group.
   Result<config::RecordConfig> with_inputs(const DatasetRequest& request) const;
   // Column index of each name in the fields. kInvalidArgument also if input_shape does not match
   // the number of input columns.

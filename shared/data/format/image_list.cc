@@ -30,13 +30,14 @@
 #include "shared/data/record/field_value.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
+#include "shared/data/sample_split.h"
 #include "shared/data/transform/image_decoder_input.h"
 
 namespace stoker::data::format {
 namespace {
 
-// list rows: the two columns of an image list, from a CSV or a JSONL file; the second is a label or
-// captions.
+// list rows: the columns of an image list, from a CSV or a JSONL file; the second is a label or
+// captions. When the index is built, the third is the group if data.NAME.split_by needs it.
 //
 // Threads: a function.
 // Errors:  kCorrupt, kInvalidArgument; each includes file and line. Rows that cannot be used are left
@@ -44,11 +45,14 @@ namespace {
 struct ListRow {
   std::string_view path;
   record::FieldValue label;
+  std::optional<uint64_t> group = {};  // its hash
   uint64_t line = 0;
 };
 
 // The configured names of the columns of the path and of the label or captions.
 std::vector<std::string> list_columns(const config::ImageListDataset& list);
+// With that of the group.
+std::vector<std::string> read_columns(const DatasetRequest& request);
 
 bool is_json(std::string_view name) { return name.ends_with(".jsonl"); }
 bool is_tabbed(std::string_view name) { return name.ends_with(".tsv"); }
@@ -60,7 +64,7 @@ class ListReader {
              const std::function<Status(const ListRow&)>& on_row)
       : request_(request),
         path_(std::move(path)),
-        names_(list_columns(request.as<config::ImageListDataset>())),
+        names_(read_columns(request)),
         delimiter_(is_tabbed(path_) ? '\t' : ','),
         has_captions_(request.config.has_captions()),
         json_(names_, 0, has_captions_ ? std::optional<size_t>(1) : std::nullopt),
@@ -76,7 +80,7 @@ class ListReader {
   Status take_csv(const TextLine& row) {
     if (!indices_) return take_header(row);
     STOKER_RETURN_IF_ERROR(row_.split(row.text, delimiter_));
-    std::array<record::FieldValue, 2> values;
+    std::vector<record::FieldValue> values(names_.size());
     for (size_t i = 0; i < values.size(); ++i) {
       if ((*indices_)[i] >= row_.size()) continue;
       const std::string_view text = record::trimmed(row_[(*indices_)[i]]);
@@ -86,7 +90,7 @@ class ListReader {
   }
 
   Status take_json(const TextLine& row) {
-    std::array<record::FieldValue, 2> values;
+    std::vector<record::FieldValue> values(names_.size());
     STOKER_RETURN_IF_ERROR(json_.read(row.text, values));
     return deliver(row, values);
   }
@@ -95,7 +99,7 @@ class ListReader {
   Status take_header(const TextLine& row) {
     auto columns = csv_header(row.text, delimiter_);
     if (!columns) return at(row, columns.status());
-    indices_.emplace();
+    indices_.emplace(names_.size());
     for (size_t i = 0; i < names_.size(); ++i) {
       std::optional<size_t> index;
       for (size_t column = 0; column < columns->size(); ++column) {
@@ -106,6 +110,7 @@ class ListReader {
       }
       if (!index) {
         return request_.config_error(i == 0          ? "fields.image"
+                                     : i == 2        ? "fields.group"
                                      : has_captions_ ? "fields.caption"
                                                      : "fields.label",
                                      path_ + " has no column '" + names_[i] + "'");
@@ -115,10 +120,10 @@ class ListReader {
     return {};
   }
 
-  Status deliver(const TextLine& row, const std::array<record::FieldValue, 2>& values) const {
+  Status deliver(const TextLine& row, const std::vector<record::FieldValue>& values) const {
     for (size_t i = 0; i < values.size(); ++i) {
-      if (record::is_missing(values[i]) ||
-          ((i == 0 || has_captions_) && !record::is_bytes(values[i])))
+      const bool is_text = i == 0 || (i == 1 && has_captions_);
+      if (record::is_missing(values[i]) || (is_text && !record::is_bytes(values[i])))
         return Status(StatusCode::kCorrupt, "has no '" + names_[i] + "'");
     }
     const std::string_view path = record::to_string_view(std::get<record::FieldBytes>(values[0]));
@@ -126,14 +131,20 @@ class ListReader {
     const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
     if (path.empty() || std::ranges::any_of(path, is_control))
       return Status(StatusCode::kCorrupt, "'" + names_[0] + "' is no path");
-    return take_({.path = path, .label = values[1], .line = row.line});
+    std::optional<uint64_t> group;
+    if (values.size() > 2) {
+      const auto text = record::group_text(values[2]);
+      if (!text.ok()) return text.status().with_context("'" + names_[2] + "'");
+      group = name_hash(*text);
+    }
+    return take_({.path = path, .label = values[1], .group = group, .line = row.line});
   }
 
   const DatasetRequest& request_;
   const std::string path_;
   const std::vector<std::string> names_;
   const char delimiter_;
-  std::optional<std::array<size_t, 2>> indices_;
+  std::optional<std::vector<size_t>> indices_;
   CsvRow row_;
   const bool has_captions_;
   JsonValues json_;
@@ -144,6 +155,14 @@ std::vector<std::string> list_columns(const config::ImageListDataset& list) {
   const std::string& target = list.fields.caption.empty() ? list.fields.label : list.fields.caption;
   return {list.fields.image.empty() ? "path" : list.fields.image,
           target.empty() ? "label" : target};
+}
+
+std::vector<std::string> read_columns(const DatasetRequest& request) {
+  const auto& list = request.as<config::ImageListDataset>();
+  std::vector<std::string> names = list_columns(list);
+  if (request.config.splits_samples() && request.config.split_by == config::SplitBy::kGroup)
+    names.push_back(list.fields.group);
+  return names;
 }
 
 // Whether the extension is .csv, .tsv or .jsonl.
@@ -328,6 +347,7 @@ Result<files::IndexMetadata> build_caption_metadata(const DatasetRequest& reques
         metadata.numbers.push_back(0);
         metadata.names.emplace_back(
             record::to_string_view(std::get<record::FieldBytes>(row.label)));
+        if (row.group) metadata.groups.push_back(*row.group);
         if (metadata.numbers.size() % kProgressRows == 0)
           progress(metadata.numbers.size(), "captions");
         return {};
@@ -350,6 +370,7 @@ Result<files::IndexMetadata> build_image_list_metadata(const DatasetRequest& req
           labels.set_location(request.key("path") + ": " + request.config.path() + ": " +
                               line_location_text(row.line));
         metadata.numbers.push_back(label);
+        if (row.group) metadata.groups.push_back(*row.group);
         if (metadata.numbers.size() % kProgressRows == 0)
           progress(metadata.numbers.size(), "labels");
         return {};

@@ -22,6 +22,7 @@
 #include "shared/data/format/image_reader.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
+#include "shared/data/sample_split.h"
 #include "shared/data/transform/image_decoder_input.h"
 #include "shared/image/image_types.h"
 
@@ -171,6 +172,35 @@ Result<files::FileTable> scan_images(const DatasetRequest& request,
   return files;
 }
 
+// The hash of the folder below the class folder, for data.NAME.split_by: "daisy/garden/1.jpg" and
+// "rose/garden/2.jpg" are of one group.
+Result<std::vector<uint64_t>> groups_of(const DatasetRequest& request,
+                                        const files::FileTable& files) {
+  std::vector<uint64_t> groups;
+  if (!request.config.splits_samples() || request.config.split_by != config::SplitBy::kGroup)
+    return groups;
+  groups.reserve(files.size());
+  for (size_t file = 0; file < files.size(); ++file) {
+    const std::string_view name = files.name(file);
+    const size_t begin = name.find('/') + 1, end = name.rfind('/');
+    if (end < begin)
+      return request.config_error("split_by",
+                                  "group requires a folder for each group below the "
+                                  "class folders, which " +
+                                      files.path(file) + " is not in");
+    groups.push_back(name_hash(name.substr(begin, end - begin)));
+  }
+  return groups;
+}
+
+Result<files::IndexMetadata> pack_with_groups(const DatasetRequest& request,
+                                              const files::FileTable& files,
+                                              const files::ScanProgress& progress) {
+  files::IndexMetadata metadata;
+  STOKER_ASSIGN_OR_RETURN(metadata.groups, groups_of(request, files));
+  return cache::pack_images(request, files, std::move(metadata), progress);
+}
+
 // Checks a few files, so that a folder with other contents is reported at startup and not as a
 // thousand sample errors.
 Result<files::IndexMetadata> build_image_folder_metadata(const DatasetRequest& request,
@@ -185,7 +215,7 @@ Result<files::IndexMetadata> build_image_folder_metadata(const DatasetRequest& r
     STOKER_RETURN_IF_ERROR(
         reader.read(file, 0, std::span(head).first(bytes)).with_context(request.key("path")));
     if (image::detect_format(std::span(head).first(bytes)) != image::Format::kUnknown)
-      return cache::pack_images(request, files, files::IndexMetadata(), progress);
+      return pack_with_groups(request, files, progress);
   }
   return Status(StatusCode::kCorrupt, request.key("path") + ": none of " + std::to_string(probes) +
                                           " inspected files is a JPEG, PNG or WebP, such as " +

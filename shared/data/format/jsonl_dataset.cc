@@ -139,10 +139,10 @@ Result<files::IndexMetadata> build_jsonl_metadata(const DatasetRequest& request,
                                 .config = config,
                                 .index_dir = request.index_dir,
                                 .maybe_sandbox = request.maybe_sandbox};
-  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(resolved));
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::for_index(resolved));
   record::RecordIndexBuilder index(resolved, spec, files, width_of(spec), progress);
   JsonValues parser(spec.names, row_index(spec), std::nullopt, messages_index(spec));
-  std::vector<record::FieldValue> values(spec.num_values());
+  std::vector<record::FieldValue> values(spec.names.size());
   const files::FileReader reader(files);
   for (size_t file = 0; file < files.size(); ++file) {
     STOKER_RETURN_IF_ERROR(scan_lines(reader, files, file, end_of_line, [&](const TextLine& row) {

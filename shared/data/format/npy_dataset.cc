@@ -334,6 +334,7 @@ Result<files::IndexMetadata> build_numpy_metadata(const DatasetRequest& request,
                           NpyIndex::make(request, files, parts, progress, metadata.made));
   metadata.numbers = index.to_numbers();
   metadata.names = index.to_names();
+  metadata.groups = index.groups;
   return metadata;
 }
 

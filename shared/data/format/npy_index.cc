@@ -16,6 +16,7 @@
 #include "shared/data/record/bad_records.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/sample_spec.h"
+#include "shared/data/sample_split.h"
 
 namespace stoker::data::format {
 namespace {
@@ -77,6 +78,7 @@ class NpyScan {
     }
     if (config_.sequence.max_length) STOKER_RETURN_IF_ERROR(take_lengths());
     STOKER_RETURN_IF_ERROR(index_.has_target() ? count_classes() : check_bad());
+    if (is_by_group()) STOKER_RETURN_IF_ERROR(take_groups());
     return std::move(index_);
   }
 
@@ -107,6 +109,10 @@ class NpyScan {
         return request_.config_error(
             "labels_path",
             "is required; set it to the file of the labels that belong to " + files_.path(file));
+      if (role == Role::kInput && is_by_group())
+        return request_.config_error("fields.group",
+                                     "names an array of an .npz, which " + files_.path(file) +
+                                         " is not; save the arrays with numpy.savez");
       if (role == Role::kInput && !config_.fields.length.empty())
         return request_.config_error(
             "fields.length",
@@ -122,6 +128,8 @@ class NpyScan {
       if (!fields.length.empty())
         STOKER_RETURN_IF_ERROR(
             take_member(file, members, "length", fields.length, kLengthNames, lengths_));
+      if (is_by_group())
+        STOKER_RETURN_IF_ERROR(take_member(file, members, "group", fields.group, {}, groups_));
       const std::string given = fields.input.empty() ? "" : fields.input.front();
       STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
       index_.others.resize(fields.others.size());
@@ -249,6 +257,25 @@ class NpyScan {
         });
   }
 
+  bool is_by_group() const {
+    return request_.config.splits_samples() && request_.config.split_by == config::SplitBy::kGroup;
+  }
+  Status take_groups() {
+    if (!groups_.type.is_integer() || groups_.row_elements() != 1)
+      return request_.config_error("fields.group",
+                                   "must be one integer per row, got " + to_string(groups_));
+    if (groups_.rows() != index_.input.rows())
+      return Status(StatusCode::kMismatch,
+                    "data." + request_.name + ": " + std::to_string(index_.input.rows()) +
+                        " rows of input, but " + std::to_string(groups_.rows()) + " of groups");
+    return for_each_number(groups_, "groups",
+                           [&](const NpyRows&, uint64_t row, int64_t group) -> Status {
+                             if (!bad_rows_.contains(row))
+                               index_.groups.push_back(name_hash(std::to_string(group)));
+                             return {};
+                           });
+  }
+
   // Determines the number of classes. Integers, one per row, are classes unless fields.target is
   // set. Rows of sequences can have several, and -100 is not a class.
   Status count_classes() {
@@ -328,6 +355,7 @@ class NpyScan {
   const files::ScanProgress& progress_;
   files::FileTable& made_;
   NpyLayout lengths_;
+  NpyLayout groups_;
   record::BadRecords bad_;
   std::set<uint64_t> bad_rows_;
   NpyIndex index_;

@@ -29,6 +29,9 @@ struct NpyIndex {
   std::vector<uint64_t> lengths = {};
   // Rows that are left out because their label or length is invalid, in order.
   std::vector<uint64_t> bad_rows = {};
+  // The hash of the group of each other row, while the index is built; empty unless
+  // data.NAME.split_by needs it.
+  std::vector<uint64_t> groups = {};
 
   // Number of files of `path` and of `labels_path`, in the order of the file table. The remaining
   // files belong to `lengths_path`.

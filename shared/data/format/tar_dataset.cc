@@ -122,7 +122,7 @@ void log_ignored(const DatasetRequest& request, const TarIgnored& ignored) {
 Result<files::IndexMetadata> build_webdataset_metadata(const DatasetRequest& request,
                                                        const files::FileTable& files,
                                                        const files::ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(request));
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::for_index(request));
   STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, spec));
   const files::FileReader reader(files);
   record::RecordIndexBuilder index(request, spec, files, tar_row_width(spec), progress);

@@ -73,7 +73,7 @@ Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
     }
     if (spec.is_text() && field.is_json())
       return request.config_error("fields.text", "must be a separate member, such as txt");
-    field.is_label = spec.label_value() == i;
+    field.is_label = spec.label_value() == i || spec.group_value() == i;
     field.is_priority = spec.role_of(i) == record::FieldRole::kPriority;
     field.is_caption = spec.has_captions() && i == 1;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);

@@ -39,7 +39,7 @@ inline constexpr size_t kMaxTarKey = 4096;      // bytes of the key of a sample
 struct TarField {
   std::vector<std::string> extensions;  // in order of preference
   std::string json_key;                 // empty: the member itself is the value
-  bool is_label = false;
+  bool is_label = false;                // or a group: the index has what is needed of it
   bool is_priority = false;
   bool is_caption = false;  // can be a list of texts
 

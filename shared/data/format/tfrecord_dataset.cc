@@ -106,7 +106,7 @@ Result<std::string> tfrecord_fingerprint_text(const DatasetRequest& request) {
 Result<files::IndexMetadata> build_tfrecord_metadata(const DatasetRequest& request,
                                                      const files::FileTable& files,
                                                      const files::ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(request));
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::for_index(request));
   const files::FileReader reader(files);
   record::RecordIndexBuilder index(request, spec, files, tfrecord_row_width(spec), progress);
   for (size_t file = 0; file < files.size(); ++file) {

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "shared/base/hash.h"
@@ -96,7 +98,7 @@ namespace {
 
 using List = FeatureLocation::List;
 
-constexpr uint64_t kMaxLabel = 4096;  // size in bytes of a label's list
+constexpr uint64_t kMaxLabel = 4096;  // size in bytes of the list of a label or a group
 
 class ShardIndexer {
  public:
@@ -115,6 +117,13 @@ class ShardIndexer {
   }
 
  private:
+  // Memory of a value that is read.
+  struct Value {
+    std::vector<std::byte> bytes;
+    std::vector<int64_t> ints;
+    std::vector<float> floats;
+  };
+
   Status wrong(uint64_t at, const Status& status) const { return index_.at(at, "", status); }
   // A record whose frame is right, so that the next one can be read.
   Status bad(uint64_t at, const Status& status) { return index_.add_bad(at, "", status); }
@@ -156,9 +165,14 @@ class ShardIndexer {
       if (!text) return bad(at, text.status().with_context("text '" + spec_.names[0] + "'"));
       row[1] = *text;
     }
-    if (const auto label = spec_.label_value()) {
-      const Status read = read_label(data, *label);
-      if (!read.ok()) return bad(at, read.with_context("label '" + spec_.names[*label] + "'"));
+    const std::pair<std::optional<size_t>, Value*> parsed[] = {{spec_.label_value(), &label_},
+                                                               {spec_.group_value(), &group_}};
+    for (const auto& [value, memory] : parsed) {
+      if (!value) continue;
+      const Status read = read_value(data, *value, *memory);
+      if (!read.ok())
+        return bad(at, read.with_context(std::string(to_string(spec_.role_of(*value))) + " '" +
+                                         spec_.names[*value] + "'"));
     }
     return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(spec_)));
   }
@@ -198,28 +212,29 @@ class ShardIndexer {
     return text.size;
   }
 
-  Status read_label(files::ByteSource& data, size_t label) {
-    const FeatureLocation& location = locations_[label];
+  // A label or a group.
+  Status read_value(files::ByteSource& data, size_t name, Value& value) {
+    const FeatureLocation& location = locations_[name];
     if (location.list == List::kMissing) return {};
     if (location.list == List::kSteps)
       return Status(StatusCode::kCorrupt, "is a list of steps, but one value is needed");
     if (location.size > kMaxLabel)
-      return Status(StatusCode::kCorrupt,
-                    "is " + std::to_string(location.size) + " bytes, no label");
+      return Status(StatusCode::kCorrupt, "is " + std::to_string(location.size) + " bytes, no " +
+                                              std::string(to_string(spec_.role_of(name))));
     STOKER_ASSIGN_OR_RETURN(const auto list, data.peek(location.begin, location.size));
-    label_.assign(list.begin(), list.end());
+    value.bytes.assign(list.begin(), list.end());
     if (location.list == List::kFloats) {
-      STOKER_RETURN_IF_ERROR(decode_floats(label_, floats_));
-      values_[label] = record::FieldFloats(floats_);
+      STOKER_RETURN_IF_ERROR(decode_floats(value.bytes, value.floats));
+      values_[name] = record::FieldFloats(value.floats);
     } else if (location.list == List::kInts) {
-      STOKER_RETURN_IF_ERROR(decode_ints(label_, ints_));
-      values_[label] = record::FieldInts(ints_);
+      STOKER_RETURN_IF_ERROR(decode_ints(value.bytes, value.ints));
+      values_[name] = record::FieldInts(value.ints);
     } else {
-      files::MemorySource source(label_);
+      files::MemorySource source(value.bytes);
       STOKER_ASSIGN_OR_RETURN(
           const ValueLocation one,
-          find_one_bytes(source, {.list = List::kBytes, .begin = 0, .size = label_.size()}));
-      values_[label] = record::FieldBytes(label_).subspan(one.begin, one.size);
+          find_one_bytes(source, {.list = List::kBytes, .begin = 0, .size = value.bytes.size()}));
+      values_[name] = record::FieldBytes(value.bytes).subspan(one.begin, one.size);
     }
     return {};
   }
@@ -230,9 +245,8 @@ class ShardIndexer {
   std::vector<FeatureLocation> locations_;
   std::vector<record::FieldValue> values_;
   ExampleValues example_;  // for sequences
-  std::vector<std::byte> label_;
-  std::vector<int64_t> ints_;
-  std::vector<float> floats_;
+  Value label_;
+  Value group_;
 };
 
 }  // namespace

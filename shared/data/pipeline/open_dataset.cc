@@ -32,6 +32,7 @@
 #include "shared/data/pipeline/stream_dataset.h"
 #include "shared/data/record/column_order.h"
 #include "shared/data/sample_range.h"
+#include "shared/data/sample_split.h"
 #include "shared/data/sandbox.h"
 #include "shared/data/transform/image_geometry.h"
 #include "shared/data/transform/random_transforms.h"
@@ -135,7 +136,7 @@ Result<std::string> dataset_fingerprint_text(const format::DatasetFormatOps& kin
   STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text, kind.fingerprint_text(request));
   STOKER_ASSIGN_OR_RETURN(const transform::RandomTransforms augmentation,
                           transform::RandomTransforms::of(request));
-  return fingerprint_text + augmentation.to_text();
+  return fingerprint_text + split_text(request) + augmentation.to_text();
 }
 
 // Whether a sample is the same each time it is read, and all samples are stored in few files.
@@ -167,7 +168,12 @@ Result<std::unique_ptr<Dataset>> open_with(const format::DatasetFormatOps& kind,
                                            Makes makes, const files::ScanProgress& progress = {}) {
   if (supports_append(request.config)) index.files.allow_append();
   std::vector<files::FileTable> files = files_behind(request, index);
+  std::vector<uint64_t> selected = std::move(index.metadata.selected);
   STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(request, std::move(index)));
+  if (request.config.splits_samples()) {
+    STOKER_ASSIGN_OR_RETURN(
+        dataset, with_selected_samples(request, std::move(dataset), std::move(selected)));
+  }
   if (makes == Makes::kFiles)
     STOKER_RETURN_IF_ERROR(cache::create_decoded_cache(request, *dataset, progress));
   STOKER_ASSIGN_OR_RETURN(dataset, cache::with_decoded_cache(request, std::move(dataset)));
@@ -176,6 +182,17 @@ Result<std::unique_ptr<Dataset>> open_with(const format::DatasetFormatOps& kind,
     dataset =
         cache::with_memory_cache(std::move(dataset), std::move(files), *request.maybe_cache_budget);
   return transform::with_transforms(request, std::move(dataset));
+}
+
+// The samples of a split that is no range of positions: once, when the index is built, so that all
+// processes have the same ones.
+Result<std::vector<uint64_t>> selected_samples(const format::DatasetFormatOps& kind,
+                                               const DatasetRequest& request,
+                                               const files::Index& index) {
+  const DatasetRequest uncached{
+      .name = request.name, .config = request.config, .index_dir = request.index_dir};
+  STOKER_ASSIGN_OR_RETURN(const auto whole, kind.open(uncached, index));
+  return choose_samples(request, index, *whole);
 }
 
 // skip_samples and max_samples count documents.
@@ -257,6 +274,9 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(wanted.fingerprint_text, dataset_fingerprint_text(kind, request));
   wanted.source = source_of(request);
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
+  if (config.splits_files()) {
+    STOKER_ASSIGN_OR_RETURN(wanted.files, choose_files(request, wanted.files));
+  }
   wanted.is_validated = !needs_validation(config);
   files::Index index;
   std::optional<Outdated> why_not;
@@ -278,6 +298,10 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
     STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
     if (supports_append(config)) wanted.files.allow_append();
     STOKER_ASSIGN_OR_RETURN(wanted.metadata, kind.build_metadata(request, wanted.files, progress));
+    if (config.splits_samples()) {
+      STOKER_ASSIGN_OR_RETURN(wanted.metadata.selected, selected_samples(kind, request, wanted));
+      wanted.metadata.groups = {};
+    }
     STOKER_RETURN_IF_ERROR(files::save_index(wanted, path));
     index = std::move(wanted);
   }

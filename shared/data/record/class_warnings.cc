@@ -39,7 +39,29 @@ void warn_about_numbers(const std::string& name, const std::vector<std::string>&
              "class_names, or fields.target for a regression"}});
 }
 
-void warn_about_empty(const std::string& name, const Dataset& data) {
+// A part by position of data that is sorted by class, and one by chance.
+constexpr const char* kSortedHint =
+    "split takes samples by position, and the data may be sorted by class: set split_by: "
+    "stratified, or random, in each dataset of these files";
+constexpr const char* kRandomHint =
+    "set split_by: stratified in each dataset of these files, unless the data lacks them, too";
+
+const char* hint_of(const std::string& name, const config::DatasetConfigs& datasets,
+                    bool starts_at_one) {
+  if (starts_at_one)
+    return "labels seem to start at 1: class 0 is an output of the model without use";
+  for (const std::string& part : config::sampled_datasets(datasets, name)) {
+    const config::DatasetConfig& config = datasets.at(part);
+    if (!config.has_split()) continue;
+    const bool is_by_class = std::holds_alternative<config::ImageFolderDataset>(config.source);
+    if (config.split_by == config::SplitBy::kPosition && !is_by_class) return kSortedHint;
+    if (config.has_stable_split()) return kRandomHint;
+  }
+  return "the model learns these classes only from other data, and metrics per class lack them";
+}
+
+void warn_about_empty(const std::string& name, const config::DatasetConfigs& datasets,
+                      const Dataset& data) {
   const auto counts = count_classes(data);
   if (!counts.ok()) return;
   std::vector<std::string> empty;
@@ -49,16 +71,11 @@ void warn_about_empty(const std::string& name, const Dataset& data) {
                                                            : std::to_string(of_class));
   if (empty.empty()) return;
   const bool starts_at_one = data.class_names().empty() && empty.size() == 1 && empty[0] == "0";
-  log_warn(
-      "classes without samples",
-      {{"dataset", name},
-       {"empty_classes", empty.size()},
-       {"num_classes", counts->size()},
-       {"classes", summarize_names(empty)},
-       {"hint", starts_at_one
-                    ? "labels seem to start at 1: class 0 is an output of the model without use"
-                    : "the model learns these classes only from other data, and metrics per "
-                      "class lack them"}});
+  log_warn("classes without samples", {{"dataset", name},
+                                       {"empty_classes", empty.size()},
+                                       {"num_classes", counts->size()},
+                                       {"classes", summarize_names(empty)},
+                                       {"hint", hint_of(name, datasets, starts_at_one)}});
 }
 
 }  // namespace
@@ -67,7 +84,7 @@ void warn_about_classes(const std::string& name, const config::DatasetConfigs& d
                         const Dataset& data) {
   if (data.classes() == 0) return;
   if (has_found_names(name, datasets)) warn_about_numbers(name, data.class_names());
-  if (data.size() <= kMaxCounted) warn_about_empty(name, data);
+  if (data.size() <= kMaxCounted) warn_about_empty(name, datasets, data);
 }
 
 }  // namespace stoker::data::record

@@ -319,6 +319,17 @@ Result<int64_t> integer(const FieldValue& value) {
   return wrong("must be one integer from -2^63 to 2^63 - 1, got " + got);
 }
 
+Result<std::string> group_text(const FieldValue& value) {
+  if (const auto* const bytes = std::get_if<FieldBytes>(&value)) {
+    const std::string_view text = trimmed(to_string_view(*bytes));
+    if (text.empty()) return wrong("is empty");
+    return std::string(text);
+  }
+  const auto number = integer(value);
+  if (number.ok()) return std::to_string(*number);
+  return wrong("must be a text or one integer, got " + describe(value));
+}
+
 std::optional<uint64_t> number_count(const FieldValue& value) {
   if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->size();
   if (const auto* floats = std::get_if<FieldFloats>(&value)) return floats->size();

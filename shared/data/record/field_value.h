@@ -94,6 +94,9 @@ bool is_number(std::string_view text);
 // One integer of 64 bits, numeric or as text ("-7\n").
 Result<int64_t> integer(const FieldValue& value);
 
+// The name of a group: a text, without surrounding spaces, or one integer.
+Result<std::string> group_text(const FieldValue& value);
+
 // The number of elements of a list or an array; nullopt for other values.
 std::optional<uint64_t> number_count(const FieldValue& value);
 // The same for integers; other values are an error.

@@ -6,6 +6,7 @@
 
 #include "shared/base/log.h"
 #include "shared/data/record/class_labels.h"
+#include "shared/data/sample_split.h"
 
 namespace stoker::data::record {
 namespace {
@@ -89,7 +90,7 @@ RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const Samp
 
 Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
                                std::span<const FieldValue> values, std::span<const uint64_t> row) {
-  assert(values.size() == spec().num_values());
+  assert(values.size() == spec().num_values() + (spec().has_group ? 1 : 0));
   if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
   const auto missing = std::ranges::find_if(values, is_missing);
   if (missing != values.end()) {
@@ -105,7 +106,11 @@ Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
 Status RecordIndexBuilder::add_good(uint64_t offset, std::string_view what,
                                     std::span<const FieldValue> values,
                                     std::span<const uint64_t> row) {
-  std::optional<uint64_t> length;
+  std::optional<uint64_t> length, group;
+  if (spec().has_group) {
+    STOKER_ASSIGN_OR_RETURN(group, hash_of_group(values.back()));
+    values = values.first(spec().num_values());
+  }
   if (spec().is_sequence()) {
     STOKER_ASSIGN_OR_RETURN(length, take_length(offset, what, values));
     if (!length) return {};
@@ -115,6 +120,7 @@ Status RecordIndexBuilder::add_good(uint64_t offset, std::string_view what,
   ++kept_;
   table_.rows.insert(table_.rows.end(), row.begin(), row.end());
   if (length) table_.rows.push_back(*length);
+  if (group) groups_.push_back(*group);
   assert(table_.rows.size() == kept_ * table_.width);
   return {};
 }
@@ -135,6 +141,13 @@ Status RecordIndexBuilder::note_bad(uint64_t offset, std::string_view what, cons
   return bad_.count() >= kMaxOfOtherFormat && 2 * bad_.count() > seen_ && bad_.are_too_many(seen_)
              ? bad_.check(seen_)
              : Status();
+}
+
+Result<uint64_t> RecordIndexBuilder::hash_of_group(const FieldValue& group) const {
+  const auto text = group_text(group);
+  if (text.ok()) return name_hash(*text);
+  return Status(text.status().code(),
+                "group '" + spec().names.back() + "' " + text.status().message());
 }
 
 Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
@@ -207,7 +220,9 @@ Result<files::IndexMetadata> RecordIndexBuilder::finish() {
   STOKER_RETURN_IF_ERROR(check_overlong());
   STOKER_RETURN_IF_ERROR(check_replies());
   STOKER_RETURN_IF_ERROR(take_classes());
-  return std::move(table_).to_metadata();
+  files::IndexMetadata metadata = std::move(table_).to_metadata();
+  metadata.groups = std::move(groups_);
+  return metadata;
 }
 
 Status RecordIndexBuilder::take_classes() {

@@ -71,9 +71,9 @@ class RecordIndexBuilder {
                      const files::FileTable& shards, uint64_t width,
                      const files::ScanProgress& progress);
 
-  // Adds a record of the current shard. `values` has one entry for each value of the spec. Only the
-  // label, the length, the form of the first input and which values are missing are used. `what`:
-  // the record in messages ("sample 'a/1'"); empty = "record".
+  // Adds a record of the current shard. `values` has one entry for each value of the spec, and the
+  // group if it has one. Only the label, the group, the length, the form of the first input and which
+  // values are missing are used. `what`: the record in messages ("sample 'a/1'"); empty = "record".
   Status add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
              std::span<const uint64_t> row);
   // Leaves out a record that cannot be used, and lists it. Its error, with the location, if most
@@ -109,6 +109,7 @@ class RecordIndexBuilder {
   Status check_replies() const;
   Status take_form(const FieldValue& input);
   Status take_label(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
+  Result<uint64_t> hash_of_group(const FieldValue& group) const;
   // The length of the sequence; nullopt if the record is not added.
   Result<std::optional<uint64_t>> take_length(uint64_t offset, std::string_view what,
                                               std::span<const FieldValue> values);
@@ -122,6 +123,7 @@ class RecordIndexBuilder {
   const std::unique_ptr<TextTokenizer> maybe_tokenizer_;  // of the sandbox; null: in this process
   const bool skips_;
   RecordTable table_;
+  std::vector<uint64_t> groups_;  // of each record; empty without them
   ClassLabels labels_;
   size_t shard_ = 0;
   uint64_t seen_ = 0;

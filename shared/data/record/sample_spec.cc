@@ -268,9 +268,10 @@ TensorRole tensor_role(FieldRole role) {
       return TensorRole::kTarget;
     case FieldRole::kOther:
     case FieldRole::kPriority:
+    case FieldRole::kGroup:
       break;
   }
-  assert(role != FieldRole::kPriority && role != FieldRole::kOther);
+  assert(role != FieldRole::kPriority && role != FieldRole::kOther && role != FieldRole::kGroup);
   return TensorRole::kInput;
 }
 
@@ -335,6 +336,8 @@ std::string_view to_string(FieldRole role) {
       return "others";
     case FieldRole::kPriority:
       return "priority";
+    case FieldRole::kGroup:
+      return "group";
   }
   return "";
 }
@@ -357,6 +360,17 @@ int64_t FieldSpec::elements() const {
 
 Result<SampleSpec> SampleSpec::of(const DatasetRequest& request) {
   return request.config.has_variable_length() ? sequence_spec(request) : record_spec(request);
+}
+
+Result<SampleSpec> SampleSpec::for_index(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, of(request));
+  const bool is_by_group =
+      request.config.splits_samples() && request.config.split_by == config::SplitBy::kGroup;
+  const std::string& group = request.config.fields()->group;
+  if (!is_by_group || group.empty()) return spec;
+  spec.names.push_back(group);
+  spec.has_group = true;
+  return spec;
 }
 
 SampleSpec SampleSpec::labeled(FieldSpec input) {

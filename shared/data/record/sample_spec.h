@@ -69,7 +69,7 @@ enum class InputForm : uint64_t { kImage = 0, kBytes = 1, kNumbers = 2 };
 // All captions of an image; COCO's have 60 bytes each.
 inline constexpr uint64_t kReferenceBytes = 4096;
 
-// kPriority is no part of a sample.
+// kPriority and kGroup are no part of a sample.
 enum class FieldRole {
   kImage,
   kInput,
@@ -81,7 +81,8 @@ enum class FieldRole {
   kTarget,
   kCaption,
   kOther,
-  kPriority
+  kPriority,
+  kGroup
 };
 std::string_view to_string(FieldRole role);  // the key below `fields`: "input_ids"
 
@@ -98,8 +99,9 @@ struct FieldSpec {
 
 struct SampleSpec {
   // The names of the values, in order; empty if records have no names. A reader of streams adds the
-  // priority, which is not among num_values().
+  // priority, and an index the group, which are not among num_values().
   std::vector<std::string> names;
+  bool has_group = false;
   // The input, then the label, labels, target or caption, if any, then the others.
   std::vector<FieldSpec> fields;
   std::optional<transform::ImageDecoderInput> image;  // decoder for role kImage
@@ -114,6 +116,8 @@ struct SampleSpec {
 
   // From the settings of a format whose records have named values.
   static Result<SampleSpec> of(const DatasetRequest& request);
+  // The same for building an index: with the group if data.NAME.split_by needs it.
+  static Result<SampleSpec> for_index(const DatasetRequest& request);
   // An input and a class label.
   static SampleSpec labeled(FieldSpec input);
   static SampleSpec labeled(const transform::ImageDecoderInput& image);
@@ -164,13 +168,17 @@ struct SampleSpec {
     return values;
   }
   std::optional<size_t> label_value() const;
+  std::optional<size_t> group_value() const {
+    return has_group ? std::optional(num_values()) : std::nullopt;
+  }
   const FieldSpec& field_of(size_t value) const {
     size_t field = 0;
     for (; value >= fields[field].num_values; ++field) value -= fields[field].num_values;
     return fields[field];
   }
   FieldRole role_of(size_t value) const {
-    return value < num_values() ? field_of(value).role : FieldRole::kPriority;
+    if (value < num_values()) return field_of(value).role;
+    return has_group ? FieldRole::kGroup : FieldRole::kPriority;
   }
   // The setting that selects a value: "fields.input".
   std::string key_of(size_t value) const {

@@ -74,13 +74,39 @@ TEST(DataValidationTest, RestrictsSplitToIncreasingFractions) {
   }
 }
 
+TEST(DataValidationTest, RequiresGroupsForSplitByGroup) {
+  const auto expect_error = [](const std::string& keys, const std::string& key) {
+    EXPECT_THAT(errors_of(train(keys) + kClassifier),
+                ElementsAre(HasSubstr("data.train." + key + ": ")))
+        << keys;
+  };
+  const std::string csv = "format: csv, path: a, split: [0, 0.5], fields: {label: y";
+  valid_config(train(csv + ", group: g}, split_by: group") + kClassifier);
+  valid_config(train("format: csv, path: a, fields: {label: y, group: g}") + kClassifier);
+  expect_error(csv + "}, split_by: group", "fields.group");
+  expect_error(csv + ", group: g}", "split_by");
+  expect_error(csv + ", group: g}, split_by: stratified", "split_by");
+  expect_error("format: cifar10, path: a, split: [0, 0.5], split_by: group", "split_by");
+  expect_error("format: idx, path: a, labels_path: b, split: [0, 0.5], split_by: group",
+               "split_by");
+  expect_error("format: csv, path: a, fields: {label: y}, split_by: sorted", "split_by");
+  expect_error("format: csv, path: a, fields: {label: y}, split_seed: -1", "split_seed");
+}
+
 TEST(DataValidationTest, RestrictsRefreshToCompleteTrainingData) {
   valid_config(train("format: text, path: a, refresh: epoch"));
   valid_config("data: {train: {concat: [b]}, b: {format: text, path: b, refresh: immediate}}\n");
-  for (const std::string other : {"split: [0.0, 0.9]", "skip_samples: 1", "max_samples: 5"})
+  for (const std::string other : {"skip_samples: 1", "max_samples: 5"})
     EXPECT_THAT(errors_of(train("format: text, path: a, refresh: epoch, " + other)),
-                ElementsAre(HasSubstr("data.train.refresh: cannot be combined with split")))
+                ElementsAre(HasSubstr("data.train.refresh: cannot be combined with skip_samples")))
         << other;
+  for (const std::string by : {"position", "stratified"})
+    EXPECT_THAT(
+        errors_of(train("format: text, path: a, refresh: epoch, split: [0, 0.9], split_by: " + by)),
+        ElementsAre(HasSubstr("data.train.refresh: cannot be combined with split")))
+        << by;
+  for (const std::string by : {"random", "group"})
+    valid_config(train("format: text, path: a, refresh: epoch, split: [0, 0.9], split_by: " + by));
   EXPECT_THAT(errors_of(train("format: text, path: a, refresh: epoch, sample_weights_path: w")),
               ElementsAre(HasSubstr("data.train.refresh: cannot be combined with "
                                     "sample_weights_path")));
@@ -579,6 +605,8 @@ TEST(DataValidationTest, RejectsWhatNeedsIndexInStream) {
   expect_error("path: a", "path");
   expect_error("glob: '*.txt'", "glob");
   expect_error("split: [0, 0.5]", "split");
+  expect_error("split_by: random", "split_by");
+  expect_error("split_seed: 3", "split_seed");
   expect_error("skip_samples: 1", "skip_samples");
   expect_error("max_samples: 1", "max_samples");
   expect_error("repeat: 2", "repeat");

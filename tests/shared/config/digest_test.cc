@@ -70,6 +70,8 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "data.train.format=tokens",
                                  "data.train.glob=a",
                                  "data.train.split=[0, 0.5]",
+                                 "data.train.split_by=random",
+                                 "data.train.split_seed=1",
                                  "data.train.sequence.block_size=16",
                                  "feed.shuffle=none",
                                  "feed.shuffle=block",

@@ -305,6 +305,7 @@ class DatasetFiller {
     filler_.fill(dataset_section("x", dataset).fields);
     const double from = filler_.fraction() / 2;
     dataset.split = {from, from + filler_.fraction() / 2};
+    if (dataset.split_by == SplitBy::kGroup) dataset.split_by = SplitBy::kStratified;
     dataset.batch_transforms.clear();
     dataset.stream.reset();  // a run has one, in data.train, and it excludes most other keys
     if (!dataset.sample_weights_path.empty()) dataset.repeat = 1;
@@ -315,10 +316,17 @@ class DatasetFiller {
           if constexpr (requires { each.refresh; }) each.refresh = Refresh::kNever;
         },
         dataset.source);
+    fix_groups(dataset);
     return dataset;
   }
 
  private:
+  void fix_groups(DatasetConfig& dataset) {
+    auto* const fields = const_cast<FieldNames*>(dataset.fields());
+    if (fields == nullptr) return;
+    fields->group = filler_.coin() ? filler_.text() + "g" : "";
+    if (!fields->group.empty()) dataset.split_by = SplitBy::kGroup;
+  }
   int64_t block_size() {
     const int64_t context = config_.model.context_length().value_or(100);
     return 1 + static_cast<int64_t>(filler_.below(static_cast<uint64_t>(context)));
