@@ -96,6 +96,12 @@ Status check_texts(const DatasetRequest& request, const files::FileTable& files,
     STOKER_RETURN_IF_ERROR(reader.read(file, 0, head).with_context(request.key("path")));
     const Status text = reject_binary(head);
     if (!text.ok()) return text.with_context(request.key("path") + ": " + files.path(file));
+    const uint64_t size = files.stamp(file).size;
+    if (size < 2 * kTextHeadBytes) continue;
+    STOKER_RETURN_IF_ERROR(
+        reader.read(file, size - head.size(), head).with_context(request.key("path")));
+    const Status end = reject_binary_end(head);
+    if (!end.ok()) return end.with_context(request.key("path") + ": " + files.path(file));
   }
   return {};
 }

@@ -36,7 +36,7 @@ Result<files::FileTable> scan_shards(const DatasetRequest& request,
 // That check alone, for the files below a folder. The message has no key.
 Status check_ranges(const files::FileTable& files, const std::string& glob);
 
-// Reads the first bytes of each file. kCorrupt if one is not text, with the key and the name.
+// Reads the first and last bytes of each file. kCorrupt if one is not text, with the key and the name.
 Status check_texts(const DatasetRequest& request, const files::FileTable& files,
                    const files::ScanProgress& progress);
 

@@ -185,19 +185,30 @@ bool is_unmarked_utf16(std::span<const std::byte> head) {
          std::max(zeros[0], zeros[1]) * 2 >= pairs;
 }
 
+// Some texts are separated by NUL, or have escape sequences; random bytes have 25 of 256.
+bool has_many_controls(std::span<const std::byte> bytes) {
+  constexpr size_t kMostOfText = 32;
+  const auto controls = static_cast<size_t>(std::ranges::count_if(
+      text_of(bytes), [](char each) { return !is_text_byte(static_cast<unsigned char>(each)); }));
+  return controls * kMostOfText > bytes.size();
+}
+
 }  // namespace
 
 Status reject_binary(std::span<const std::byte> head) {
   STOKER_RETURN_IF_ERROR(reject_other_text(head));
-  // Some texts are separated by NUL, or have escape sequences; random bytes have 25 of 256.
-  constexpr size_t kMostOfText = 32;
-  const auto controls = static_cast<size_t>(std::ranges::count_if(
-      text_of(head), [](char each) { return !is_text_byte(static_cast<unsigned char>(each)); }));
-  if (controls * kMostOfText <= head.size()) return {};
+  if (!has_many_controls(head)) return {};
   if (is_unmarked_utf16(head))
     return Status(StatusCode::kCorrupt, "is UTF-16; " + std::string(kToUtf8));
   return Status(StatusCode::kCorrupt,
                 "is binary and not text: it has control characters; " + std::string(kNarrow));
+}
+
+Status reject_binary_end(std::span<const std::byte> end) {
+  if (!has_many_controls(end)) return {};
+  return Status(StatusCode::kCorrupt,
+                "begins as text and ends with control characters, as a file that was not written "
+                "completely; fetch it again, or narrow the glob");
 }
 
 }  // namespace stoker::data

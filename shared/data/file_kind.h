@@ -35,5 +35,7 @@ Status reject_other_kind(std::span<const std::byte> head, std::string_view wante
 Status reject_other_text(std::span<const std::byte> head);
 // The same; also an error if they are UTF-16 without a mark, or have NUL bytes.
 Status reject_binary(std::span<const std::byte> head);
+// An error if the last bytes of a text are none, as of a file whose end was not written.
+Status reject_binary_end(std::span<const std::byte> end);
 
 }  // namespace stoker::data

@@ -128,6 +128,14 @@ class CsvScan {
 
   Status take_header(size_t file, const TextLine& row) {
     header_due_ = false;
+    const size_t line_end = row.text.find_first_of("\r\n");
+    const bool has_returns = line_end + 1 < row.text.size() && row.text[line_end] == '\r' &&
+                             row.text[line_end + 1] != '\n' && row.text.find('\n') == row.text.npos;
+    if (has_returns && row.text.find('"') == row.text.npos)
+      return Status(StatusCode::kCorrupt,
+                    files_.path(file) +
+                        ": its lines end with carriage returns alone; convert them "
+                        "to line feeds, for example with tr '\\r' '\\n'");
     auto names = csv_header(row.text, delimiter_);
     if (!names) return names.status().with_context(files_.path(file) + ": its header");
     if (file == 0) {

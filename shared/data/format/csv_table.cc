@@ -163,9 +163,13 @@ Result<std::vector<size_t>> CsvTable::indices(const DatasetRequest& request,
     const std::string& name = spec.names[i];
     const auto found = place_of.find(name);
     if (found == place_of.end()) {
-      return request.config_error(spec.key_of(i), "there is no column '" + name + "' among the " +
-                                                      std::to_string(columns.size()) + ": " +
-                                                      shown(columns));
+      const bool is_cut = columns.size() != 1 || columns[0].find_first_of(";\t|,") == name.npos;
+      return request.config_error(
+          spec.key_of(i),
+          "there is no column '" + name + "' among the " + std::to_string(columns.size()) + ": " +
+              shown(columns) +
+              (is_cut ? ""
+                      : "; set " + request.key("delimiter") + " to the character between them"));
     }
     if (found->second == kTwice)
       return request.config_error(spec.key_of(i), "there are two columns '" + name + "'");

@@ -119,8 +119,13 @@ Result<files::FileTable> scan_jsonl(const DatasetRequest& request,
 Status index_line(const TextLine& row, const record::SampleSpec& spec, JsonValues& parser,
                   std::vector<record::FieldValue>& values, record::RecordIndexBuilder& index) {
   const std::string what = line_location_text(row.line);
-  if (const Status read = parser.read(row.text, values); !read.ok())
-    return index.add_bad(row.offset, what, read);
+  if (const Status read = parser.read(row.text, values); !read.ok()) {
+    const bool is_array = row.line == 1 && record::trimmed(row.text).starts_with('[');
+    const Status array(StatusCode::kCorrupt,
+                       "begins a JSON array; write one object per line, for example with jq -c "
+                       "'.[]'");
+    return index.add_bad(row.offset, what, is_array ? array : read);
+  }
   const auto location = LineLocation::of(row).to_numbers();
   std::array<uint64_t, LineLocation::kWidth + 1> numbers{location[0], location[1], 0};
   if (spec.is_text() && !record::is_missing(values[0])) {

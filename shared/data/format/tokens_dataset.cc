@@ -3,7 +3,9 @@
 #include "shared/data/format/tokens_dataset.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -95,6 +97,9 @@ Result<files::FileTable> scan_tokens(const DatasetRequest& request,
   return scan_source(request, "**/*.bin", progress);
 }
 
+constexpr size_t kFewTokens = 64;  // which tell nothing
+constexpr size_t kFewIds = 16;
+
 // Whether the numbers at the indices that leave `rest` when divided by `every` are all zero.
 bool are_zero(std::span<const uint64_t> numbers, size_t every, size_t rest) {
   for (size_t i = rest; i < numbers.size(); i += every)
@@ -103,32 +108,74 @@ bool are_zero(std::span<const uint64_t> numbers, size_t every, size_t rest) {
 }
 
 // Whether numbers of twice the width were read as two: the upper halves are those of small ids, and the lower ones
-// are many.
-bool are_halves(std::span<const uint64_t> numbers) {
-  constexpr size_t kFewIds = 16;
+// are many. `upper`: the index of the upper half, 1 if they are little-endian.
+bool are_halves(std::span<const uint64_t> numbers, size_t upper = 1) {
   constexpr uint64_t kMaxByte = 255, kMaxUpper = 3;  // vocabularies of up to 262,144
   std::set<uint64_t> lower;
+  bool are_all_zero = true;
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (i % 2 == 0)
+    if (i % 2 != upper)
       lower.insert(numbers[i]);
     else if (numbers[i] > kMaxUpper)
       return false;
+    else
+      are_all_zero = are_all_zero && numbers[i] == 0;
   }
-  return lower.size() >= kFewIds && *lower.rbegin() > kMaxByte;
+  return lower.size() >= kFewIds && (are_all_zero || *lower.rbegin() > kMaxByte);
 }
 
-// What the ids of a file seem to be instead of ids of `width` bytes; empty if they are plausible.
-std::string other_width(std::span<const std::byte> head, uint64_t width) {
-  constexpr size_t kFewTokens = 64;  // which tell nothing
-  constexpr uint64_t kMaxId = uint64_t{1} << 24;
+std::vector<uint64_t> numbers_in(std::span<const std::byte> head, uint64_t width) {
   std::vector<uint64_t> numbers(head.size() / width);
   for (size_t i = 0; i < numbers.size(); ++i)
     std::memcpy(&numbers[i], head.data() + i * width, width);
+  return numbers;
+}
+
+std::vector<uint64_t> with_other_byte_order(std::vector<uint64_t> numbers, uint64_t width) {
+  for (uint64_t& number : numbers)
+    number = width == 2 ? __builtin_bswap16(static_cast<uint16_t>(number))
+                        : __builtin_bswap32(static_cast<uint32_t>(number));
+  return numbers;
+}
+
+bool are_many(std::span<const uint64_t> numbers) {
+  return std::set<uint64_t>(numbers.begin(), numbers.end()).size() >= kFewIds;
+}
+
+// Ids below 256 in two bytes, or below 2^24 in four, that are multiples of a power of 256 as they are.
+bool are_big_endian(const std::vector<uint64_t>& numbers, uint64_t width) {
+  const uint64_t limit = width == 2 ? 1 << 8 : 1 << 24;
+  const auto swapped = with_other_byte_order(numbers, width);
+  const auto is_small = [limit](uint64_t id) { return id < limit; };
+  const auto large = std::ranges::count_if(numbers, [&](uint64_t id) { return !is_small(id); });
+  return std::ranges::all_of(swapped, is_small) && are_many(swapped) &&
+         2 * static_cast<size_t>(large) > numbers.size();
+}
+
+// Whether all are integers as a float32 can have them exactly.
+bool are_floats(std::span<const std::byte> head) {
+  constexpr float kMaxExact = 16777216;
+  std::set<float> ids;
+  for (const uint64_t bits : numbers_in(head, sizeof(float))) {
+    const auto number = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    if (!(number >= 0 && number < kMaxExact) || number != std::floor(number)) return false;
+    ids.insert(number);
+  }
+  return ids.size() >= kFewIds;
+}
+
+// What the ids of a file seem to be instead of ids of `width` bytes; empty if they are plausible.
+std::string other_type(std::span<const std::byte> head, uint64_t width) {
+  constexpr uint64_t kMaxId = uint64_t{1} << 24;
+  const std::vector<uint64_t> numbers = numbers_in(head, width);
   if (numbers.size() < kFewTokens) return {};
+  if (are_floats(head)) return "float32";
   if (are_halves(numbers)) {
     if (width == 4 || (are_zero(numbers, 4, 2) && are_zero(numbers, 4, 3))) return "int64";
     return "uint32";
   }
+  const bool is_of_other_width = width == 2 && are_halves(with_other_byte_order(numbers, width), 0);
+  if (is_of_other_width || are_big_endian(numbers, width)) return "big-endian";
   const auto large = std::ranges::count_if(numbers, [](uint64_t id) { return id >= kMaxId; });
   return 2 * static_cast<size_t>(large) > numbers.size() ? "uint16" : "";
 }
@@ -147,14 +194,15 @@ Result<files::IndexMetadata> build_tokens_metadata(const DatasetRequest& request
     STOKER_RETURN_IF_ERROR(reader.read(file, 0, head).with_context(request.key("path")));
     const std::string where = request.key("path") + ": " + files.path(file);
     STOKER_RETURN_IF_ERROR(reject_other_kind(head, "a file of token ids").with_context(where));
-    const std::string other = other_width(head, width_of(tokens));
+    const std::string other = other_type(head, width_of(tokens));
     if (other.empty()) continue;
-    return Status(
-        StatusCode::kCorrupt,
-        where + ": its numbers are not plausible as " + dtype_text(tokens) + ", but they are as " +
-            other + "; " +
-            (other == "int64" ? "write them as uint16 or uint32, with numpy's astype() and tofile()"
-                              : "set " + request.key("dtype")));
+    const bool is_read = other == "uint16" || other == "uint32";
+    return Status(StatusCode::kCorrupt,
+                  where + ": its numbers are not plausible as " + dtype_text(tokens) +
+                      ", but they are as " + other + "; " +
+                      (is_read ? "set " + request.key("dtype")
+                               : "write them as uint16 or uint32, with numpy's astype('<u2') or "
+                                 "astype('<u4') and tofile()"));
   }
   return no_metadata(request, files, progress);
 }

@@ -243,6 +243,22 @@ TEST_F(CsvDatasetTest, RejectsMissingOrDuplicateColumns) {
                {"data.train.fields.input", "two columns 'x'"});
 }
 
+TEST_F(CsvDatasetTest, NamesCauseOfHeaderThatIsOneColumn) {
+  write("data.csv", "x;y\n1;0\n");
+  expect_error(csv("y"), StatusCode::kInvalidArgument,
+               {"no column 'y'", "set data.train.delimiter"});
+  write("data.csv", "x,y\r1,0\r2,1\r");
+  expect_error(csv("y"), StatusCode::kCorrupt,
+               {path("data.csv"), "its lines end with carriage returns alone", "tr '\\r' '\\n'"});
+}
+
+// As pandas.to_csv() writes it with an index.
+TEST_F(CsvDatasetTest, RejectsColumnWithoutName) {
+  write("data.csv", ",x,y\n0,1,0\n");
+  expect_error(csv("y"), StatusCode::kInvalidArgument,
+               {"data.train.fields.input", "column 1 has no name"});
+}
+
 TEST_F(CsvDatasetTest, ReplacesLineEndInColumnNameBySpace) {
   write("data.csv", "\"price\n(EUR)\",y\n1.5,0\n");
   auto config = csv();

@@ -269,6 +269,15 @@ TEST_F(JsonlDatasetTest, SaysWhyLinesAreBadAndCountsThem) {
   }
 }
 
+// As pandas.to_json() and json.dump() write a list.
+TEST_F(JsonlDatasetTest, NamesArrayOfObjects) {
+  for (const char* const text : {"[{\"x\": 1, \"y\": 0}, {\"x\": 2, \"y\": 1}]",
+                                 "[\n  {\"x\": 1, \"y\": 0},\n  {\"x\": 2, \"y\": 1}\n]\n"}) {
+    write("data.jsonl", text);
+    expect_error(labeled(), StatusCode::kCorrupt, {"line 1", "begins a JSON array", "jq -c '.[]'"});
+  }
+}
+
 TEST_F(JsonlDatasetTest, RejectsOrDropsLinesWithMissingField) {
   write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": null, \"y\": 1}\n{\"x\": 3, \"y\": 1}\n{}\n");
   auto config = labeled();

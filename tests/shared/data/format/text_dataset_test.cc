@@ -94,6 +94,17 @@ TEST_F(TextDatasetTest, ReadsOnlyFilesMatchedByGlob) {
   expect_error(config, StatusCode::kNotFound, {"'*.py'"});
 }
 
+// As a download into a file of its final size leaves it when it is interrupted.
+TEST_F(TextDatasetTest, RejectsTextThatEndsInZeros) {
+  std::string words;
+  while (words.size() < 20'000) words += "some words ";
+  write("data/a.txt", words);
+  EXPECT_NE(opened(text(4)), nullptr);
+  write("data/a.txt", words + std::string(20'000, '\0'));
+  expect_error(text(4), StatusCode::kCorrupt,
+               {path("data/a.txt"), "begins as text and ends with control characters"});
+}
+
 TEST_F(TextDatasetTest, RejectsAnyFileThatIsNoText) {
   auto config = text(3);
   glob_in(config) = "*";

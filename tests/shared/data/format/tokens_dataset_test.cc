@@ -122,6 +122,33 @@ TEST_F(TokensDatasetTest, RejectsIdsOfOtherWidth) {
   expect_error(uint32, StatusCode::kCorrupt, {"as int64; write them as uint16 or uint32"});
 }
 
+// As astype('>u2'), astype('>u4'), astype('f4') of numpy write them.
+TEST_F(TokensDatasetTest, RejectsIdsOfOtherByteOrderAndFloats) {
+  std::vector<uint32_t> ids, swapped;
+  std::vector<uint16_t> bytes;
+  std::vector<float> floats;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    ids.push_back(i * 7919 % 50257);
+    swapped.push_back(__builtin_bswap32(ids.back()));
+    bytes.push_back(static_cast<uint16_t>(ids.back() % 250 << 8));
+    floats.push_back(static_cast<float>(ids.back()));
+  }
+  const auto uint16 = tokens(config::TokenType::kUint16),
+             uint32 = tokens(config::TokenType::kUint32);
+  const std::vector<std::string> big{"but they are as big-endian", "astype('<u4') and tofile()"};
+  write("data.bin", little_endian(swapped));
+  for (const auto& config : {uint16, uint32}) expect_error(config, StatusCode::kCorrupt, big);
+  write("data.bin", little_endian(bytes));
+  expect_error(uint16, StatusCode::kCorrupt, big);
+  write("data.bin", std::string(reinterpret_cast<const char*>(floats.data()), 4 * floats.size()));
+  for (const auto& config : {uint16, uint32})
+    expect_error(config, StatusCode::kCorrupt, {"but they are as float32", "astype('<u2')"});
+  for (uint32_t& id : ids) id %= 200;  // of bytes
+  write("data.bin", little_endian(ids));
+  EXPECT_TRUE(open(uint32).ok());
+  expect_error(uint16, StatusCode::kCorrupt, {"as uint32; set data.train.dtype"});
+}
+
 TEST_F(TokensDatasetTest, AcceptsIdsOfSmallVocabularies) {
   for (const uint16_t size : {2, 10, 65}) {
     std::vector<uint16_t> ids;
