@@ -114,6 +114,27 @@ TEST_F(DatasetRefreshTest, AcceptsNewTfrecordShards) {
   expect_rejected(set, "a.tfrecord: changed from");
 }
 
+TEST_F(DatasetRefreshTest, AcceptsNewDataOfStableSplits) {
+  std::string rows = "x,y\n", more;
+  for (int i = 0; i < 50; ++i) rows += std::to_string(i) + (i % 2 == 0 ? ",0\n" : ",1\n");
+  for (int i = 50; i < 100; ++i) more += std::to_string(i) + (i % 2 == 0 ? ",0\n" : ",1\n");
+  write("data/b.csv", rows);
+  auto table = set_of(config::CsvDataset{});
+  table.split = {0, 0.5};
+  table.split_by = config::SplitBy::kRandom;
+  expect_refreshes(table, [&] {
+    append("data/b.csv", more);
+    write("data/a.csv", rows);
+  });
+  for (int i = 0; i < 8; ++i) write("data/" + std::to_string(i) + ".txt", std::string(50, 'a'));
+  auto text = set_of(config::TextDataset{});
+  text.split = {0, 0.5};
+  text.split_by = config::SplitBy::kGroup;
+  expect_refreshes(text, [this] {
+    for (int i = 8; i < 20; ++i) write("data/" + std::to_string(i) + ".txt", std::string(50, 'b'));
+  });
+}
+
 TEST_F(DatasetRefreshTest, ReportsRemovedTruncatedOrChangedFiles) {
   const auto set = set_of(config::TextDataset{});
   write("data/a.txt", std::string(100, 'a'));
