@@ -100,9 +100,9 @@ class JobProgress {
     if (done < next_done_ || done >= total || now - last_ < kJobProgressInterval) return;
     last_ = now;
     next_done_ = done + total / kParts;
-    events_->put(
-        LogLevel::kInfo, "job progress",
-        {{"job", job_}, {"command", words_}, {"done", done}, {"total", total}, {"unit", unit_}});
+    const Field fields[] = {
+        {"job", job_}, {"command", words_}, {"done", done}, {"total", total}, {"unit", unit_}};
+    events_->put(LogLevel::kInfo, "job progress", fields);
   }
 
  private:

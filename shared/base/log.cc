@@ -250,7 +250,8 @@ void write_to_stderr(std::string_view text) {
 // The event of lines that are not in the log.
 std::string encode_drops(uint64_t count, uint64_t total, std::string_view reason) {
   constexpr LogEvent<LogLevel::kWarn> kDropped = "log lines dropped";
-  return encode(kDropped.name(), {{"count", count}, {"total", total}, {"reason", reason}});
+  const Field fields[] = {{"count", count}, {"total", total}, {"reason", reason}};
+  return encode(kDropped.name(), fields);
 }
 
 // The first line after lines that could not be written says how many.
@@ -525,17 +526,22 @@ void set_log_level(LogLevel level) {
   if (const auto logger = current_logger()) logger->set_level(spdlog_level(level));
 }
 
-void log_debug(LogEvent<LogLevel::kDebug> event, Fields fields) {
-  emit(LogLevel::kDebug, event.name(), fields);
+void log_debug(LogEvent<LogLevel::kDebug> event, FieldList fields) {
+  emit(LogLevel::kDebug, event.name(), {fields.begin(), fields.size()});
 }
-void log_info(LogEvent<LogLevel::kInfo> event, Fields fields) {
-  emit(LogLevel::kInfo, event.name(), fields);
+void log_info(LogEvent<LogLevel::kInfo> event, FieldList fields) {
+  emit(LogLevel::kInfo, event.name(), {fields.begin(), fields.size()});
 }
-void log_warn(LogEvent<LogLevel::kWarn> event, Fields fields) {
-  emit(LogLevel::kWarn, event.name(), fields);
+void log_info(LogEvent<LogLevel::kInfo> event, FieldList fields, Fields more) {
+  std::vector<Field> all(fields);
+  all.insert(all.end(), more.begin(), more.end());
+  emit(LogLevel::kInfo, event.name(), all);
 }
-void log_error(LogEvent<LogLevel::kError> event, Fields fields) {
-  emit(LogLevel::kError, event.name(), fields);
+void log_warn(LogEvent<LogLevel::kWarn> event, FieldList fields) {
+  emit(LogLevel::kWarn, event.name(), {fields.begin(), fields.size()});
+}
+void log_error(LogEvent<LogLevel::kError> event, FieldList fields) {
+  emit(LogLevel::kError, event.name(), {fields.begin(), fields.size()});
 }
 
 bool supports_progress_line() { return ::isatty(STDERR_FILENO) == 1; }

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,7 +57,8 @@ struct Field {
   template <std::integral T>
   Field(std::string_view k, T v) : key(k), value(std::to_string(v)), is_text(false) {}
 };
-using Fields = std::initializer_list<Field>;
+using Fields = std::span<const Field>;
+using FieldList = std::initializer_list<Field>;  // of a call; a span cannot be one in C++20
 
 // The name of an event that log_events.h has with this level.
 template <LogLevel level>
@@ -77,10 +79,12 @@ Status init_log(const LogOptions& options);
 void flush_log();
 void set_log_level(LogLevel level);
 
-void log_debug(LogEvent<LogLevel::kDebug> event, Fields fields = {});
-void log_info(LogEvent<LogLevel::kInfo> event, Fields fields = {});
-void log_warn(LogEvent<LogLevel::kWarn> event, Fields fields = {});
-void log_error(LogEvent<LogLevel::kError> event, Fields fields = {});
+void log_debug(LogEvent<LogLevel::kDebug> event, FieldList fields = {});
+void log_info(LogEvent<LogLevel::kInfo> event, FieldList fields = {});
+void log_warn(LogEvent<LogLevel::kWarn> event, FieldList fields = {});
+void log_error(LogEvent<LogLevel::kError> event, FieldList fields = {});
+// With as many fields of one kind as there are things, such as metric.NAME; `fields` come first.
+void log_info(LogEvent<LogLevel::kInfo> event, FieldList fields, Fields more);
 
 // Called for each event of level info or above, whatever the log's level, on the thread that logs it:
 // it must not block, throw or log.
@@ -106,10 +110,16 @@ class EventListening {
 
 // A line of the JSON format, without the newline, with the current time.
 std::string format_json_event(LogLevel level, std::string_view event, Fields fields);
+inline std::string format_json_event(LogLevel level, std::string_view event, FieldList fields) {
+  return format_json_event(level, event, Fields(fields.begin(), fields.size()));
+}
 
 // Text of an event: "checkpoint saved step=1200 path=\"a b\"". Control characters (utf8.h) and bytes
 // that are not UTF-8 are escaped, so that an event is one line that cannot control a terminal.
 std::string format_event(std::string_view event, Fields fields);
+inline std::string format_event(std::string_view event, FieldList fields) {
+  return format_event(event, Fields(fields.begin(), fields.size()));
+}
 
 // Progress line of the terminal: printed on standard error, erased before each log line and
 // restored after it. Control characters and bytes that are not UTF-8 are replaced. Ignored if
