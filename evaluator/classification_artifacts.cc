@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <numeric>
 
 #include "evaluator/canvas.h"
 #include "evaluator/sample_image.h"
+#include "shared/base/readable_format.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -29,12 +29,6 @@ Color shade(double fraction) {
 }
 
 std::string short_name(const std::string& name) { return name.substr(0, kNameLength); }
-
-std::string format_number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 }  // namespace
 
@@ -79,8 +73,8 @@ std::string misclassified_table(const std::vector<MisclassifiedExample>& misclas
   for (const MisclassifiedExample& example : misclassified)
     table += "| " + std::to_string(example.misclassified_sample.sample) + " | " +
              escape_markdown(example.label) + " | " + escape_markdown(example.prediction) + " | " +
-             format_number("%.3f", example.misclassified_sample.confidence) + " | " +
-             format_number("%.4g", example.misclassified_sample.loss) + " | " +
+             format_rate(example.misclassified_sample.confidence) + " | " +
+             format_value(example.misclassified_sample.loss) + " | " +
              escape_markdown(example.source) + " |\n";
   return table;
 }
@@ -101,7 +95,7 @@ Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>&
     const std::string label =
         example.label + " #" + std::to_string(example.misclassified_sample.sample);
     const std::string caption =
-        format_number("%.2f", example.misclassified_sample.confidence) + " " + example.prediction;
+        format_number(example.misclassified_sample.confidence, 2) + " " + example.prediction;
     canvas.text(left, top + kCell + 2, label.substr(0, kCaptionLength), kBlack);
     canvas.text(left, top + kCell + 2 + Canvas::kGlyphHeight, caption.substr(0, kCaptionLength),
                 kRed);

@@ -217,16 +217,18 @@ Status ResultRecorder::add_record(const run::EvalResult& result,
   STOKER_RETURN_IF_ERROR(
       sinks_->rows->append(metrics::to_record(to_eval_metrics(result, dataset))));
   STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
-  std::string summary;
-  for (const auto& [name, value] : dataset.metrics)
-    summary += (summary.empty() ? "" : " ") + name + "=" + std::to_string(value);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : dataset.metrics) names.push_back("metric." + name);
+  std::vector<Field> metrics;
+  for (size_t i = 0; i < names.size(); ++i)
+    metrics.emplace_back(names[i], dataset.metrics[i].second);
   log_info("evaluation finished",
            {{"step", result.step},
             {"dataset", dataset.dataset},
             {"samples", dataset.samples},
-            {"metrics", summary},
             {"duration_seconds", result.seconds},
-            {"is_best", best_ && best_->manifest_sha256 == result.manifest_sha256}});
+            {"is_best", best_ && best_->manifest_sha256 == result.manifest_sha256}},
+           metrics);
   return {};
 }
 

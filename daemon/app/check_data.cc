@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "daemon/app/check_evaluated_data.h"
+#include "daemon/app/index_progress.h"
 #include "shared/base/dataset_schema.h"
 #include "shared/base/directory_root.h"
 #include "shared/base/exception_status.h"
@@ -157,22 +158,25 @@ class DataCheck {
   }
 
   OnIndexing on_indexing() {
-    return [this](const std::string& dataset, uint64_t count, std::string_view what) {
-      if (pending_signal != 0) throw data::files::ScanStopped();
-      const std::string text =
-          "indexing data." + dataset + ": " + std::to_string(count) + ' ' + std::string(what);
-      set_progress_line(text);
-      if (supports_progress_line() || clock_.monotonic() - reported_ < kProgressInterval) return;
-      reported_ = clock_.monotonic();
-      std::cerr << "stokerd: " << printable(text) << "\n";
-    };
+    return
+        [this](const std::string& dataset, uint64_t count, std::string_view what, double fraction) {
+          if (pending_signal != 0) throw data::files::ScanStopped();
+          const std::string text =
+              "indexing " + indexing_.add(dataset, count, what, fraction, clock_.monotonic());
+          set_progress_line(text);
+          if (supports_progress_line() || clock_.monotonic() - reported_ < kProgressInterval)
+            return;
+          reported_ = clock_.monotonic();
+          std::cerr << "stokerd: " << printable(text) << "\n";
+        };
   }
 
   Result<std::unique_ptr<data::Dataset>> open(const std::string& name,
                                               const std::string& index_dir) {
     const auto sandbox = feed::make_sandbox(config_);
-    const auto progress = [listener = on_indexing(), &name](uint64_t count, std::string_view what) {
-      listener(name, count, what);
+    const auto progress = [listener = on_indexing(), &name](uint64_t count, std::string_view what,
+                                                            double fraction) {
+      listener(name, count, what, fraction);
     };
     remember(name);
     return data::pipeline::open_dataset(name, config_.data, index_dir, progress, 0, sandbox.get());
@@ -249,6 +253,7 @@ class DataCheck {
   Clock& clock_;
   std::ostream& results_;
   const IndexFolders folders_;
+  IndexProgress indexing_;
   std::chrono::nanoseconds reported_;  // when a line of progress was last printed
   std::unique_ptr<data::Dataset> train_;
   std::optional<evaluated_data::EvaluatedDataset> maybe_first_;

@@ -51,8 +51,8 @@ Result<evaluated_data::EvaluatedDataset> open_for_check(const config::Config& co
                                                         const data::record::ClassMapping& train,
                                                         const std::string& index_dir,
                                                         const OnIndexing& on_indexing) {
-  const auto progress = [&](uint64_t count, std::string_view what) {
-    on_indexing(name, count, what);
+  const auto progress = [&](uint64_t count, std::string_view what, double fraction) {
+    on_indexing(name, count, what, fraction);
   };
   auto opened = evaluated_data::open_evaluated_dataset(config, name, train,
                                                        {.index_dir = index_dir,

@@ -24,9 +24,9 @@
 
 namespace stoker::app {
 
-// Called while a dataset is indexed; may throw data::files::ScanStopped.
-using OnIndexing =
-    std::function<void(const std::string& dataset, uint64_t count, std::string_view what)>;
+// Called while a dataset is indexed, as files::ScanProgress; may throw data::files::ScanStopped.
+using OnIndexing = std::function<void(const std::string& dataset, uint64_t count,
+                                      std::string_view what, double fraction)>;
 
 // The names of eval.datasets without train, which the run opens anyway.
 std::vector<std::string> evaluated_datasets(const config::Config& config);

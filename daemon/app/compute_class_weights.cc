@@ -1,12 +1,11 @@
 #include "daemon/app/compute_class_weights.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "shared/base/log.h"
+#include "shared/base/readable_format.h"
 #include "shared/checkpoint/store.h"
 #include "shared/data/record/class_counts.h"
 
@@ -18,10 +17,9 @@ constexpr size_t kMaxNamed = 12;  // with more classes, only the range is logged
 // "cat=0.75"
 std::string format_weight(const std::vector<double>& weights, const std::vector<std::string>& names,
                           size_t of_class) {
-  std::array<char, 32> number{};
-  std::snprintf(number.data(), number.size(), "=%.4g", weights[of_class]);
   const bool is_named = of_class < names.size();
-  return (is_named ? names[of_class] : std::to_string(of_class)) + number.data();
+  return (is_named ? names[of_class] : std::to_string(of_class)) + "=" +
+         format_setting(weights[of_class]);
 }
 
 std::string format_weight(const std::vector<double>& weights,

@@ -184,6 +184,7 @@ ExitCode DaemonApp::run_to_end() {
   }
   run_ =
       std::make_unique<Run>(config_, command_, layout_, clock_, is_in_group() ? &launch_ : nullptr);
+  run_->set_stop_listener([this] { stop_preparation(); });  // called by the server, in this thread
   if (const Status served = start_control(); !served.ok()) return leave_group(served);
   if (const Status served = start_http(); !served.ok()) return leave_group(served);
   wait_for_signal();
@@ -422,6 +423,16 @@ void DaemonApp::stop_gracefully(const std::string& why) {
                          (is_preempted_ ? "SIGINT" : "a second signal") + " exits immediately"}});
   notifier_.stopping();
   run_->request_stop(is_preempted_);
+}
+
+// By `stokerctl stop`, before training.
+void DaemonApp::stop_preparation() {
+  if (stop_requested_) return;
+  stop_requested_ = true;
+  stop_requested_at_ = clock_.monotonic();
+  if (!ended_early_) reason_ = "stop requested through the control socket";
+  notifier_.stopping();
+  run_->request_stop();
 }
 
 void DaemonApp::force_exit(int number) {

@@ -81,6 +81,7 @@ class DaemonApp {
   void wait_for_signal();
   void on_signal(int number);
   void stop_gracefully(const std::string& why);
+  void stop_preparation();
   void force_exit(int number);
   void handle_early_stop_request();
   ExitCode exit_already_finished(const std::string& reason);

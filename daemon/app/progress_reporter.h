@@ -17,11 +17,9 @@
 
 namespace stoker::app {
 
-// "training  step 1200/2000 60 %  loss 1.4032  lr 0.0003  812 samples/s  data wait 0.1 ms  ETA 1:07".
+// "training  step 1 200/2 000 60 %  loss 1.403  lr 0.000300  812 samples/s  data wait 0.120 ms  ETA 67 s".
 // Truncated to `columns`.
 std::string progress_line(const control::TrainerStatus& status, size_t columns);
-
-std::string format_duration(double seconds);  // "0:07", "12:34", "3:02:01", "2 d 3 h"
 
 class ProgressReporter {
  public:

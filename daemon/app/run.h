@@ -31,6 +31,7 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/evaluator_status_reader.h"
 #include "daemon/app/group_launch.h"
+#include "daemon/app/index_progress.h"
 #include "daemon/app/rollback.h"
 #include "daemon/group/flight_recorder.h"
 #include "daemon/group/process_group.h"
@@ -79,6 +80,8 @@ class Run final : public server::TrainingControl {
   // group a later preparation ends first, and training after one step.
   // `is_preemption`: the launcher will start the run again.
   void request_stop(bool is_preemption = false);
+  // `on_stop` is called if `stop` arrives before training: it ends the preparation as SIGTERM does. Before train().
+  void set_stop_listener(std::function<void()> on_stop) { on_stop_ = std::move(on_stop); }
   // Whether a segment is open. False during each preparation; remains true after the last segment.
   bool is_prepared() const;
   // Whether the start has been accepted (run_state.h). From any thread.
@@ -180,8 +183,10 @@ class Run final : public server::TrainingControl {
                                                    bool checks_evaluated);
   // Of the datasets that stoker-eval will read (check_evaluated_data.h).
   Status check_evaluated_data(const data::Dataset& train);
-  // Throws data::files::ScanStopped after request_stop().
-  void report_indexing(const std::string& dataset, uint64_t count, std::string_view what);
+  // Shows it in the status, and every ten seconds in the log. Throws data::files::ScanStopped after request_stop().
+  void report_indexing(const std::string& dataset, uint64_t count, std::string_view what,
+                       double fraction);
+  void end_indexing();
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
                                     const ResumeCheckpoint& saved, c10::Device device);
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
@@ -202,7 +207,8 @@ class Run final : public server::TrainingControl {
   bool is_chief() const { return !group_ || group_->is_chief(); }
   Status resolve_dataset_version(SegmentStart& start);
 
-  // Constant after construction.
+  // Constant after construction, or set before train().
+  std::function<void()> on_stop_;
   const config::Config& config_;
   const CommandLine& command_;
   const run::RunLayout& layout_;
@@ -233,6 +239,8 @@ class Run final : public server::TrainingControl {
   std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
   uint64_t num_segments_ = 0;                        // that have been prepared
   uint64_t num_indexed_ = 0;                         // the last count of report_indexing()
+  IndexProgress indexing_;
+  std::chrono::nanoseconds indexing_shown_{0}, indexing_logged_{0};
   std::optional<config::LiveSettings>
       live_settings_;                 // of the segment before; nullopt: there is none
   std::optional<Rollback> rollback_;  // the last one of the run, when it resumes

@@ -72,7 +72,7 @@ std::string Run::record_flight(const std::string& reason) const {
 
 void Run::request_stop(bool is_preemption) {
   if (is_preemption) is_preempted_ = true;
-  post(control::Stop{.is_preemption = is_preemption}, {});
+  channels_.mailbox.post({control::Stop{.is_preemption = is_preemption}, {}, {}});
   stop_requested_ = true;
   preparation_stop_.request_stop();
 }
@@ -125,6 +125,12 @@ ThreadList Run::threads() const {
 }
 
 void Run::post(control::Command command, Done done, OnProgress on_progress) {
+  // The trainer takes commands between steps; an index of hours would delay a stop.
+  if (std::holds_alternative<control::Stop>(command) && on_stop_ && !is_prepared() &&
+      !is_released_) {
+    on_stop_();
+    return train::answer(done, R"({"state":"stopping","step":)" + std::to_string(step()) + "}");
+  }
   channels_.mailbox.post({std::move(command), std::move(done), std::move(on_progress)});
 }
 

@@ -36,6 +36,7 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/machine.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/tensor_role.h"
 #include "shared/config/config_warnings.h"
 #include "shared/config/load_config.h"
@@ -337,19 +338,51 @@ void Run::publish_wait(const std::string& waiting_for) {
   set_progress_line(waiting_for.empty() ? "" : "waiting: " + waiting_for);
 }
 
-void Run::report_indexing(const std::string& dataset, uint64_t count, std::string_view what) {
+void Run::report_indexing(const std::string& dataset, uint64_t count, std::string_view what,
+                          double fraction) {
+  constexpr std::chrono::milliseconds kShowEvery{250};
+  constexpr std::chrono::seconds kLogEvery{10};
   if (!check_stop().ok()) throw data::files::ScanStopped();
+  const auto now = clock_.monotonic();
   // It is also called while a worker process is waited for.
-  if (std::exchange(num_indexed_, count) != count) channels_.board.record_progress();
-  set_progress_line("indexing data." + dataset + ": " + std::to_string(count) + ' ' +
-                    std::string(what));
+  const bool has_moved = std::exchange(num_indexed_, count) != count;
+  const std::string text = indexing_.add(dataset, count, what, fraction, now);
+  if (has_moved) channels_.board.record_progress();
+  if (now - indexing_shown_ < kShowEvery) return;
+  if (indexing_shown_.count() == 0) indexing_logged_ = now;
+  indexing_shown_ = now;
+  control::TrainerStatus status = *channels_.board.read();
+  status.waiting_for = "the index of " + text;
+  channels_.board.publish(std::move(status));
+  set_progress_line("indexing " + text);
+  if (now - indexing_logged_ < kLogEvery) return;
+  indexing_logged_ = now;
+  if (fraction >= 0)
+    log_info("index progress",
+             {{"dataset", dataset},
+              {"count", count},
+              {"unit", what},
+              {"per_second", indexing_.per_second()},
+              {"fraction", fraction},
+              {"eta_seconds", static_cast<uint64_t>(round_estimate(indexing_.eta_seconds()))}});
+  else
+    log_info("index progress", {{"dataset", dataset},
+                                {"count", count},
+                                {"unit", what},
+                                {"per_second", indexing_.per_second()}});
+}
+
+// Other parts of the preparation are not an index.
+void Run::end_indexing() {
+  set_progress_line("");
+  if (!channels_.board.read()->waiting_for.empty()) publish_wait("");
 }
 
 // stoker-eval would fail hours later.
 Status Run::check_evaluated_data(const data::Dataset& train) {
   const Status checked = app::check_evaluated_data(config_, train, index_dir_of_evaluation(layout_),
                                                    std::bind_front(&Run::report_indexing, this));
-  set_progress_line("");
+  end_indexing();
   // A run that trains needs data.train: a missing mount of the others delays its evaluation only.
   const bool is_unavailable = checked.code() == StatusCode::kNotFound ||
                               checked.code() == StatusCode::kIoError ||
@@ -374,8 +407,8 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
     STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
     log_info("stream opened", {{"source", stream->source}});
   }
-  const auto progress = [this](uint64_t count, std::string_view what) {
-    report_indexing("train", count, what);
+  const auto progress = [this](uint64_t count, std::string_view what, double fraction) {
+    report_indexing("train", count, what, fraction);
   };
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
   const auto sandbox = feed::make_sandbox(config_);
@@ -387,7 +420,7 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
                                         feed::in_process_cache_budget(config_.feed), sandbox.get());
   };
   auto data = open();
-  set_progress_line("");
+  end_indexing();
   if (!data.ok()) return data.status();
   // While the others wait for as long as indexing can take.
   if (checks_evaluated) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data));

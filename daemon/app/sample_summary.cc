@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "shared/base/readable_format.h"
 #include "shared/base/tensor_role.h"
 #include "shared/data/transform/random_transforms.h"
 #include "shared/image/png.h"
@@ -31,13 +32,7 @@ struct Values {
   size_t count() const { return bytes.size() / dtype_bytes(spec.dtype); }
 };
 
-std::string format_number(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
-
-std::string format_value(const Values& values, size_t i) {
+std::string format_element(const Values& values, size_t i) {
   switch (values.spec.dtype) {
     case DType::kU8:
       return std::to_string(values.at<uint8_t>(i));
@@ -48,9 +43,9 @@ std::string format_value(const Values& values, size_t i) {
     case DType::kI64:
       return std::to_string(values.at<int64_t>(i));
     case DType::kF32:
-      return format_number(values.at<float>(i));
+      return format_value(values.at<float>(i));
     case DType::kF64:
-      return format_number(values.at<double>(i));
+      return format_value(values.at<double>(i));
     case DType::kF16:
     case DType::kBF16:
     case DType::kBool:
@@ -64,7 +59,7 @@ std::string format_value(const Values& values, size_t i) {
 std::string format_numbers(const Values& values) {
   std::string text;
   for (size_t i = 0; i < std::min(values.count(), kShownNumbers); ++i)
-    text += (i > 0 ? " " : "") + format_value(values, i);
+    text += (i > 0 ? " " : "") + format_element(values, i);
   return values.count() > kShownNumbers ? text + " …" : text;
 }
 

@@ -57,9 +57,12 @@ class MonitoringServer::Impl {
     return HttpAnswer{.code = 404, .body = "not found; / lists what there is\n"};
   }
   HttpAnswer readiness() const {
-    const TrainerState state = options_.status().state;
+    const control::TrainerStatus status = options_.status();
+    const TrainerState state = status.state;
     const bool is_ready = state != TrainerState::kStarting && state != TrainerState::kStopping;
-    return {.code = is_ready ? 200u : 503u, .body = std::string(to_string(state)) + "\n"};
+    std::string body(to_string(state));
+    if (!status.waiting_for.empty()) body += ": waiting for " + status.waiting_for;
+    return {.code = is_ready ? 200u : 503u, .body = body + "\n"};
   }
   http::ReadEvents events() {
     return [this, status = to_json(options_.status())] {
@@ -83,7 +86,7 @@ MonitoringServer::MonitoringServer(boost::asio::io_context& io, Clock& clock,
     : impl_(std::make_unique<Impl>(io, clock, std::move(options))) {}
 MonitoringServer::~MonitoringServer() = default;
 Status MonitoringServer::start(UniqueFd unix_socket) {
-  return impl_->server().start(std::move(unix_socket));
+  return impl_->server().start(std::move(unix_socket)).with_context("http.listen");
 }
 void MonitoringServer::stop() { impl_->server().stop(); }
 uint16_t MonitoringServer::port() const { return impl_->server().port(); }

@@ -91,7 +91,7 @@ Status check_texts(const DatasetRequest& request, const files::FileTable& files,
   const files::FileReader reader(files);
   std::vector<std::byte> head;
   for (size_t file = 0; file < files.size(); ++file) {
-    progress(file, "files checked");
+    progress(file, "files checked", static_cast<double>(file) / static_cast<double>(files.size()));
     head.resize(std::min<uint64_t>(files.stamp(file).size, kTextHeadBytes));
     STOKER_RETURN_IF_ERROR(reader.read(file, 0, head).with_context(request.key("path")));
     const Status text = reject_binary(head);

@@ -372,7 +372,7 @@ Status HttpServer::Impl::listen_tcp() {
   }
   error_code ignored;
   acceptor_.close(ignored);
-  std::string text = "http.listen: " + name + ": " + error.message();
+  std::string text = name + ": " + error.message();
   // Another process can release the port until the next start.
   if (error == asio::error::address_in_use)
     return Status(StatusCode::kBusy, text + "; choose another port, or 0 for any");
@@ -388,7 +388,7 @@ Status HttpServer::Impl::start(UniqueFd unix_socket) {
   } else {
     error_code error;
     acceptor_.assign(asio::local::stream_protocol(), unix_socket.release(), error);
-    if (error) return Status(StatusCode::kInternal, "http.listen: " + error.message());
+    if (error) return Status(StatusCode::kInternal, error.message());
     log_info("http listening", {{"address", "unix:" + listen_.unix_path}});
   }
   accept();

@@ -117,7 +117,8 @@ TEST(ClassificationArtifactsTest, FitsLargestNoiseGridIntoEventFile) {
 TEST(ClassificationArtifactsTest, EscapesNamesInMisclassifiedTable) {
   const std::string table =
       misclassified_table({misclassified_sample(7, {}), misclassified_sample(12, {})});
-  EXPECT_NE(table.find("| 7 | cat | dog bird | 0.900 | 3 | a/b.jpg |\n| 12 |"), std::string::npos)
+  EXPECT_NE(table.find("| 7 | cat | dog bird | 0.900 | 3.000 | a/b.jpg |\n| 12 |"),
+            std::string::npos)
       << table;
 }
 

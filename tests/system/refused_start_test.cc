@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -146,6 +147,46 @@ TEST_P(RefusedStartTest, LeavesEndOfRunWhenItIsStoppedOrKilled) {
   EXPECT_EQ(state().end->outcome, RunOutcome::kFinished);
   EXPECT_FALSE(state().last_start.has_value());
   EXPECT_FALSE(fs::exists(run::RunLayout(run_dir()).former_exit_status_file()));
+}
+
+class IndexedStartTest : public RunTest {
+ protected:
+  // Takes seconds to index, so that a test can watch it.
+  std::string config() const {
+    std::ofstream file(path("train.csv"));
+    file << "x,kind\n";
+    std::string rows;
+    for (int i = 0; i < 10'000; ++i)
+      rows += std::to_string(i % 10) + "," + (i % 2 ? "a" : "b") + "\n";
+    for (int i = 0; i < 1500; ++i) file << rows;
+    return "data:\n  train: {format: csv, path: " + path("train.csv") +
+           ", fields: {label: kind}}\nmodel: {name: mlp, hidden_sizes: [2]}\n"
+           "task: {name: classification}\n"
+           "train: {max_steps: 3, micro_batch_size: 2, device: cpu, num_threads: 1}\n";
+  }
+  std::string status() const {
+    Process status = ctl(run_dir(), {"status"}, "status");
+    (void)code_of(status);
+    return log_of("status");
+  }
+};
+
+// Before training, `stop` takes the way of SIGTERM: an index is not completed first.
+TEST_F(IndexedStartTest, IsStoppedDuringIndex) {
+  const std::string file = write_config(config());
+  Process trainer = this->trainer(file, run_dir());
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    return status().find("waiting for the index of data.train: ") != std::string::npos;
+  })) << log_of("stokerd");
+  EXPECT_THAT(status(), ::testing::ContainsRegex("data.train: [0-9 ]+ records.* %"));
+  Process stop = ctl(run_dir(), {"stop"}, "stop");
+  EXPECT_EQ(code_of(stop), 0) << log_of("stop");
+  EXPECT_EQ(code_of(trainer), 0) << log_of("stokerd");
+  EXPECT_FALSE(fs::exists(run_dir() + "/index/train.index")) << "the index was completed first";
+  const RunState state = run::read_run_state(run::RunLayout(run_dir()));
+  ASSERT_TRUE(state.end.has_value()) << log_of("stokerd");
+  EXPECT_EQ(state.end->outcome, RunOutcome::kStopped);
+  EXPECT_EQ(state.end->reason, "stop requested through the control socket");
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, RefusedStartTest,

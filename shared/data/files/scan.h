@@ -22,16 +22,23 @@ struct ScanStopped {};
 
 class ScanProgress {
  public:
-  using Listener = std::function<void(uint64_t count, std::string_view what)>;
+  static constexpr double kUnknown = -1;  // fraction
+  using Listener = std::function<void(uint64_t count, std::string_view what, double fraction)>;
 
   ScanProgress() = default;  // no callback
   template <typename Call>
-  requires std::is_invocable_v<Call, uint64_t, std::string_view> ScanProgress(Call listener)
+  requires std::is_invocable_v<Call, uint64_t, std::string_view, double> ScanProgress(Call listener)
       : listener_(std::move(listener)) {}  // NOLINT: implicit conversion from a lambda is intended
+  template <typename Call>
+  requires std::is_invocable_v<Call, uint64_t, std::string_view> ScanProgress(Call listener)
+      : listener_([listener = std::move(listener)](uint64_t count, std::string_view what, double) {
+          listener(count, what);
+        }) {}  // NOLINT: likewise
 
-  // `count`: number of `what` so far, such as "files", "rows" or "MiB unpacked".
-  void operator()(uint64_t count, std::string_view what = "files") const {
-    if (listener_) listener_(count, what);
+  // `count`: number of `what` so far, such as "files", "rows" or "MiB unpacked"; `fraction`: of all, 0 to 1.
+  void operator()(uint64_t count, std::string_view what = "files",
+                  double fraction = kUnknown) const {
+    if (listener_) listener_(count, what, fraction);
   }
 
  private:

@@ -189,7 +189,7 @@ Result<files::IndexMetadata> build_tokens_metadata(const DatasetRequest& request
   const files::FileReader reader(files);
   std::vector<std::byte> head;
   for (size_t file = 0; file < files.size(); ++file) {
-    progress(file, "files checked");
+    progress(file, "files checked", static_cast<double>(file) / static_cast<double>(files.size()));
     head.resize(std::min<uint64_t>(files.stamp(file).size, kHeadBytes));
     STOKER_RETURN_IF_ERROR(reader.read(file, 0, head).with_context(request.key("path")));
     const std::string where = request.key("path") + ": " + files.path(file);

@@ -88,10 +88,22 @@ RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const Samp
   table_.width = width + (spec.is_sequence() ? 1 : 0);
 }
 
+void RecordIndexBuilder::report(uint64_t offset) {
+  ++seen_;
+  if (seen_ % kClockRecords != 0 && offset - clock_offset_ < kClockBytes) return;
+  clock_offset_ = offset;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_report_) return;
+  next_report_ = now + kProgressInterval;
+  const double fraction = static_cast<double>(bytes_before_ + offset) /
+                          static_cast<double>(std::max<uint64_t>(shards_.total_bytes(), 1));
+  progress_(seen_, "records", std::min(fraction, 1.0));
+}
+
 Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
                                std::span<const FieldValue> values, std::span<const uint64_t> row) {
   assert(values.size() == spec().num_values() + (spec().has_group ? 1 : 0));
-  if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
+  report(offset);
   const auto missing = std::ranges::find_if(values, is_missing);
   if (missing != values.end()) {
     add_dropped(incomplete_, offset, what,
@@ -127,7 +139,7 @@ Status RecordIndexBuilder::add_good(uint64_t offset, std::string_view what,
 
 Status RecordIndexBuilder::add_bad(uint64_t offset, std::string_view what, const Status& why) {
   if (why.code() != StatusCode::kCorrupt) return at(offset, what, why);
-  if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
+  report(offset);
   return note_bad(offset, what, why);
 }
 
@@ -204,6 +216,8 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
 
 void RecordIndexBuilder::end_shard() {
   table_.shard_ends.push_back(kept_);
+  if (shard_ < shards_.size()) bytes_before_ += shards_.stamp(shard_).size;
+  clock_offset_ = 0;
   ++shard_;
 }
 

@@ -8,6 +8,7 @@
 // Errors:  of(): kCorrupt if the metadata of the index is not a valid table.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -88,7 +89,10 @@ class RecordIndexBuilder {
   Status in_shard(const Status& status) const;
 
  private:
-  static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress_
+  // Between two calls of progress_: a stop takes effect within a fraction of a second, whatever the size of a record is.
+  static constexpr std::chrono::milliseconds kProgressInterval{20};
+  static constexpr uint64_t kClockRecords = 256,
+                            kClockBytes = 1 << 20;  // between two reads of the clock
 
   // Records that violate one setting. They are dropped or truncated, or make indexing fail.
   struct DroppedRecords {
@@ -101,6 +105,8 @@ class RecordIndexBuilder {
   std::string location_text(uint64_t offset, std::string_view what) const;
   std::string missing_field_text(size_t name) const;
   std::string counted(const DroppedRecords& dropped, const std::string& are) const;
+  // The record at `offset` of the current shard is read.
+  void report(uint64_t offset);
   Status add_good(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
                   std::span<const uint64_t> row);
   Status note_bad(uint64_t offset, std::string_view what, const Status& why);
@@ -126,6 +132,9 @@ class RecordIndexBuilder {
   std::vector<uint64_t> groups_;  // of each record; empty without them
   ClassLabels labels_;
   size_t shard_ = 0;
+  uint64_t bytes_before_ = 0;  // of the shards before the current one
+  uint64_t clock_offset_ = 0;  // where the clock was read
+  std::chrono::steady_clock::time_point next_report_;
   uint64_t seen_ = 0;
   uint64_t kept_ = 0;
   BadRecords bad_;

@@ -39,8 +39,8 @@ class CheckEvaluatedDataTest : public ::testing::Test {
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     config_ = *parsed;
   }
-  Status check(const OnIndexing& on_indexing = [](const std::string&, uint64_t, std::string_view) {
-  }) const {
+  Status check(const OnIndexing& on_indexing = [](const std::string&, uint64_t, std::string_view,
+                                                  double) {}) const {
     STOKER_ASSIGN_OR_RETURN(const auto train, data::pipeline::open_dataset("train", config_.data,
                                                                            folder_ / "index", {}));
     return check_evaluated_data(config_, *train, folder_ / "eval", on_indexing);

@@ -151,6 +151,9 @@ TEST_F(MonitoringServerTest, AnswersWithMetricsAndStatus) {
 TEST_F(MonitoringServerTest, IsReadyWhileTraining) {
   start();
   EXPECT_THAT(ask(request("GET", "/readyz")), StartsWith("HTTP/1.1 503 "));
+  boost::asio::post(io_, [this] { status_.waiting_for = "the index of data.train: 34 %"; });
+  EXPECT_THAT(ask(request("GET", "/readyz")),
+              HasSubstr("\r\n\r\nstarting: waiting for the index of data.train: 34 %\n"));
   boost::asio::post(io_, [this] { status_.state = control::TrainerState::kPaused; });
   const std::string paused = ask(request("GET", "/readyz"));
   EXPECT_THAT(paused, StartsWith("HTTP/1.1 200 "));
