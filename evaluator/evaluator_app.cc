@@ -205,10 +205,26 @@ ExitCode EvaluatorApp::run() {
     }
   }
   const Status status = coordinator.join(kStopTimeout);
+  record_end(status, coordinator.should_stop());
   if (!status.ok()) log_error("evaluator failed", {{"error", status.to_string()}});
   flush_log();
   if (!coordinator.all_joined()) ::_exit(static_cast<int>(ExitCode::kForcedExit));
   return exit_code_for(status);
+}
+
+// For `stokerctl status` and the page. Without a lock, it has recorded nothing in the run.
+void EvaluatorApp::record_end(const Status& status, bool was_stopped) {
+  if (!lock_) return;
+  const run::ExitStatus end{.outcome = !status.ok()  ? run::RunOutcome::kFailed
+                                       : was_stopped ? run::RunOutcome::kStopped
+                                                     : run::RunOutcome::kFinished,
+                            .step = 0,
+                            .reason = status.message(),
+                            .exit_code = static_cast<int>(exit_code_for(status))};
+  const std::string path = layout_.eval_exit_status_file();
+  const Status written = write_file_atomically(default_file_system(), path, run::to_json(end));
+  if (!written.ok())
+    log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
 }
 
 Status EvaluatorApp::run_command(std::stop_token stop) {
@@ -294,6 +310,7 @@ Status EvaluatorApp::open_results() {
     lock_ = *std::move(lock);
   }
   run::remove_evaluation_progress(default_file_system(), layout_);
+  std::filesystem::remove(layout_.eval_exit_status_file());
   auto table = eval_metrics::read_metric_table(layout_.metric_table_file());
   if (table.status().code() == StatusCode::kNotFound)
     return Status(StatusCode::kNotFound,

@@ -51,6 +51,7 @@ class EvaluatorApp {
   Status print_generated_text();
   // Evaluates the pending checkpoints and returns.
   Status evaluate_once(std::stop_token stop);
+  void record_end(const Status& status, bool was_stopped);
   // Evaluates new checkpoints until the run has ended.
   Status follow(std::stop_token stop);
 

@@ -1,12 +1,12 @@
 #include "daemon/app/evaluator_status_reader.h"
 
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "shared/base/file.h"
 #include "shared/base/file_stamp.h"
 #include "shared/run/eval_result.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::app {
 
@@ -34,8 +34,8 @@ control::TrainerStatus::Evaluator EvaluatorStatusReader::read_cached() const {
 }
 
 control::TrainerStatus::Evaluator EvaluatorStatusReader::read() const {
-  std::error_code ignored;
-  if (!std::filesystem::exists(layout_.eval_lock_file(), ignored)) return no_results();
+  run::EvaluatorState state = run::read_evaluator_state(layout_);
+  if (state.phase == run::EvaluatorState::Phase::kNotStarted) return no_results();
   std::string stamp;
   // outcomes.jsonl follows each result.
   for (const std::string& path : {layout_.evaluation_outcomes_file(), layout_.lineage_file(),
@@ -43,8 +43,8 @@ control::TrainerStatus::Evaluator EvaluatorStatusReader::read() const {
     stamp += file_stamp(path) + " ";
   if (std::exchange(results_stamp_, stamp) != stamp) results_ = read_results();
   control::TrainerStatus::Evaluator status = results_;
-  const auto alive = is_locked(layout_.eval_lock_file());
-  status.state = alive.ok() && *alive ? "running" : "exited";
+  status.state = run::to_string(state.phase);
+  status.reason = std::move(state.reason);
   return status;
 }
 

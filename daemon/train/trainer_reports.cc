@@ -1,4 +1,6 @@
 // The reporting part of Trainer: device values, metrics and status.
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "daemon/train/trainer.h"
@@ -115,9 +117,16 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   metrics.wall_time = to_iso8601(clock_.wall());
   remaining_.add(interval_.steps,
                  static_cast<double>(interval_.steps) * metrics.step_time_ms / 1e3);
+  const double stall_ms = metrics.checkpoint_stall_ms / static_cast<double>(interval_.steps);
   interval_ = Interval{.started = now};
   record_device_usage();
   report_ranks();
+  if (const auto& ranks = status_.group.ranks; !ranks.empty()) {
+    const double busy_ms =
+        ranks[static_cast<size_t>(maybe_group_->group().rank())].compute_ms + stall_ms;
+    status_.group.exchange_ms = std::max(0.0, metrics.step_time_ms - busy_ms);
+    metrics.maybe_exchange_ms = status_.group.exchange_ms;
+  }
   return metrics;
 }
 

@@ -184,6 +184,7 @@ void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Checkpoint> auto& ch
 template <typename Visitor>
 void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Evaluator> auto& evaluator) {
   fields.value("state", evaluator.state);
+  fields.value("reason", evaluator.reason);
   fields.value("last_evaluated_step", evaluator.last_evaluated_step);
   fields.value("best_value", evaluator.best_value);
   fields.value("best_step", evaluator.best_step);
@@ -202,6 +203,7 @@ template <typename Visitor>
 void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Group> auto& group) {
   fields.value("world_size", group.world_size);
   fields.value("restart_count", group.restart_count);
+  fields.value("exchange_ms", group.exchange_ms);
   fields.array("ranks", group.ranks);
 }
 

@@ -78,7 +78,8 @@ struct TrainerStatus {
     std::string last_error;
   } checkpoint;
   struct Evaluator {                    // read from the run directory, never from the evaluator
-    std::string state = "not_started";  // not_started | running | exited
+    std::string state = "not_started";  // run::EvaluatorState::Phase
+    std::string reason;                 // of failed and crashed
     uint64_t last_evaluated_step = 0;
     double best_value =
         std::numeric_limits<double>::quiet_NaN();  // of the monitored metric; NaN: none
@@ -94,7 +95,8 @@ struct TrainerStatus {
     };
     int world_size = 1;
     uint64_t restart_count = 0;  // by the launcher
-    std::vector<Rank> ranks;     // empty if this process trains alone
+    double exchange_ms = 0;   // per step, last interval: this rank exchanges, and waits for others
+    std::vector<Rank> ranks;  // empty if this process trains alone
   } group;
   struct Cluster {  // of parameter servers and workers, as its chief sees them
     struct Task {

@@ -172,8 +172,9 @@ MetricsRecord to_record(const TrainMetrics& record) {
   if (record.maybe_loss_scale) out.add("loss_scale", *record.maybe_loss_scale);
   out.add("samples_per_second", record.samples_per_second)
       .add("step_time_ms", record.step_time_ms)
-      .add("data_wait_ms", record.data_wait_ms)
-      .add("checkpoint_stall_ms", record.checkpoint_stall_ms)
+      .add("data_wait_ms", record.data_wait_ms);
+  if (record.maybe_exchange_ms) out.add("exchange_ms", *record.maybe_exchange_ms);
+  out.add("checkpoint_stall_ms", record.checkpoint_stall_ms)
       .add("degraded", record.degraded)
       .add("wall_time", std::string_view(record.wall_time));
   return out;
@@ -211,6 +212,7 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   out.metrics = training_metrics(record);
   out.maybe_skipped_steps = record.find_count("skipped_steps");
   out.maybe_loss_scale = record.find_number("loss_scale");
+  out.maybe_exchange_ms = record.find_number("exchange_ms");
   // Missing in records of earlier releases.
   out.degraded = record.find_count("degraded").value_or(0);
   auto wall = record.find_text("wall_time");

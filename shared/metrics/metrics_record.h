@@ -70,6 +70,8 @@ struct TrainMetrics {
   double samples_per_second = 0;
   double step_time_ms = 0;  // mean
   double data_wait_ms = 0;  // mean time per step that training waited for a batch
+  // Mean per step, in a group: this rank exchanges with the others, and waits for them.
+  std::optional<double> maybe_exchange_ms;
   // Total time since the last record that training was blocked by snapshots.
   double checkpoint_stall_ms = 0;
   uint64_t degraded = 0;  // 1: the last checkpoint could not be written

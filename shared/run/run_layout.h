@@ -72,6 +72,9 @@ class RunLayout {
   std::string metric_table_file() const { return at("metrics/table.json"); }
   std::string eval_dir() const { return at("eval"); }  // written by the evaluator
   std::string eval_lock_file() const { return at("eval/LOCK"); }
+  std::string eval_exit_status_file() const {
+    return at("eval/exit_status.json");
+  }  // absent while it runs
   // Of the datasets that the evaluator reads.
   std::string eval_index_dir() const { return at("eval/index"); }
   std::string evaluation_outcomes_file() const { return at("eval/outcomes.jsonl"); }

@@ -21,6 +21,8 @@ constexpr uint64_t kMaxLockBytes = 4096;
 constexpr std::string_view kTask = " task=";  // the last field
 constexpr std::array<std::string_view, 4> kRunOutcomes{"finished", "stopped", "failed",
                                                        "preempted"};
+constexpr std::array<std::string_view, 5> kEvaluatorPhases{"not_started", "running", "exited",
+                                                           "failed", "crashed"};
 
 RunOutcome run_outcome_of(std::string_view word) {
   const auto found = std::ranges::find(kRunOutcomes, word);
@@ -139,6 +141,30 @@ RunState read_run_state(const RunLayout& layout) {
   std::error_code ignored;
   if (std::filesystem::exists(layout.lock_file(), ignored)) state.phase = RunState::Phase::kCrashed;
   return state;
+}
+
+std::string_view to_string(EvaluatorState::Phase phase) {
+  return kEvaluatorPhases.at(static_cast<size_t>(phase));
+}
+
+EvaluatorState EvaluatorState::of(std::string_view word, std::string reason) {
+  const auto found = std::ranges::find(kEvaluatorPhases, word);
+  const auto phase = found == kEvaluatorPhases.end()
+                         ? Phase::kExited
+                         : static_cast<Phase>(found - kEvaluatorPhases.begin());
+  return {.phase = phase, .reason = std::move(reason)};
+}
+
+EvaluatorState read_evaluator_state(const RunLayout& layout) {
+  using Phase = EvaluatorState::Phase;
+  std::error_code ignored;
+  if (!std::filesystem::exists(layout.eval_lock_file(), ignored)) return {};
+  const auto locked = is_locked(layout.eval_lock_file());
+  if (locked.ok() && *locked) return {.phase = Phase::kRunning};
+  const auto end = read_value<ExitStatus>(layout.eval_exit_status_file(), parse_exit_status);
+  if (!end) return {.phase = Phase::kCrashed, .reason = "it was killed or the machine crashed"};
+  if (end->outcome != RunOutcome::kFailed) return {.phase = Phase::kExited};
+  return {.phase = Phase::kFailed, .reason = end->reason};
 }
 
 std::string lock_text(Clock& clock, const std::string& task) {

@@ -92,6 +92,25 @@ struct RunState {
 
 RunState read_run_state(const RunLayout& layout);
 
+// The evaluator of a run, from its own lock and exit status.
+struct EvaluatorState {
+  enum class Phase {
+    kNotStarted,
+    kRunning,  // the lock is held
+    kExited,   // all is evaluated, or it was stopped
+    kFailed,   // it has reported why
+    kCrashed,  // it was killed, or its watchdog has ended it
+  };
+  Phase phase = Phase::kNotStarted;
+  std::string reason = {};  // kFailed, kCrashed
+
+  // `word`: that of to_string(); another one is that of a later release, and counts as kExited.
+  static EvaluatorState of(std::string_view word, std::string reason);
+};
+std::string_view to_string(EvaluatorState::Phase phase);  // "not_started", "running", …
+
+EvaluatorState read_evaluator_state(const RunLayout& layout);
+
 // What the holder of a LOCK of a run writes to it (lock_file()): process, start, and its task in a
 // cluster, which config.yaml lacks if options or TF_CONFIG set it.
 std::string lock_text(Clock& clock, const std::string& task = {});

@@ -11,6 +11,7 @@
 #include "shared/run/eval_result.h"
 #include "shared/run/evaluation_outcomes.h"
 #include "shared/run/lineage.h"
+#include "shared/run/run_state.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::app {
@@ -54,12 +55,30 @@ TEST_F(EvaluatorStatusReaderTest, ReadsResultsOnlyAfterChange) {
     write_outcome(step);
     EXPECT_EQ(last_evaluated(), step);
   }
-  EXPECT_EQ(reader_.read_cached().state, "exited");
+  EXPECT_EQ(reader_.read_cached().state, "crashed");  // it has left a lock, and no exit status
   std::filesystem::remove(run::eval_result_path(layout_.eval_dir(), 20));
   EXPECT_EQ(last_evaluated(), 20u) << "nothing was read again";
   const run::CheckpointId earlier{10, manifest_of(10)};
   ASSERT_TRUE(run::add_resumed(default_file_system(), layout_.lineage_file(), earlier).ok());
   EXPECT_EQ(last_evaluated(), 10u);
+}
+
+TEST_F(EvaluatorStatusReaderTest, ReportsEndOfEvaluator) {
+  const auto end = [&](run::RunOutcome outcome) {
+    std::ofstream(layout_.eval_exit_status_file())
+        << run::to_json(run::ExitStatus{outcome, 0, "no memory left", 71});
+    clock_.advance(1s);
+    return reader_.read_cached();
+  };
+  EXPECT_EQ(end(run::RunOutcome::kFinished).state, "exited");
+  EXPECT_EQ(end(run::RunOutcome::kStopped).state, "exited");
+  EXPECT_EQ(reader_.read_cached().reason, "");
+  EXPECT_EQ(end(run::RunOutcome::kFailed).state, "failed");
+  EXPECT_EQ(reader_.read_cached().reason, "no memory left");
+  const auto lock = lock_file(layout_.eval_lock_file(), "");
+  ASSERT_TRUE(lock.ok());
+  clock_.advance(1s);
+  EXPECT_EQ(reader_.read_cached().state, "running");
 }
 
 TEST_F(EvaluatorStatusReaderTest, LeavesResultsOfFormerBranch) {

@@ -54,14 +54,17 @@ TrainerStatus full() {
                        .failed_total = 1,
                        .skipped_total = 2,
                        .last_error = "disk \"full\"\n"};
-  status.evaluator = {.state = "running",
+  status.evaluator = {.state = "failed",
+                      .reason = "no memory",
                       .last_evaluated_step = 800,
                       .best_value = 1.5,
                       .best_step = 600,
                       .best_metric = "val/auroc",
                       .best_direction = "maximize"};
-  status.group = {
-      .world_size = 2, .restart_count = 3, .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000}}};
+  status.group = {.world_size = 2,
+                  .restart_count = 3,
+                  .exchange_ms = 1.5,
+                  .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000}}};
   status.cluster = {.replicas = "async",
                     .stale_gradients = 3,
                     .backup_gradients = 4,
@@ -112,10 +115,10 @@ TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
       "checkpoint": {"last_saved_step": 1000, "is_saving": true, "stall_ms": 3.5,
                      "commit_ms": 41.5, "saved_total": 5, "failed_total": 1, "skipped_total": 2,
                      "last_error": "disk \"full\"\n"},
-      "evaluator": {"state": "running", "last_evaluated_step": 800, "best_value": 1.5,
+      "evaluator": {"state": "failed", "reason": "no memory", "last_evaluated_step": 800, "best_value": 1.5,
                     "best_step": 600, "best_metric": "val/auroc",
                     "best_direction": "maximize"},
-      "group": {"world_size": 2, "restart_count": 3,
+      "group": {"world_size": 2, "restart_count": 3, "exchange_ms": 1.5,
                 "ranks": [{"compute_ms": 29.5, "data_wait_ms": 0.25, "optimizer_bytes": 0},
                           {"compute_ms": 30.5, "data_wait_ms": 0.5, "optimizer_bytes": 1000000}]},
       "cluster": {"replicas": "async", "stale_gradients": 3, "backup_gradients": 4,
