@@ -10,6 +10,7 @@
 
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/safetensors.h"
@@ -171,9 +172,8 @@ std::string render_diff(const CheckpointDiff& diff, size_t rows, const TextStyle
     num_nonfinite += tensor.num_nonfinite;
     if (rows > 0 && table.rows() == rows) continue;
     table.add({printable(to_string(tensor.spec)), percent(tensor.num_changed, size),
-               format_significant(tensor.relative_change(), 3),
-               format_significant(tensor.rms_change, 3),
-               format_significant(tensor.largest_change, 3), format_count(tensor.num_nonfinite)});
+               format_rate(tensor.relative_change()), format_rate(tensor.rms_change),
+               format_rate(tensor.largest_change), format_count(tensor.num_nonfinite)});
   }
   std::string out = "step " + format_count(diff.from_step) + " to step " +
                     format_count(diff.to_step) + ": " + percent(num_changed, elements) + " of " +

@@ -11,6 +11,7 @@
 #include "shared/base/file.h"
 #include "shared/base/file_locks.h"
 #include "shared/base/hash.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
@@ -108,7 +109,7 @@ std::string format_best(const CheckpointList& list) {
       std::any_of(list.checkpoints.begin(), list.checkpoints.end(),
                   [](const ListedCheckpoint& entry) { return entry.best; });
   return "best " + printable(MetricName{best.dataset, best.metric}.text()) + " " +
-         format_number(best.value, 5) + " at step " + format_count(best.step) +
+         format_value(best.value) + " at step " + format_count(best.step) +
          (has_best_checkpoint ? "\n" : "; that checkpoint was deleted\n");
 }
 
@@ -147,7 +148,7 @@ std::string render_list(const CheckpointList& list, const TextStyle& style,
     cells.push_back(is_valid ? format_age(entry.created, now) : "?");
     cells.push_back(is_valid ? format_bytes(entry.bytes) : "?");
     for (size_t i = 0; i < list.metrics.size(); ++i)
-      cells.push_back(is_valid && entry.values[i] ? format_number(*entry.values[i], 5) : "-");
+      cells.push_back(is_valid && entry.values[i] ? format_value(*entry.values[i]) : "-");
     if (any_sample_errors)
       cells.push_back(entry.sample_errors ? format_count(*entry.sample_errors) : "-");
     cells.push_back(is_valid ? format_notes(entry, &entry == &list.checkpoints.back())

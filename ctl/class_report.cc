@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 
 #include "ctl/text_format.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {

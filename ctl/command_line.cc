@@ -1,5 +1,7 @@
 #include "ctl/command_line.h"
 
+#include <algorithm>
+#include <cassert>
 #include <cctype>
 #include <ostream>
 
@@ -7,7 +9,6 @@
 
 #include "ctl/plot_file.h"
 #include "ctl/run_locator.h"
-#include "ctl/text_format.h"
 #include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
 #include "shared/base/cli_options.h"
@@ -44,8 +45,9 @@ constexpr const char* kFooter = R"(Examples:
                                               show these events as they happen
   stokerctl --run-dir runs/demo plot --output loss.svg
                                               write the loss curves to an image file
+  stokerctl report runs/a runs/b              compare two runs: settings and best values
   stokerctl report --html report.html runs/a runs/b
-                                              write a page that compares two runs
+                                              write a page that compares them
   stokerctl plot runs/a runs/b                plot their losses in the terminal
   stokerctl runs runs                         list the runs in a directory
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
@@ -59,6 +61,20 @@ elsewhere. With --socket, logs, evaluate and show-batch ask stokerd instead.
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 70 internal error, or evaluate --wait: the evaluation failed, 74 I/O error or permission,
 75 stokerd is busy, 78 not a run directory, or no data yet. watch: that of a run that ends.)";
+
+// Of --help.
+std::string group_of(Action action, const std::string& name) {
+  for (const auto& [group, names] :
+       {std::pair<const char*, std::vector<std::string>>{
+            "Watch a run", {"status", "top", "watch", "threads", "events", "logs"}},
+        {"Control training",
+         {"pause", "resume", "checkpoint", "stop", "reload", "get", "set", "unset"}},
+        {"Look inside a run", {"profile", "inspect", "show-batch"}},
+        {"Checkpoints", {"list", "verify", "diff", "export", "evaluate", "class-report"}}})
+    if (std::ranges::find(names, name) != names.end()) return group;
+  assert(action == Action::kReport || action == Action::kPlot || action == Action::kRuns);
+  return "Compare runs";
+}
 
 std::string check_selector(const std::string& text) {
   if (is_selector(text)) return "";
@@ -95,6 +111,10 @@ class Parser {
         ->type_name("PATH")
         ->excludes(run_dir);
     app_.add_flag("--json", command_.json, "Print JSON, for scripts");
+    // Of the completion of a shell.
+    app_.add_option(kCandidatesOption, command_.candidates)
+        ->check(CLI::IsMember({"steps", "keys", "live-keys", "metrics"}))
+        ->group("");
     add_commands_for_daemon();
     add_commands_for_directory();
     app_.footer(kFooter);
@@ -109,19 +129,24 @@ class Parser {
       if (app_.get_subcommands().empty()) check_unknown_command();
       throw;
     }
-    if (app_.get_subcommands().empty())
+    if (app_.get_subcommands().empty() && command_.candidates.empty())
       throw CLI::ValidationError("missing command; commands: " + command_names());
+    if (!command_.candidates.empty()) {
+      command_.action = Action::kCandidates;
+      return command_;
+    }
     check_combination();
     return command_;
   }
   std::string help() const {
     const auto selected = app_.get_subcommands();
-    return selected.empty() ? app_.help() : selected.front()->help("stokerctl");
+    return selected.empty() ? help_text(app_) : help_text(*selected.front(), "stokerctl");
   }
 
  private:
   CLI::App* add(const std::string& name, Action action, const std::string& text) {
     CLI::App* const command = app_.add_subcommand(name, text);
+    command->group(group_of(action, name));
     command->footer("\nFor --run-dir, --json, examples and exit codes: stokerctl --help");
     command->callback([this, action] { command_.action = action; });
     return command;
@@ -322,7 +347,8 @@ class Parser {
         logs->add_flag("--all", command_.all, "Show the logs of all ranks, by time");
     of_rank->excludes(of_evaluator)->excludes(of_all);
     of_all->excludes(of_evaluator);
-    CLI::App* const report = add("report", Action::kReport, "Summarize runs");
+    CLI::App* const report =
+        add("report", Action::kReport, "Summarize a run, or compare several in a table");
     add_runs(*report);
     report
         ->add_option("--html", command_.html,

@@ -36,6 +36,7 @@ enum class Action {
   kReport,
   kPlot,
   kRuns,
+  kCandidates,  // CommandLine::candidates
 };
 
 struct CommandLine {
@@ -59,6 +60,7 @@ struct CommandLine {
   std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
   std::string directory = ".";    // runs DIR
   std::string metric;             // plot --metric; empty: the losses
+  std::string candidates;         // of a completion: "steps", "keys", "live-keys", "metrics"
   bool all = false;               // verify --all, diff --all, logs --all
   uint64_t lines = 20;            // logs -n
   bool follow = false;            // logs -f

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "ctl/run_locator.h"
-#include "ctl/text_format.h"
 #include "shared/base/utf8.h"
 #include "shared/control/grammar.h"
 #include "shared/control/hello_reply.h"

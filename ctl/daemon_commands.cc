@@ -19,9 +19,11 @@
 #include "ctl/run_locator.h"
 #include "ctl/status_format.h"
 #include "ctl/text_format.h"
+#include "ctl/top_view.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
@@ -135,11 +137,18 @@ class CommandRunner {
 };
 
 void draw(const Console& console, const CommandLine& command, const std::string& reply,
-          const control::TrainerStatus& status) {
+          const control::TrainerStatus& status, const std::optional<run::RunLayout>& maybe_layout) {
   if (command.json) {
     console.print_json(reply);
   } else {
-    console.out << render_status_line(status) << "\n";
+    view::RunSummary summary =
+        maybe_layout ? view::read_summary(*maybe_layout, "") : view::RunSummary();
+    add_status(summary, status);
+    const std::string line = render_summary_line(summary, console.style);
+    console.out << (console.style.live
+                        ? truncate_line(line, console.style.columns, console.style.unicode)
+                        : line)
+                << "\n";
   }
   console.out.flush();
 }
@@ -219,7 +228,10 @@ ExitCode show_status(const CommandLine& command, const Console& console) {
       command, console, control::GetStatus{},
       [&](const std::string& reply) -> Result<std::string> {
         STOKER_ASSIGN_OR_RETURN(const auto status, control::parse_trainer_status(reply));
-        return render_status(status, console.style);
+        return render_status(status, console.style,
+                             command.socket.empty() && layout.ok()
+                                 ? view::RunView(*layout).summary()
+                                 : view::RunSummary());
       },
       ExitCode::kConfiguration);
 }
@@ -235,7 +247,7 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
     if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
     if (!maybe_layout.has_value() && !status->run_dir.empty())
       maybe_layout.emplace(status->run_dir);
-    draw(console, command, *reply, *status);
+    draw(console, command, *reply, *status, maybe_layout);
     std::this_thread::sleep_for(interval);
   }
   if (reply.ok()) return ExitCode::kIoError;  // our output has no reader any more
@@ -249,7 +261,9 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
       std::this_thread::sleep_for(milliseconds(50));
   }
   if (!state.exit_code()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
-  if (!command.json) console.out << format_run_state(state) << "\n";
+  if (!command.json)
+    console.out << render_summary_line(view::RunView(*maybe_layout).summary(), console.style)
+                << "\n";
   return static_cast<ExitCode>(*state.exit_code());
 }
 
@@ -377,11 +391,10 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::chrono::milliseconds kProfileTimeout{3'600'000};
-constexpr int kProfileDigits = 4;
 
 std::string ms_cell(const json::object& row, const char* name) {
   const auto* const value = row.if_contains(name);
-  return value == nullptr ? "" : format_significant(value->to_number<double>(), kProfileDigits);
+  return value == nullptr ? "" : format_milliseconds(value->to_number<double>());
 }
 
 std::string string_field(const json::object& fields, const char* name) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,16 +21,20 @@
 #include "ctl/live_status.h"
 #include "ctl/plot.h"
 #include "ctl/plot_file.h"
+#include "ctl/run_comparison.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
 #include "ctl/status_format.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
+#include "ctl/top_view.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/status.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/load_config.h"
 #include "shared/run/run_state.h"
 #include "shared/view/log_tail.h"
 #include "shared/view/run_view.h"
@@ -161,6 +166,20 @@ struct RankLog {
   view::LogTail tail;
 };
 
+// With the colors of the levels on a terminal.
+void print_log(const Console& console, std::string_view text) {
+  if (!console.style.color) return console.print_lines(text);
+  for (; !text.empty(); text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1)) {
+    const std::string line = printable_lines(text.substr(0, text.find('\n')));
+    const std::string_view color = log_color(line);
+    if (color.empty())
+      console.out << line;
+    else
+      console.out << "\x1b[" << color << "m" << line << "\x1b[0m";
+    if (text.find('\n') != text.npos) console.out << "\n";
+  }
+}
+
 // The last lines of a text that ends with a line break and has no empty line.
 std::string_view last_lines(std::string_view text, uint64_t lines) {
   size_t begin = text.size();
@@ -204,7 +223,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
       }
     }
     const std::string merged = view::merge_by_time(parts);
-    console.print_lines(is_first ? last_lines(merged, command.lines) : merged);
+    print_log(console, is_first ? last_lines(merged, command.lines) : merged);
     is_first = false;
   }
   return ExitCode::kSuccess;
@@ -307,12 +326,12 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
     may_grow = command.follow && is_written_to(layout, command.evaluator);
     const auto text = tail->read_more();
     if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
-    console.print_lines(*text);
+    print_log(console, *text);
     has_more = !text->empty();
   }
   const auto rest = tail->read_rest();
   if (!rest.ok()) return console.fail(rest.status(), exit_code_for_reading(rest.status()));
-  console.print_lines(*rest);
+  print_log(console, *rest);
   return ExitCode::kSuccess;
 }
 
@@ -349,14 +368,36 @@ ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine&
     if (!page.ok()) return show(page.status(), console);
     return write_text(command.html, *page, console);
   }
-  for (const run::RunLayout& layout : runs) {
-    if (runs.size() > 1)
-      console.out << (&layout == &runs.front() ? "" : "\n") << printable(layout.root()) << "\n\n";
+  if (runs.size() > 1) return show(render_comparison(runs, console.style), console);
+  const auto history = read_history(runs.front());
+  if (!history.ok()) return show(history.status(), console);
+  return show(render_report(*history, console.style), console);
+}
+
+ExitCode show_candidates(const run::RunLayout& layout, const CommandLine& command,
+                         const Console& console) {
+  std::vector<std::string> words;
+  if (command.candidates == "steps") {
+    words = {"latest", "best"};
+    const auto checkpoints = all_checkpoints(layout);
+    for (const CheckpointEntry& entry :
+         checkpoints.ok() ? *checkpoints : std::vector<CheckpointEntry>())
+      words.push_back(std::to_string(entry.step));
+  } else if (command.candidates == "metrics") {
     const auto history = read_history(layout);
-    if (!history.ok()) return show(history.status(), console);
-    const ExitCode code = show(render_report(*history, console.style), console);
-    if (code != ExitCode::kSuccess) return code;
+    std::set<std::string> names;
+    for (const run::EvalResult& eval :
+         history.ok() ? history->evals : std::vector<run::EvalResult>())
+      for (const run::DatasetResult& dataset : eval.datasets)
+        for (const auto& [name, value] : dataset.metrics) names.insert(name);
+    if (history.ok() && !history->train.empty() && history->train.back().maybe_metric)
+      names.insert(history->train.back().maybe_metric->first);
+    words.assign(names.begin(), names.end());
+  } else if (const auto config = config::load_config(layout.config_file(), {}); config.ok()) {
+    for (const config::Setting& setting : config::all_settings(*config))
+      if (command.candidates == "keys" || setting.is_live) words.push_back(setting.key);
   }
+  for (const std::string& word : words) console.out << printable(word) << "\n";
   return ExitCode::kSuccess;
 }
 
@@ -373,7 +414,7 @@ ExitCode show_runs(const CommandLine& command, const Console& console) {
   std::string list;
   for (const view::RunSummary& run : read_summaries(view::find_runs(command.directory))) {
     table.add({printable(run.name), colored_state(run, console.style), format_age(run.since),
-               format_count(run.step), std::isfinite(run.loss) ? format_number(run.loss, 5) : "-",
+               format_count(run.step), std::isfinite(run.loss) ? format_value(run.loss) : "-",
                format_best(run), printable(run.reason)});
     list += (list.empty() ? "" : ",") + to_json(run);
   }

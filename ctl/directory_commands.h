@@ -32,6 +32,9 @@ ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine&
                      const Console& console);
 ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& command,
                    const Console& console);
+// For the completion of a shell: steps, settings or metrics of the run, one per line.
+ExitCode show_candidates(const run::RunLayout& layout, const CommandLine& command,
+                         const Console& console);
 // CommandLine::directory
 ExitCode show_runs(const CommandLine& command, const Console& console);
 

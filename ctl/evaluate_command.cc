@@ -19,10 +19,10 @@
 #include <boost/json.hpp>
 
 #include "ctl/run_locator.h"
-#include "ctl/text_format.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/file_locks.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/evaluation_outcomes.h"

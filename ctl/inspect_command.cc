@@ -13,6 +13,7 @@
 #include "ctl/text_format.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/number_format.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "ctl/text_format.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/readable_format.h"
 #include "shared/control/grammar.h"
 
 namespace stoker::ctl {

@@ -17,10 +17,10 @@
 #include <boost/json.hpp>
 
 #include "ctl/parameter_shapes.h"
-#include "ctl/text_format.h"
 #include "ctl/tokenizer_files.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/number_format.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/config/huggingface_config.h"

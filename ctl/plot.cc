@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ctl/text_format.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {
@@ -172,6 +172,12 @@ std::vector<double> log_ticks(const PlotAxis& axis, int count) {
     }
   }
   return ticks;
+}
+
+// Of a number with about `digits` digits.
+int num_decimals(double value, int digits) {
+  const double size = std::abs(value);
+  return std::max(0, digits - (size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1));
 }
 
 // Formats a label of the y axis, which has `count` labels: like format_number(), but with as many

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <string_view>
 
-#include "ctl/text_format.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/verify.h"
 #include "shared/run/eval_result.h"

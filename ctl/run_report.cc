@@ -1,17 +1,22 @@
 #include "ctl/run_report.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "ctl/run_locator.h"
+#include "ctl/status_format.h"
 #include "ctl/text_format.h"
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/metrics/json_lines.h"
 #include "shared/run/lineage.h"
+#include "shared/view/curve_history.h"
 
 namespace stoker::ctl {
 namespace {
@@ -68,6 +73,7 @@ Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout) {
 Result<RunHistory> read_history(const run::RunLayout& layout) {
   RunHistory history{.layout = layout,
                      .state = run::read_run_state(layout),
+                     .summary = view::read_summary(layout, ""),
                      .train = {},
                      .evals = {},
                      .setting_changes = {}};
@@ -111,6 +117,22 @@ const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
     best_value = *value;
   }
   return best;
+}
+
+double trained_seconds(const RunHistory& history) {
+  double sum = 0;
+  uint64_t before = 0;
+  std::optional<std::chrono::system_clock::time_point> time_before;
+  for (const metrics::TrainMetrics& row : history.train) {
+    const auto time = parse_iso8601(row.wall_time);
+    const double wall = time && time_before
+                            ? std::chrono::duration<double>(*time - *time_before).count()
+                            : std::nan("");
+    sum += view::trained_seconds(row.step - std::min(before, row.step), row.step_time_ms, wall);
+    before = row.step;
+    time_before = time;
+  }
+  return sum;
 }
 
 namespace {
@@ -186,32 +208,22 @@ std::vector<std::string> row_cells(const RunHistory& history,
     stall_ms += history.train[i].checkpoint_stall_ms;
   }
   const auto count = static_cast<double>(last - first + 1);
-  std::vector<std::string> cells{format_count(row.step), format_number(row.loss, 5)};
+  std::vector<std::string> cells{format_count(row.step), format_value(row.loss)};
   // The last checkpoint can be of a step after the last reported one.
   const uint64_t until =
       last + 1 == history.train.size() ? std::numeric_limits<uint64_t>::max() : row.step;
   const auto* eval = newest_eval(history, first == 0 ? 0 : history.train[first - 1].step, until);
   for (const MetricName& metric : metrics) {
     const auto value = eval != nullptr ? find_value(*eval, metric) : std::nullopt;
-    cells.push_back(value.has_value() ? format_number(*value, 5) : "-");
+    cells.push_back(value.has_value() ? format_value(*value) : "-");
   }
-  cells.insert(cells.end(), {format_number(samples_per_second / count, 4),
-                             format_number(wait_ms / count, 3), format_number(stall_ms, 3)});
+  cells.insert(cells.end(), {format_rate(samples_per_second / count),
+                             format_milliseconds(wait_ms / count), format_milliseconds(stall_ms)});
   return cells;
 }
 
-// Training time, without pauses and without the time between a crash and the restart.
-double trained_seconds(const RunHistory& history) {
-  double ms = 0;
-  uint64_t before = 0;
-  for (const metrics::TrainMetrics& row : history.train) {
-    ms += static_cast<double>(row.step - std::min(before, row.step)) * row.step_time_ms;
-    before = row.step;
-  }
-  return ms / 1000;
-}
-
-std::string best_line(const RunHistory& history, const std::vector<MetricName>& metrics) {
+// Of a run without best.json; empty: the summary has the best value.
+std::string missing_best(const RunHistory& history, const std::vector<MetricName>& metrics) {
   if (metrics.empty()) {
     const auto is_evaluated = is_locked(history.layout.eval_lock_file());
     if (is_evaluated.ok() && *is_evaluated)
@@ -219,16 +231,17 @@ std::string best_line(const RunHistory& history, const std::vector<MetricName>& 
     return "no validation yet: stoker-eval --run-dir " + printable(history.layout.root()) +
            " --once\n";
   }
+  if (history.summary.best) return "";
   const MetricName metric = history.monitor.value_or(metrics.front());
   const std::string name = printable(metric.text());
   const auto* const definition = history.metric_table.find(metric.metric);
   if (definition == nullptr)
     return "best " + name + ": not known, because " +
            printable(history.layout.metric_table_file()) + " does not have the metric\n";
-  const run::EvalResult* best =
+  const run::EvalResult* const best =
       find_best(history.evals, {metric.dataset, metric.metric, definition->direction});
   if (best == nullptr) return "best " + name + ": no finite value\n";
-  return "best " + name + " " + format_number(*find_value(*best, metric), 5) + " at step " +
+  return "best " + name + " " + format_value(*find_value(*best, metric)) + " at step " +
          format_count(best->step) + "\n";
 }
 
@@ -265,10 +278,10 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
   }
   const metrics::TrainMetrics& last = history.train.back();
   std::string report =
-      table.render(style) + "\n" + best_line(history, metrics) + format_count(last.samples_seen) +
-      " samples in " + format_duration(trained_seconds(history)) + ", epoch " +
-      format_count(last.epoch) + "\n" + setting_change_lines(history.setting_changes) +
-      format_run_state(history.state) + "\n";
+      table.render(style) + "\n" + render_summary(history.summary, style) +
+      missing_best(history, metrics) + "trained     " + format_count(last.samples_seen) +
+      " samples in " + format_duration(trained_seconds(history)) + " of training, epoch " +
+      format_count(last.epoch) + "\n" + setting_change_lines(history.setting_changes);
   // The report is still useful if all losses are NaN.
   const auto curves = loss_curves(history);
   return report + "\n" +

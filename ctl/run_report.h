@@ -19,6 +19,7 @@
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
 #include "shared/run/setting_changes.h"
+#include "shared/view/run_summary.h"
 
 namespace stoker::ctl {
 
@@ -33,6 +34,7 @@ struct MetricName {
 struct RunHistory {
   run::RunLayout layout;
   run::RunState state;
+  view::RunSummary summary = {};
   std::vector<metrics::TrainMetrics> train;         // in order of their steps; can be empty
   std::vector<run::EvalResult> evals;               // in order of their steps; can be empty
   std::vector<run::SettingChange> setting_changes;  // while the run trained
@@ -51,6 +53,9 @@ std::optional<double> find_value(const run::EvalResult& eval, const MetricName& 
 // The evaluation with the best finite value, at the earliest step that reached it; nullptr: none.
 const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
                                  const run::Monitor& monitor);
+
+// As view::trained_seconds(), of all records.
+double trained_seconds(const RunHistory& history);
 
 // A table of about ten evenly chosen reported steps and the last one, followed by the best
 // evaluation, samples, time and a small plot. Speeds and waits cover all steps since the previous

@@ -1,6 +1,8 @@
 #include "ctl/run_server.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <list>
 #include <optional>
 #include <utility>
@@ -40,7 +42,9 @@ class RunServer::Impl {
     if (path == "/v1/events") return http::EventStream{.topic = name};
     if (path == "/v1/runs") return [this] { return json(list()); };
     if (path == "/v1/run") return of_run(name, [](auto& run) { return json(run.overview()); });
-    if (path == "/v1/curves") return of_run(name, [](auto& run) { return json(run.curves()); });
+    if (path == "/v1/curves")
+      return of_run(name,
+                    [rows = rows_of(request.query)](auto& run) { return json(run.curves(rows)); });
     constexpr std::string_view kArtifacts = "/v1/artifacts/";
     if (path.starts_with(kArtifacts)) {
       const std::string file = http::decode_path(path.substr(kArtifacts.size()));
@@ -74,6 +78,13 @@ class RunServer::Impl {
     return "event: status\ndata: " + status.value_or("null") + "\n\n";
   }
 
+  // "rows=500": of many runs, a picture needs few.
+  static size_t rows_of(std::string_view query) {
+    const std::string text = http::query_value(query, "rows");
+    size_t rows = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rows);
+    return error == std::errc() && end == text.data() + text.size() && rows > 0 ? rows : SIZE_MAX;
+  }
   static HttpAnswer json(std::string text) {
     return {.content_type = "application/json", .body = std::move(text) + "\n"};
   }

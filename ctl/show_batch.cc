@@ -9,6 +9,7 @@
 #include "ctl/daemon_client.h"
 #include "ctl/directory_commands.h"
 #include "ctl/text_format.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/control/command.h"
 

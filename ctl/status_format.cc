@@ -4,14 +4,15 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "ctl/text_format.h"
 #include "shared/base/clock.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {
@@ -33,32 +34,39 @@ std::string format_progress(uint64_t step, uint64_t max_steps) {
          std::to_string(static_cast<int>(std::floor(std::min(percent, 100.0)))) + " %)";
 }
 
-bool is_training(const TrainerStatus& status) {
-  return status.state == control::TrainerState::kTraining ||
-         status.state == control::TrainerState::kSaving ||
-         status.state == control::TrainerState::kDegraded;
+// ", 4 min 2 s ago"; empty: the time is not known.
+std::string ago(const std::string& time) {
+  const std::string age = format_age(time);
+  return age == "-" ? "" : age + " ago";
 }
 
-std::string format_training(const TrainerStatus& status) {
-  std::string text =
-      format_progress(status.step, status.max_steps) + ", epoch " + format_count(status.epoch);
-  if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
-    text += ", ETA " + format_estimate(status.eta_seconds);
-  return text;
+std::string format_eta(const view::RunSummary& summary) {
+  return summary.eta_seconds > 0 ? "ETA " + format_estimate(summary.eta_seconds) : "";
+}
+
+// "step 10/20 (50 %), epoch 0, ETA 25 s", "step 150, 3 min ago"
+std::string format_state(const view::RunSummary& summary, const std::string& epoch = "") {
+  std::string text = format_progress(summary.step, summary.max_steps) + epoch;
+  const std::string since = ago(summary.since), eta = format_eta(summary);
+  if (summary.state == "paused" && !since.empty())
+    text += ", for " + format_age(summary.since);
+  else if (!since.empty())
+    text += ", " + since;
+  return text + (eta.empty() ? "" : ", " + eta);
 }
 
 // ", accuracy 0.93"; empty if there is no value.
 std::string format_metrics(const std::vector<TrainerStatus::TrainingMetric>& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics)
-    if (!std::isnan(value)) text += ", " + printable(name) + " " + format_number(value, 5);
+    if (!std::isnan(value)) text += ", " + printable(name) + " " + format_value(value);
   return text;
 }
 
 std::string format_loss(const TrainerStatus& status) {
   return (has_interval(status)
-              ? format_number(status.loss, 5) + format_metrics(status.training_metrics) +
-                    ", learning rate " + format_setting(status.lr)
+              ? format_value(status.loss) + format_metrics(status.training_metrics) +
+                    ", learning rate " + format_rate(status.lr)
               : "-") +
          (status.skipped_steps > 0 ? ", " + pluralize(status.skipped_steps, "step") + " skipped"
                                    : "") +
@@ -66,7 +74,7 @@ std::string format_loss(const TrainerStatus& status) {
 }
 
 std::string format_speed(const TrainerStatus& status) {
-  return (has_interval(status) ? format_number(status.samples_per_second, 4) + " samples/s, " +
+  return (has_interval(status) ? format_rate(status.samples_per_second) + " samples/s, " +
                                      format_milliseconds(status.step_time_ms) + " ms/step"
                                : "-") +
          (status.device_time_ms > 0
@@ -98,7 +106,7 @@ std::string format_feed(const TrainerStatus::Feed& feed) {
                                           {feed.workers_transforming, "transforming"},
                                           {feed.workers_waiting, "waiting for a slot"}})
     if (threads >= 0.005)
-      activities += (activities.empty() ? "" : ", ") + format_number(threads, 2) + " " + activity;
+      activities += (activities.empty() ? "" : ", ") + format_threads(threads) + " " + activity;
   if (!activities.empty()) text += " (" + activities + ")";
   if (feed.sample_errors > 0) text += ", " + pluralize(feed.sample_errors, "sample error");
   if (feed.requeued_batches > 0)
@@ -110,31 +118,14 @@ std::string format_feed(const TrainerStatus::Feed& feed) {
   return text;
 }
 
-std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
-  std::string text = checkpoint.last_saved_step == 0 && checkpoint.saved_total == 0
-                         ? "none"
-                         : "step " + format_count(checkpoint.last_saved_step) + ", stall " +
-                               format_milliseconds(checkpoint.stall_ms) + " ms";
+std::string format_saving(const TrainerStatus::Checkpoint& checkpoint) {
+  std::string text;
+  if (checkpoint.saved_total > 0)
+    text += ", stall " + format_milliseconds(checkpoint.stall_ms) + " ms";
   if (checkpoint.is_saving) text += ", saving";
   if (checkpoint.skipped_total > 0)
     text += ", " + format_count(checkpoint.skipped_total) + " skipped";
-  if (checkpoint.failed_total > 0) {
-    text += ", " + format_count(checkpoint.failed_total) +
-            " FAILED: " + printable(checkpoint.last_error);
-  }
-  return text;
-}
-
-std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
-  if (evaluator.state == "not_started") return "not started";
-  std::string text = printable(evaluator.state);
-  if (evaluator.last_evaluated_step > 0 || !std::isnan(evaluator.best_value))
-    text += ", evaluated up to step " + format_count(evaluator.last_evaluated_step);
-  if (!std::isnan(evaluator.best_value)) {
-    text +=
-        ", best " + (evaluator.best_metric.empty() ? "" : printable(evaluator.best_metric) + " ") +
-        format_number(evaluator.best_value, 5) + " at step " + format_count(evaluator.best_step);
-  }
+  if (checkpoint.failed_total > 0) text += ", " + format_count(checkpoint.failed_total) + " FAILED";
   return text;
 }
 
@@ -174,9 +165,14 @@ std::string format_group(const TrainerStatus::Group& group) {
   const double wait = group.ranks[slowest].data_wait_ms;
   text += "; slowest: rank " + std::to_string(slowest) + ", " +
           format_milliseconds(times[slowest]) + " ms/step";
-  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
-  text += " (median " + format_milliseconds(times[times.size() / 2]) + "), data wait " +
-          format_milliseconds(wait) + " ms";
+  if (times.size() == 2) {
+    text += " (the other " + format_milliseconds(times[1 - slowest]);
+  } else {
+    std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+    text += " (median " + format_milliseconds(times[times.size() / 2]);
+  }
+  text += "), data wait " + format_milliseconds(wait) + " ms; exchange " +
+          format_milliseconds(group.exchange_ms) + " ms/step";
   const auto [least, most] =
       std::ranges::minmax_element(group.ranks, {}, &TrainerStatus::Group::Rank::optimizer_bytes);
   if (most->optimizer_bytes == 0) return text;
@@ -219,14 +215,92 @@ std::string format_cluster(const TrainerStatus::Cluster& cluster) {
   return text;
 }
 
-std::string render_status(const TrainerStatus& status, const TextStyle& style) {
+namespace {
+
+std::optional<view::Health> color_of(const view::RunSummary& summary, const TextStyle& style) {
+  return style.color ? std::optional(summary.health) : std::nullopt;
+}
+
+// What both a run that trains and one that has ended have; the state comes before.
+void add_reason(std::string& out, const view::RunSummary& summary, const TextStyle& style) {
+  if (!summary.reason.empty())
+    add_line(out, "reason", printable(summary.reason),
+             summary.health == view::Health::kGood ? std::nullopt : color_of(summary, style));
+  if (!summary.next.empty()) add_line(out, "next", printable(summary.next));
+}
+
+void add_best(std::string& out, const view::RunSummary& summary) {
+  if (const std::string best = format_best(summary); best != "-")
+    add_line(
+        out, "best",
+        best +
+            (summary.best->direction.empty() ? ""
+                                             : " (" + printable(summary.best->direction) + ")") +
+            " at step " + format_count(summary.best->step));
+}
+
+void add_times(std::string& out, const view::RunSummary& summary) {
+  if (summary.started.empty()) return;
+  std::string text = format_local_time(summary.started);
+  if (!summary.is_running && !summary.since.empty())
+    text += ", " + summary.state + " " + format_local_time(summary.since);
+  add_line(out, "started", text);
+}
+
+}  // namespace
+
+std::string format_checkpoint(const view::RunSummary& summary) {
+  if (!summary.checkpoint) return "none";
+  std::string text = "step " + format_count(summary.checkpoint->step), age;
+  if (summary.is_running && summary.step > summary.checkpoint->step)
+    age = pluralize(summary.step - summary.checkpoint->step, "step");
+  if (const std::string time = format_age(summary.checkpoint->saved_at); time != "-")
+    age += (age.empty() ? "" : " and ") + time;
+  return text + (age.empty() ? "" : ", " + age + " ago");
+}
+
+std::string format_evaluator(const view::RunSummary& summary) {
+  using Phase = run::EvaluatorState::Phase;
+  const auto& evaluator = summary.evaluator;
+  std::string text = evaluator.phase == Phase::kNotStarted
+                         ? "not started"
+                         : std::string(to_string(evaluator.phase));
+  if (!evaluator.reason.empty()) text += ": " + printable(evaluator.reason);
+  if (const uint64_t behind = steps_behind(summary); behind > 0 && summary.evaluated_step)
+    text += ", " + pluralize(behind, "step") + " behind";
+  else if (summary.evaluated_step)
+    text += ", up to date";
+  return text;
+}
+
+std::string format_threads(double number) {
+  if (!std::isfinite(number)) return "-";
+  char text[24];
+  std::snprintf(text, sizeof text, "%.1f", number);
+  return text;
+}
+
+std::vector<StepPhase> phases_of(const TrainerStatus& status, double stall_ms) {
+  const double wait = status.feed.data_wait_ms, exchange = status.group.exchange_ms;
+  std::vector<StepPhase> phases{
+      {"compute", std::max(0.0, status.step_time_ms - wait - exchange - stall_ms), "34"},
+      {"data wait", wait, "33"}};
+  if (status.group.world_size > 1) phases.push_back({"exchange", exchange, "36"});
+  phases.push_back({"checkpoint", stall_ms, "35"});
+  return phases;
+}
+
+std::string render_status(const TrainerStatus& status, const TextStyle& style,
+                          view::RunSummary summary) {
+  add_status(summary, status);
+  summary.is_running = true;
   std::string out;
   const auto line = [&out](const char* name, const std::string& text) {
     add_line(out, name, text);
   };
-  add_line(out, std::string(control::to_string(status.state)), format_training(status),
-           style.color ? std::optional(view::health_of(status.state)) : std::nullopt);
-  if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for));
+  add_line(out, summary.state, format_state(summary, ", epoch " + format_count(status.epoch)),
+           color_of(summary, style));
+  add_reason(out, summary, style);
   if (status.group.world_size > 1) line("group", format_group(status.group));
   if (!status.cluster.tasks.empty()) line("cluster", format_cluster(status.cluster));
   line("loss", format_loss(status));
@@ -234,23 +308,27 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   if (status.memory.rss_bytes > 0) line("memory", format_memory(status));
   if (!status.data.empty()) line("data", printable(status.data));
   line("feed", format_feed(status.feed));
-  line("checkpoint", format_checkpoint(status.checkpoint));
-  line("evaluator", format_evaluator(status.evaluator));
+  line("checkpoint", format_checkpoint(summary) + format_saving(status.checkpoint));
+  line("evaluator", format_evaluator(summary));
+  add_best(out, summary);
+  add_times(out, summary);
   line("stokerd", "pid " + std::to_string(status.pid) + ", up " +
                       format_duration(status.uptime_seconds) + ", in " + printable(status.run_dir));
   return out;
 }
 
-std::string render_status_line(const TrainerStatus& status) {
-  std::string text = std::string(control::to_string(status.state)) + " " +
-                     format_progress(status.step, status.max_steps);
-  if (!status.waiting_for.empty()) text += " waiting for " + printable(status.waiting_for);
-  if (has_interval(status))
-    text += " loss " + format_number(status.loss, 5) + format_metrics(status.training_metrics) +
-            ", " + format_number(status.samples_per_second, 4) + " samples/s, data wait " +
-            format_milliseconds(status.feed.data_wait_ms) + " ms";
-  if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
-    text += ", ETA " + format_estimate(status.eta_seconds);
+std::string render_summary_line(const view::RunSummary& summary, const TextStyle& style) {
+  std::string text =
+      colored_state(summary, style) + " " + format_progress(summary.step, summary.max_steps);
+  // First what is to be done: a terminal can be narrow.
+  if (summary.health != view::Health::kGood && !summary.next.empty())
+    text += "  " + printable(summary.next);
+  if (!summary.reason.empty()) text += "  " + printable(summary.reason);
+  if (std::isfinite(summary.loss)) text += "  loss " + format_value(summary.loss);
+  if (summary.samples_per_second > 0)
+    text += "  " + format_rate(summary.samples_per_second) + " samples/s";
+  if (const std::string eta = format_eta(summary); !eta.empty()) text += "  " + eta;
+  if (const std::string best = format_best(summary); best != "-") text += "  best " + best;
   return text;
 }
 
@@ -258,13 +336,15 @@ std::string format_age(std::string_view time) {
   const auto then = parse_iso8601(time);
   const auto now = system_clock().wall();
   if (!then || *then > now) return "-";
-  return format_duration(std::floor(std::chrono::duration<double>(now - *then).count()));
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(now - *then).count();
+  return seconds < 60 ? std::to_string(seconds) + " s"
+                      : format_duration(static_cast<double>(seconds));
 }
 
 std::string format_best(const view::RunSummary& summary) {
   if (!summary.best || !std::isfinite(summary.best->value)) return "-";
   return printable(summary.best->dataset + "/" + summary.best->metric) + " " +
-         format_number(summary.best->value, 5);
+         format_value(summary.best->value);
 }
 
 std::string colored_state(const view::RunSummary& summary, const TextStyle& style) {
@@ -272,39 +352,20 @@ std::string colored_state(const view::RunSummary& summary, const TextStyle& styl
 }
 
 std::string render_summary(const view::RunSummary& summary, const TextStyle& style) {
-  const auto ago = [](const std::string& time) {
-    const std::string age = format_age(time);
-    return age == "-" ? "" : ", " + age + " ago";
-  };
   std::string out;
-  add_line(out, summary.state,
-           format_progress(summary.step, summary.max_steps) + ago(summary.since),
-           style.color ? std::optional(summary.health) : std::nullopt);
-  if (!summary.reason.empty()) add_line(out, "reason", printable(summary.reason));
-  if (std::isfinite(summary.loss)) add_line(out, "loss", format_number(summary.loss, 5));
-  if (summary.best)
-    add_line(out, "best",
-             format_best(summary) +
-                 (summary.best->direction.empty() ? "" : " (" + summary.best->direction + ")") +
-                 " at step " + format_count(summary.best->step));
-  if (const auto& checkpoint = summary.checkpoint)
-    add_line(out, "checkpoint",
-             "step " + format_count(checkpoint->step) + ago(checkpoint->saved_at));
-  else
-    add_line(out, "checkpoint", "none");
-  if (summary.checkpoint && summary.evaluated_step)
-    add_line(
-        out, "evaluator",
-        "evaluated up to step " + format_count(*summary.evaluated_step) +
-            (*summary.evaluated_step < summary.checkpoint->step
-                 ? ", " + pluralize(summary.checkpoint->step - *summary.evaluated_step, "step") +
-                       " behind"
-                 : ""));
-  if (const auto& start = summary.last_start)
+  add_line(out, summary.state, format_state(summary), color_of(summary, style));
+  add_reason(out, summary, style);
+  if (std::isfinite(summary.loss)) add_line(out, "loss", format_value(summary.loss));
+  add_line(out, "checkpoint", format_checkpoint(summary));
+  add_line(out, "evaluator", format_evaluator(summary));
+  add_best(out, summary);
+  add_times(out, summary);
+  if (const auto& start = summary.last_start) {
+    const std::string age = ago(start->time);
     add_line(out, "last start",
-             "ended before training" + ago(start->time) + ", exit code " +
+             "ended before training" + (age.empty() ? "" : ", " + age) + ", exit code " +
                  std::to_string(start->end.exit_code) + ": " + printable(start->end.reason));
-  if (!summary.next.empty()) add_line(out, "next", summary.next);
+  }
   add_line(out, "run", printable(summary.run_dir));
   return out;
 }

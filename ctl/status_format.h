@@ -4,6 +4,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "ctl/terminal.h"
 #include "shared/control/trainer_status.h"
@@ -11,8 +13,9 @@
 
 namespace stoker::ctl {
 
-// Several lines, one per topic; ends with a newline.
-std::string render_status(const control::TrainerStatus& status, const TextStyle& style);
+// Several lines, one per topic; ends with a newline. `summary`: of the run's files; add_status() is called here.
+std::string render_status(const control::TrainerStatus& status, const TextStyle& style,
+                          view::RunSummary summary = {});
 // "4 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), data wait 14.1 ms; optimizer state
 // 9.1 MB to 9.3 MB per rank"
 std::string format_group(const control::TrainerStatus::Group& group);
@@ -20,13 +23,26 @@ std::string format_group(const control::TrainerStatus::Group& group);
 // largest staleness 3"
 std::string format_cluster(const control::TrainerStatus::Cluster& cluster);
 // The most important fields on one line, without a newline.
-std::string render_status_line(const control::TrainerStatus& status);
+std::string render_summary_line(const view::RunSummary& summary, const TextStyle& style);
 
 // Of a run without a stokerd. Several lines, as render_status().
 std::string render_summary(const view::RunSummary& summary, const TextStyle& style);
+// "step 22 000, 33 000 steps and 3 min ago"
+std::string format_checkpoint(const view::RunSummary& summary);
+// "running, 200 steps behind"
+std::string format_evaluator(const view::RunSummary& summary);
+// "data wait 25.0", "compute", … of a step, with their colors; `stall_ms`: of checkpoints, per step.
+struct StepPhase {
+  const char* name;
+  double ms;
+  const char* color;
+};
+std::vector<StepPhase> phases_of(const control::TrainerStatus& status, double stall_ms);
+// Of threads, averaged over time: "1.2".
+std::string format_threads(double number);
 // Of a terminal: "1;32".
 const char* color_code(view::Health health);
-// For a line of a list: "valid/accuracy 0.93", "-" without a value.
+// For a line of a list: "valid/accuracy 0.9312", "-" without a value.
 std::string format_best(const view::RunSummary& summary);
 std::string colored_state(const view::RunSummary& summary, const TextStyle& style);
 // "4 min 2 s", since an ISO 8601 time; "-": it is not one, or in the future.

@@ -52,7 +52,7 @@ int run(int argc, char** argv) {
     std::cout << answer.what() << "\n";
     return 0;
   } catch (const CLI::Success&) {
-    std::cout << app.help();
+    std::cout << help_text(app);
     return 0;
   } catch (const CLI::ParseError& error) {
     return fail(std::string(error.what()) + "; try stoker-web --help", ExitCode::kUsage);
@@ -69,7 +69,7 @@ int run(int argc, char** argv) {
   boost::asio::signal_set signals(io, SIGINT, SIGTERM);
   RunServer server(io, system_clock(), *address, directory);
   if (const Status started = server.start(); !started.ok())
-    return fail(started.message(), ExitCode::kUnavailable);
+    return fail(started.with_context("--listen").message(), ExitCode::kUnavailable);
   const bool is_v6 = address->address.find(':') != std::string::npos;
   std::cout << "http://" << (is_v6 ? "[" + address->address + "]" : address->address) << ":"
             << server.port() << "/" << std::endl;

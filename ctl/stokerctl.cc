@@ -93,6 +93,8 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return run_on_directories(command, console, show_plot);
     case Action::kRuns:
       return show_runs(command, console);
+    case Action::kCandidates:
+      return run_on_directory(command, console, show_candidates);
   }
   return ExitCode::kInternal;  // unreachable; all actions are handled above
 }

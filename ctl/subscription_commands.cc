@@ -6,8 +6,8 @@
 #include <boost/json.hpp>
 
 #include "ctl/daemon_client.h"
-#include "ctl/text_format.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 #include "shared/control/protocol.h"
 

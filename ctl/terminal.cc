@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "ctl/text_format.h"
+#include "shared/base/readable_format.h"
 
 namespace stoker::ctl {
 namespace {

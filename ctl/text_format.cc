@@ -1,91 +1,10 @@
 #include "ctl/text_format.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cmath>
-#include <cstdio>
 #include <ranges>
 
 namespace stoker::ctl {
-
-int num_decimals(double value, int digits) {
-  const double size = std::abs(value);
-  const int integer_digits = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
-  return std::max(0, digits - integer_digits);
-}
-
-std::string format_number(double value, int digits) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char text[40];
-  const double size = std::abs(value);
-  if (size != 0 && (size >= 1e6 || size < 1e-4)) {
-    std::snprintf(text, sizeof text, "%.*e", std::min(digits, 3) - 1, value);
-  } else {
-    std::snprintf(text, sizeof text, "%.*f", num_decimals(value, digits), value);
-  }
-  return text;
-}
-
-std::string format_milliseconds(double value) {
-  return value > 0 && value < 0.01 ? "<0.01" : format_number(value, 3);
-}
-
-std::string format_significant(double value, int digits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.*g", digits, value);
-  return text;
-}
-
-std::string format_percent(double fraction) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f", 100 * fraction);
-  return text;
-}
-
-std::string format_setting(double value) { return format_significant(value, 4); }
-
-std::string format_count(uint64_t value) {
-  std::string text = std::to_string(value);
-  for (size_t at = text.size(); at > 3;) {
-    at -= 3;
-    text.insert(at, 1, ' ');
-  }
-  return text;
-}
-
-std::string format_bytes(uint64_t bytes) {
-  constexpr std::array<const char*, 6> kUnits{"kB", "MB", "GB", "TB", "PB", "EB"};
-  if (bytes < 1000) return std::to_string(bytes) + " B";
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (value /= 1000; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  return format_number(value, 3) + " " + kUnits[unit];
-}
-
-std::string format_duration(double seconds) {
-  if (!(seconds >= 0)) return "?";
-  if (seconds < 99.5) return format_number(seconds, seconds < 10 ? 2 : 1) + " s";
-  const auto rounded = static_cast<uint64_t>(std::llround(std::min(seconds, 1e12)));
-  const auto pair = [rounded](uint64_t large, const char* large_unit, uint64_t small,
-                              const char* small_unit) {
-    return std::to_string(rounded / large) + large_unit + std::to_string(rounded % large / small) +
-           small_unit;
-  };
-  if (rounded < 3600) return pair(60, " min ", 1, " s");
-  if (rounded < 86400) return pair(3600, " h ", 60, " min");
-  return pair(86400, " d ", 3600, " h");
-}
-
-std::string format_estimate(double seconds) {
-  if (seconds < 99.5) return std::to_string(std::max(1L, std::lround(seconds))) + " s";
-  const double unit = seconds < 600 ? 10 : 60;
-  std::string text = format_duration(std::round(seconds / unit) * unit);
-  for (const std::string_view none : {" 0 s", " 0 min", " 0 h"})
-    if (text.ends_with(none)) text.resize(text.size() - none.size());
-  return text;
-}
 
 namespace {
 

@@ -1,38 +1,14 @@
-// Formats numbers and tables for a terminal.
+// TextTable: a table for a terminal.
 //
-// Threads: pure functions; one TextTable object per thread.
+// Threads: one object per thread.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ctl/terminal.h"
 
 namespace stoker::ctl {
-
-// "1.2346", "12.35", "3.2e+08", "NaN": about `digits` (at most 7) significant digits, at most 10
-// characters.
-std::string format_number(double value, int digits);
-// Number of decimals that format_number() prints.
-int num_decimals(double value, int digits);
-// A number of milliseconds, without the unit: "25.3", "0.02", and "<0.01" for less.
-std::string format_milliseconds(double value);
-// Always `digits` significant digits, however small the value: "0.152", "0.0031", "4e-09".
-std::string format_significant(double value, int digits);
-// 0.123 as "12.3".
-std::string format_percent(double fraction);
-// A setting in its usual notation: "0.0003", "1.5e-05".
-std::string format_setting(double value);
-// 1234567 as "1 234 567".
-std::string format_count(uint64_t value);
-// "512 B", "4.81 MB": decimal units.
-std::string format_bytes(uint64_t bytes);
-// "0.52 s", "4 min 2 s", "3 h 7 min", "2 d 4 h".
-std::string format_duration(double seconds);
-// An estimate of a duration: "40 s", "3 min 20 s", "27 min", "3 h 7 min", "2 d 4 h".
-std::string format_estimate(double seconds);
 
 // A column of a TextTable.
 struct Column {

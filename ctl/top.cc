@@ -22,6 +22,7 @@
 #include "ctl/daemon_commands.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
+#include "ctl/status_format.h"
 #include "ctl/top_view.h"
 #include "shared/base/file.h"
 #include "shared/control/trainer_status.h"
@@ -219,6 +220,9 @@ class Top {
     STOKER_ASSIGN_OR_RETURN(state_.status, control::parse_trainer_status(*reply));
     if (!maybe_layout_ && !state_.status.run_dir.empty())
       open_run(run::RunLayout(state_.status.run_dir));
+    state_.summary = summary_of_files_;
+    add_status(state_.summary, state_.status);
+    state_.summary.is_running = true;
     state_.error.clear();
     num_failures_ = 0;
     return {};
@@ -238,6 +242,7 @@ class Top {
   void read_files() {
     if (maybe_gpus_) state_.gpus = maybe_gpus_->read();
     if (!maybe_layout_) return;
+    summary_of_files_ = view::read_summary(*maybe_layout_, state_.name);
     history_->refresh();
     Curve train{.name = "train loss", .kind = Curve::Kind::kLine, .points = {}};
     using History = view::CurveHistory;
@@ -296,6 +301,10 @@ class Top {
         break;
       case 'c':
         start("checkpoint");
+        break;
+      case '?':
+      case 'h':
+        state_.has_help = !state_.has_help;
         break;
       case 'l':
         state_.level = static_cast<ShownLevel>((static_cast<int>(state_.level) + 1) % 4);
@@ -377,7 +386,9 @@ class Top {
     }
     if (!state.exit_code())  // also preempted: it has an exit code, too
       return console_.fail(status, exit_code_for_reply(status));
-    console_.out << format_run_state(state) << "\n";
+    console_.out << render_summary_line(view::read_summary(*maybe_layout_, state_.name),
+                                        console_.style)
+                 << "\n";
     return static_cast<ExitCode>(*state.exit_code());
   }
 
@@ -385,6 +396,7 @@ class Top {
   const Console& console_;
   DaemonClient client_;
   std::optional<run::RunLayout> maybe_layout_;
+  view::RunSummary summary_of_files_;
   std::optional<view::CurveHistory> history_;
   std::optional<view::LogTail> maybe_tail_;
   std::optional<GpuUsage> maybe_gpus_;

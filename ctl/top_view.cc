@@ -5,7 +5,8 @@
 #include <cwchar>
 
 #include "ctl/status_format.h"
-#include "ctl/text_format.h"
+#include "shared/base/clock.h"
+#include "shared/base/readable_format.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::ctl {
@@ -49,31 +50,38 @@ class Painter {
 };
 
 std::string head_line(const TopState& state, const Painter& paint) {
-  const TrainerStatus& status = state.status;
-  std::string text =
-      paint.bold(printable(state.name)) + "  " +
-      paint.color(color_code(view::health_of(status.state)), std::string(to_string(status.state))) +
-      "  step " + format_count(status.step);
-  if (status.max_steps > 0)
-    text += "/" + format_count(status.max_steps) + " (" +
-            std::to_string(static_cast<int>(100 * static_cast<double>(status.step) /
-                                            static_cast<double>(status.max_steps))) +
+  const view::RunSummary& summary = state.summary;
+  std::string text = paint.bold(printable(state.name)) + "  " +
+                     paint.color(color_code(summary.health), summary.state) + "  step " +
+                     format_count(summary.step);
+  if (summary.max_steps > 0)
+    text += "/" + format_count(summary.max_steps) + " (" +
+            std::to_string(static_cast<int>(100 * static_cast<double>(summary.step) /
+                                            static_cast<double>(summary.max_steps))) +
             " %)";
-  text += "  epoch " + format_count(status.epoch);
-  if (status.state != control::TrainerState::kPaused && std::isfinite(status.eta_seconds) &&
-      status.eta_seconds > 0)
-    text += "  ETA " + format_estimate(status.eta_seconds);
+  text += "  epoch " + format_count(state.status.epoch);
+  if (summary.eta_seconds > 0) text += "  ETA " + format_estimate(summary.eta_seconds);
+  if (summary.state == "paused")
+    if (const std::string age = format_age(summary.since); age != "-") text += "  for " + age;
   return text;
 }
 
+// The action comes first: the line can be cut.
+std::vector<std::string> reason_lines(const view::RunSummary& summary, const Painter& paint) {
+  std::string text = printable(summary.next);
+  if (!summary.reason.empty()) text += (text.empty() ? "" : ": ") + printable(summary.reason);
+  if (text.empty()) return {};
+  return {paint.label("next") + (summary.health == view::Health::kGood
+                                     ? text
+                                     : paint.color(color_code(summary.health), text))};
+}
+
 std::string loss_line(const TrainerStatus& status, const Painter& paint) {
-  if (!has_interval(status))
-    return paint.label("loss") + "-" +
-           (status.waiting_for.empty() ? "" : "  waiting for " + printable(status.waiting_for));
-  std::string text = paint.label("loss") + paint.bold(format_number(status.loss, 5));
+  if (!has_interval(status)) return paint.label("loss") + "-";
+  std::string text = paint.label("loss") + paint.bold(format_value(status.loss));
   for (const auto& [name, value] : status.training_metrics)
-    if (!std::isnan(value)) text += "  " + printable(name) + " " + format_number(value, 4);
-  text += "  lr " + format_setting(status.lr) + "  " + format_number(status.samples_per_second, 4) +
+    if (!std::isnan(value)) text += "  " + printable(name) + " " + format_value(value);
+  text += "  lr " + format_rate(status.lr) + "  " + format_rate(status.samples_per_second) +
           " samples/s";
   if (!status.device.empty()) text += "  on " + printable(status.device);
   return text;
@@ -84,14 +92,15 @@ constexpr int kBarCells = 14;  // the line of the step fits into 80 columns
 std::string step_line(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
   if (!has_interval(status)) return paint.label("step") + "-";
-  const double step = status.step_time_ms;
-  const double wait = status.feed.data_wait_ms / step, stall = state.stall_ms_per_step / step;
-  return paint.label("step") +
-         paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
-         paint.color("34", "compute ") +
-         format_milliseconds(std::max(0.0, step * (1 - wait - stall))) +
-         paint.color("33", "  data wait ") + format_milliseconds(status.feed.data_wait_ms) +
-         paint.color("35", "  checkpoint ") + format_milliseconds(state.stall_ms_per_step) + " ms";
+  const std::vector<StepPhase> phases = phases_of(status, state.stall_ms_per_step);
+  std::vector<std::pair<double, const char*>> parts;
+  std::string text;
+  for (const StepPhase& phase : phases) {
+    parts.emplace_back(phase.ms / status.step_time_ms, phase.color);
+    text += (text.empty() ? " " : "  ") + paint.color(phase.color, std::string(phase.name) + " ") +
+            format_milliseconds(phase.ms);
+  }
+  return paint.label("step") + paint.bar(parts, kBarCells) + text + " ms";
 }
 
 std::string ring_line(const TrainerStatus::Feed& feed, const Painter& paint) {
@@ -112,10 +121,10 @@ std::string workers_line(const TrainerStatus::Feed& feed, const Painter& paint) 
                     {feed.workers_waiting / workers, "32"}},
                    kBarCells) +
          " " + std::to_string(feed.workers) + ": " + paint.color("34", "read ") +
-         format_number(feed.workers_reading, 2) + paint.color("33", " decode ") +
-         format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
-         format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
-         format_number(feed.workers_waiting, 2);
+         format_threads(feed.workers_reading) + paint.color("33", " decode ") +
+         format_threads(feed.workers_decoding) + paint.color("35", " transform ") +
+         format_threads(feed.workers_transforming) + paint.color("32", " wait ") +
+         format_threads(feed.workers_waiting);
 }
 
 std::string memory_line(const TrainerStatus& status, const Painter& paint) {
@@ -136,37 +145,28 @@ std::string gpu_line(const Gpu& gpu, const Painter& paint) {
     text +=
         "  " + format_bytes(gpu.memory_used_bytes) + " of " + format_bytes(gpu.memory_total_bytes);
   if (gpu.celsius) text += "  " + std::to_string(*gpu.celsius) + " C";
-  if (gpu.watts) text += "  " + format_number(*gpu.watts, 3) + " W";
+  if (gpu.watts) text += "  " + format_rate(*gpu.watts) + " W";
   return text + "  " + printable(gpu.name);
 }
 
-std::string checkpoint_line(const TrainerStatus::Checkpoint& checkpoint, const Painter& paint) {
-  const bool has_checkpoint = checkpoint.last_saved_step > 0 || checkpoint.saved_total > 0;
-  std::string text = paint.label("checkpoint");
-  text += has_checkpoint ? "step " + format_count(checkpoint.last_saved_step) + ", stall " +
-                               format_milliseconds(checkpoint.stall_ms) + " ms"
-                         : "none yet";
+std::string checkpoint_line(const TopState& state, const Painter& paint) {
+  const auto& checkpoint = state.status.checkpoint;
+  std::string text = paint.label("checkpoint") + format_checkpoint(state.summary);
+  if (checkpoint.saved_total > 0)
+    text += ", stall " + format_milliseconds(checkpoint.stall_ms) + " ms";
   if (checkpoint.is_saving) text += ", saving";
   if (checkpoint.failed_total > 0)
-    text += paint.color("1;31", ", " + format_count(checkpoint.failed_total) +
-                                    " failed: " + printable(checkpoint.last_error));
+    text += paint.color("1;31", ", " + format_count(checkpoint.failed_total) + " failed");
   return text;
 }
 
-std::string evaluator_line(const TrainerStatus& status, const Painter& paint) {
-  const auto& evaluator = status.evaluator;
-  std::string text = paint.label("evaluator");
-  text += evaluator.state == "not_started" ? "not started" : printable(evaluator.state);
-  if (evaluator.last_evaluated_step > 0) {
-    const uint64_t saved = status.checkpoint.last_saved_step;
-    const uint64_t lag = saved - std::min(saved, evaluator.last_evaluated_step);
-    text += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
-  }
-  if (!std::isnan(evaluator.best_value))
-    text +=
-        ", best " + (evaluator.best_metric.empty() ? "" : printable(evaluator.best_metric) + " ") +
-        format_number(evaluator.best_value, 5) + " at step " + format_count(evaluator.best_step);
-  return text;
+std::string evaluator_line(const view::RunSummary& summary, const Painter& paint) {
+  using Phase = run::EvaluatorState::Phase;
+  const bool is_broken =
+      summary.evaluator.phase == Phase::kFailed || summary.evaluator.phase == Phase::kCrashed;
+  const std::string text = format_evaluator(summary), best = format_best(summary);
+  return paint.label("evaluator") + (is_broken ? paint.color("1;31", text) : text) +
+         (best == "-" ? "" : ", best " + best + " at step " + format_count(summary.best->step));
 }
 
 // Empty: there were none.
@@ -192,25 +192,23 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
     lines.push_back(paint.label("cluster") + format_cluster(status.cluster));
   lines.push_back(memory_line(status, paint));
   for (const Gpu& gpu : state.gpus) lines.push_back(gpu_line(gpu, paint));
-  lines.push_back(checkpoint_line(status.checkpoint, paint));
-  lines.push_back(evaluator_line(status, paint));
+  lines.push_back(checkpoint_line(state, paint));
+  lines.push_back(evaluator_line(state.summary, paint));
   if (const std::string errors = error_counts(status); !errors.empty())
     lines.push_back(paint.label("errors") + paint.color("1;33", errors));
-  if (!status.waiting_for.empty())
-    lines.push_back(paint.label("waiting") + printable(status.waiting_for));
   return lines;
 }
 
 std::string log_line(const std::string& line, const Painter& paint) {
-  // Of "2026-01-31T12:00:00.000Z", the time of day to the second.
-  constexpr size_t kDateBytes = 11, kSecondsEnd = 19, kTimeBytes = 24;
-  const bool has_time = line.size() > kTimeBytes && line[kDateBytes - 1] == 'T';
-  const std::string text = printable(has_time ? line.substr(kDateBytes, kSecondsEnd - kDateBytes) +
-                                                    line.substr(kTimeBytes)
-                                              : line);
-  if (is_shown(line, ShownLevel::kError)) return paint.color("31", text);
-  if (is_shown(line, ShownLevel::kWarning)) return paint.color("33", text);
-  return paint.color("2", text);
+  // Of "2026-01-31T12:00:00.000Z", the time of day to the second, in the zone of the terminal, which the last line names.
+  constexpr size_t kTimeBytes = 24, kLocalBegin = 15, kLocalBytes = 8;
+  const bool has_time = line.size() > kTimeBytes && parse_iso8601(line.substr(0, kTimeBytes));
+  const std::string text = printable(
+      has_time ? format_local_time(line.substr(0, kTimeBytes)).substr(kLocalBegin, kLocalBytes) +
+                     line.substr(kTimeBytes)
+               : line);
+  const std::string color(log_color(line));
+  return paint.color(color.empty() ? "2" : color.c_str(), text);
 }
 
 std::string key_line(const TopState& state, const Painter& paint) {
@@ -220,12 +218,26 @@ std::string key_line(const TopState& state, const Painter& paint) {
   for (const auto& [key, what] :
        {std::pair{"p", state.status.state == TrainerState::kPaused ? "resume" : "pause"},
         {"c", "checkpoint"},
-        {"l", "log level"},
+        {"l", "log"},
+        {"?", "help"},
         {"q", "quit"}}) {
     text += paint.color("7", std::string(" ") + key + " ") + " " + what;
     text += *key == 'l' ? " (" + std::string(to_string(state.level)) + ")  " : "  ";
   }
-  return text + "(training continues)";
+  return text + "(" + local_zone() + ")";
+}
+
+// What the keys and the colors mean.
+std::vector<std::string> help_lines() {
+  return {"p   pause or resume training, after the current step",
+          "c   save a checkpoint now; the line below says when it is durable",
+          "l   lowest level of the log lines shown: debug, info, warning, error",
+          "?   show or hide this help",
+          "q   quit; training continues",
+          "step: compute, data wait, exchange with other ranks, checkpoint (stall), per step",
+          "ring: batches that are ready; empty means that the workers are too slow",
+          "workers: threads that read, decode, transform, or wait for a free slot",
+          "checkpoint: what a crash would lose is what is newer than it"};
 }
 
 }  // namespace
@@ -257,7 +269,40 @@ bool is_shown(const std::string& log_line, ShownLevel level) {
   return level <= ShownLevel::kInfo;
 }
 
-std::string truncate_line(const std::string& text, int columns) {
+std::string_view log_color(const std::string& log_line) {
+  if (is_shown(log_line, ShownLevel::kError)) return "31";
+  if (is_shown(log_line, ShownLevel::kWarning)) return "33";
+  return "";
+}
+
+namespace {
+
+// Columns of the character at the start of `text`; sets its bytes.
+int character_width(std::string_view text, size_t& bytes) {
+  bytes = std::max<size_t>(1, utf8_character_bytes(text));
+  wchar_t wide = L'?';
+  std::mbstate_t state{};
+  const size_t converted = std::mbrtowc(&wide, text.data(), bytes, &state);
+  return converted == bytes ? std::max(0, ::wcwidth(wide)) : 1;
+}
+
+int visible_width(std::string_view text) {
+  int width = 0;
+  for (size_t i = 0, bytes = 0; i < text.size(); i += bytes) {
+    if (text[i] == '\x1b')
+      bytes = std::min(text.find('m', i), text.size() - 1) + 1 - i;
+    else
+      width += character_width(text.substr(i), bytes);
+  }
+  return width;
+}
+
+}  // namespace
+
+std::string truncate_line(const std::string& text, int columns, bool unicode) {
+  if (visible_width(text) <= columns) return text;
+  const std::string ellipsis = unicode ? "…" : "~";
+  if (--columns < 0) return "";
   std::string out;
   bool is_colored = false;
   for (size_t i = 0; i < text.size();) {
@@ -268,28 +313,27 @@ std::string truncate_line(const std::string& text, int columns) {
       i = end;
       continue;
     }
-    const size_t bytes =
-        std::max<size_t>(1, utf8_character_bytes(std::string_view(text).substr(i)));
-    wchar_t wide = L'?';
-    std::mbstate_t state{};
-    int width = 1;
-    const size_t converted = std::mbrtowc(&wide, text.data() + i, bytes, &state);
-    if (converted == bytes) width = std::max(0, ::wcwidth(wide));
-    if ((columns -= width) < 0) break;
+    size_t bytes = 0;
+    if ((columns -= character_width(std::string_view(text).substr(i), bytes)) < 0) break;
     out += text.substr(i, bytes);
     i += bytes;
   }
+  out += ellipsis;
   return is_colored ? out + kReset : out;
 }
 
 std::vector<std::string> render_top(const TopState& state, int rows, const TextStyle& style) {
   constexpr int kPlotFrame = 3, kMinPlotRows = 4, kMaxLogLines = 12;
   const Painter paint(style);
-  std::vector<std::string> lines{head_line(state, paint), loss_line(state.status, paint)};
+  std::vector<std::string> lines{head_line(state, paint)};
+  for (std::string& line : reason_lines(state.summary, paint)) lines.push_back(std::move(line));
+  lines.push_back(loss_line(state.status, paint));
   const std::vector<std::string> details = status_lines(state, paint);
   const int fixed = static_cast<int>(lines.size() + details.size()) + 1;
   int left = rows - fixed;
   int log_lines = std::clamp(left / 4, 0, kMaxLogLines);
+  const std::vector<std::string> help = state.has_help ? help_lines() : std::vector<std::string>();
+  if (state.has_help) log_lines = std::min(std::max(0, left), static_cast<int>(help.size()));
   if (!has_finite_point(state.curves)) log_lines = std::max(0, left);
   left -= log_lines;
   if (left >= kMinPlotRows + kPlotFrame && style.columns >= 40) {
@@ -304,6 +348,8 @@ std::vector<std::string> render_top(const TopState& state, int rows, const TextS
   std::vector<std::string> shown;
   for (const std::string& line : state.log)
     if (is_shown(line, state.level)) shown.push_back(line);
+  if (state.has_help) shown.clear();
+  lines.insert(lines.end(), help.begin(), help.end());
   // Whatever the plot has not used.
   const auto room = static_cast<size_t>(std::max(0, rows - 1 - static_cast<int>(lines.size())));
   for (size_t i = shown.size() - std::min(shown.size(), room); i < shown.size(); ++i)
@@ -311,7 +357,7 @@ std::vector<std::string> render_top(const TopState& state, int rows, const TextS
   lines.resize(static_cast<size_t>(std::max(0, rows - 1)));
   lines.push_back(key_line(state, paint));
   if (rows < 1) lines.clear();
-  for (std::string& line : lines) line = truncate_line(line, style.columns);
+  for (std::string& line : lines) line = truncate_line(line, style.columns, style.unicode);
   return lines;
 }
 

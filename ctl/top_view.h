@@ -12,6 +12,7 @@
 #include "ctl/plot.h"
 #include "ctl/terminal.h"
 #include "shared/control/trainer_status.h"
+#include "shared/view/run_summary.h"
 
 namespace stoker::ctl {
 
@@ -22,13 +23,15 @@ std::string_view to_string(ShownLevel level);
 struct TopState {
   std::string name;  // of the run
   control::TrainerStatus status;
+  view::RunSummary summary;   // with what `status` says
   std::vector<Curve> curves;  // loss and validation
   double stall_ms_per_step = 0;
   std::vector<Gpu> gpus;
   std::vector<std::string> log;  // newest last
   ShownLevel level = ShownLevel::kInfo;
-  std::string message;  // the result of a command; empty: the keys are shown
-  std::string error;    // stokerd does not answer; empty: it does
+  std::string message;    // the result of a command; empty: the keys are shown
+  std::string error;      // stokerd does not answer; empty: it does
+  bool has_help = false;  // the keys, in place of the log
 };
 
 // When the screen is drawn: after a change, at most five times a second.
@@ -65,7 +68,10 @@ std::vector<std::string> render_top(const TopState& state, int rows, const TextS
 // Whether the log shows a line at this level: "2026-… info    event …" or JSON.
 bool is_shown(const std::string& log_line, ShownLevel level);
 
-// `text` with at most `columns` characters; ANSI colors take none.
-std::string truncate_line(const std::string& text, int columns);
+// Of a line of a log on a terminal: "31"; empty: none.
+std::string_view log_color(const std::string& log_line);
+
+// `text` with at most `columns` characters, the last an ellipsis if there are more; ANSI colors take none.
+std::string truncate_line(const std::string& text, int columns, bool unicode);
 
 }  // namespace stoker::ctl

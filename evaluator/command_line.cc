@@ -7,6 +7,7 @@
 
 #include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
+#include "shared/base/cli_options.h"
 #include "shared/base/utf8.h"
 #include "shared/config/reference.h"
 
@@ -121,8 +122,11 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   add_document_option(app, 1, config::key_completions);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& help) {
-    app.exit(help);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << help_text(app);
+    return {std::nullopt, ExitCode::kSuccess};
+  } catch (const CLI::Success& answered) {
+    app.exit(answered);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
     std::cerr << "stoker-eval: " << printable_lines(error.what(), "  ")

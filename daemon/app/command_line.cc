@@ -122,7 +122,10 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   add_document_option(app, 8, config::key_completions);
   try {
     parse_options(app, argc, argv);
-  } catch (const CLI::Success& answered) {  // --help, --version
+  } catch (const CLI::CallForHelp&) {
+    std::cout << help_text(app);
+    return {std::nullopt, ExitCode::kSuccess};
+  } catch (const CLI::Success& answered) {  // --version, --print-document
     app.exit(answered);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {

@@ -15,6 +15,46 @@ std::string check_text(const CLI::Option& option) {
   return colon == std::string::npos ? "" : type.substr(colon + 1);
 }
 
+// CLI11 lists the options that exclude this one, where its description should be.
+std::string without_conflicts(std::string line) {
+  for (const std::string_view word : {" Excludes:", " Needs:"}) {
+    const size_t begin = line.find(word);
+    if (begin == line.npos) continue;
+    size_t end = begin + word.size();
+    while (line.compare(end, 3, " --") == 0) end = std::min(line.find(' ', end + 1), line.size());
+    line.erase(begin, end - begin);
+  }
+  return line;
+}
+
+// The column in which what follows a name begins, after at least two spaces.
+size_t description_column(const std::string& line) {
+  const size_t name = std::min(line.find_first_not_of(' '), line.size());
+  if (name == 0) return 0;
+  const size_t gap = line.find("  ", name);
+  const size_t column = gap == line.npos ? name : line.find_first_not_of(' ', gap);
+  return column == line.npos ? name : column;
+}
+
+std::string wrapped(const std::string& line) {
+  constexpr size_t kColumns = 80, kMinText = 24;
+  if (line.size() <= kColumns) return line;
+  const size_t column = description_column(line);
+  const size_t indent = column + kMinText <= kColumns ? column : 4;
+  std::string text, current = line.substr(0, column);
+  std::istringstream words(line.substr(column));
+  bool is_first = true;
+  for (std::string word; words >> word; is_first = false) {
+    if (!is_first && current.size() + 1 + word.size() > kColumns) {
+      text += current + "\n";
+      current = std::string(indent, ' ');
+      is_first = true;
+    }
+    current += (is_first ? "" : " ") + word;
+  }
+  return text + current;
+}
+
 }  // namespace
 
 void parse_options(CLI::App& app, int argc, const char* const* argv) {
@@ -26,6 +66,14 @@ void parse_options(CLI::App& app, int argc, const char* const* argv) {
       throw CLI::ExtrasError(app.get_name(), unknown);
     throw;
   }
+}
+
+std::string help_text(const CLI::App& app, const std::string& parent) {
+  std::istringstream lines(app.help(parent));
+  std::string text;
+  for (std::string line; std::getline(lines, line);)
+    text += wrapped(without_conflicts(line)) + "\n";
+  return text;
 }
 
 std::vector<const CLI::Option*> visible_options(const CLI::App& app, bool is_positional) {

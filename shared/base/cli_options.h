@@ -19,6 +19,9 @@ using Words = std::vector<std::string>;
 // which it can be meant to be. Throws CLI::ParseError.
 void parse_options(CLI::App& app, int argc, const char* const* argv);
 
+// What --help prints, in 80 columns; `parent`: the program of a command.
+std::string help_text(const CLI::App& app, const std::string& parent = {});
+
 // Options in the order of --help, without the hidden ones; a command shares --help with the program.
 std::vector<const CLI::Option*> visible_options(const CLI::App& app, bool is_positional);
 

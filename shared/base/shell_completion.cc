@@ -20,6 +20,20 @@ bool is_path(const CLI::Option& option) {
   return name == "FILE" || name == "DIR" || name == "PATH" || name == "CHECKPOINT";
 }
 
+bool asks_program(const CLI::App& app) {
+  return app.get_option_no_throw(kCandidatesOption) != nullptr;
+}
+
+// What to ask the program for; empty: nothing.
+std::string candidates_of(const CLI::App& command, const CLI::Option& option) {
+  const std::string name =
+      option.get_positional() ? option.get_name(true) : names_of(option).back();
+  if (name == "STEP" || name == "FROM" || name == "TO") return "steps";
+  if (name == "--metric") return "metrics";
+  if (name == "KEY") return command.get_name() == "get" ? "keys" : "live-keys";
+  return "";
+}
+
 bool is_setting(const CLI::Option& option, const KeyCompletions& keys) {
   return argument_name(option) == "KEY=VALUE" && !keys.empty();
 }
@@ -93,6 +107,10 @@ class BashWriter {
     out_ = "# bash completion of " + name + ", printed by \"" + name +
            " --print-document bash\".\n" + function + std::string(kStart);
     write_command();
+    if (asks_program(app_))
+      out_ +=
+          "  local -a run=()\n  for ((i = 1; i < ${#words[@]}; ++i)); do\n"
+          "    [[ ${words[i]} != --run-dir ]] || run=(--run-dir \"${words[i + 1]-}\")\n  done\n";
     write_options();
     write_values();
     out_ +=
@@ -138,8 +156,27 @@ class BashWriter {
     write_values_of(app_, "*");
     for (const CLI::App* const command : commands_of(app_))
       write_values_of(*command, command->get_name());
+    if (asks_program(app_)) write_positionals();
     out_ += "    *)\n      " + std::string(kNoFiles) +
             "\n      [[ $word != -* ]] || candidates=$options\n      ;;\n  esac\n";
+  }
+
+  std::string ask(const std::string& what) const {
+    return "candidates=$(command " + app_.get_name() + " \"${run[@]}\" " + kCandidatesOption + ' ' +
+           what + " 2>/dev/null)";
+  }
+
+  // The first positional argument of a command, of words that the program knows.
+  void write_positionals() {
+    for (const CLI::App* const command : commands_of(app_)) {
+      const auto positionals = visible_options(*command, true);
+      const std::string what =
+          positionals.empty() ? "" : candidates_of(*command, *positionals.front());
+      if (what.empty()) continue;
+      out_ += "    " + command->get_name() + ":*)\n      " + std::string(kNoFiles) +
+              "\n      if [[ $word == -* ]]; then candidates=$options; else " + ask(what) +
+              "; fi\n      ;;\n";
+    }
   }
 
   // `command`: a pattern. The options of a program can follow any command.
@@ -149,7 +186,9 @@ class BashWriter {
       Words patterns;
       for (const std::string& name : names_of(*option)) patterns.push_back(command + ':' + name);
       out_ += "    " + join(patterns, " | ") + ')';
-      if (argument_name(*option) == "KEY=VALUE" && !keys_.empty())
+      if (const std::string what = candidates_of(app, *option); asks_program(app_) && !what.empty())
+        out_ += "\n      " + std::string(kNoFiles) + "\n      " + ask(what) + "\n      ;;\n";
+      else if (argument_name(*option) == "KEY=VALUE" && !keys_.empty())
         write_settings();
       else if (is_path(*option))
         out_ += " return ;;\n";
@@ -203,10 +242,15 @@ class ZshWriter {
     return '\'' + replace_all(text, '\'', "'\\''") + '\'';
   }
 
-  std::string action_of(const CLI::Option& option) const {
+  std::string action_of(const CLI::App& command, const CLI::Option& option) const {
     if (is_setting(option, keys_)) return function_ + "_settings";
     if (argument_name(option) == "DIR") return "_files -/";
     if (is_path(option)) return "_files";
+    if (const std::string what = candidates_of(command, option);
+        asks_program(app_) && !what.empty())
+      return "{compadd -- ${(f)\"$(command " + app_.get_name() +
+             " ${opt_args[--run-dir]:+--run-dir=$opt_args[--run-dir]} " + kCandidatesOption + ' ' +
+             what + " 2>/dev/null)\"}}";
     const Words words = allowed_words(option);
     return words.empty() ? " " : '(' + join(words, " ") + ')';
   }
@@ -214,7 +258,7 @@ class ZshWriter {
   std::string specifications(const CLI::App& app, bool is_positional) const {
     std::string list;
     for (const CLI::Option* const option : visible_options(app, is_positional)) {
-      const std::string argument = ':' + argument_name(*option) + ':' + action_of(*option);
+      const std::string argument = ':' + argument_name(*option) + ':' + action_of(app, *option);
       const std::string repeats = option->get_items_expected_max() > 1 ? "*" : "";
       if (is_positional) {
         list += " \\\n    " + quote(repeats + argument, "");
@@ -283,8 +327,12 @@ class FishWriter {
       const std::string condition =
           start + " -n '__fish_seen_subcommand_from " + command->get_name() + '\'';
       write_options(*command, condition);
-      for (const CLI::Option* const option : visible_options(*command, true))
+      for (const CLI::Option* const option : visible_options(*command, true)) {
         if (is_path(*option)) out_ += condition + " -F\n";
+        if (const std::string what = candidates_of(*command, *option);
+            asks_program(app_) && !what.empty())
+          out_ += condition + " -a '" + ask(what) + "'\n";
+      }
     }
     return std::move(out_);
   }
@@ -300,9 +348,16 @@ class FishWriter {
       out_ += start;
       for (const std::string& name : names_of(*option))
         out_ += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      if (takes_value(*option)) out_ += value_of(*option);
+      if (const std::string what = candidates_of(app, *option); asks_program(app_) && !what.empty())
+        out_ += " -x -a '" + ask(what) + "'";
+      else if (takes_value(*option))
+        out_ += value_of(*option);
       out_ += describe(option->get_description());
     }
+  }
+
+  std::string ask(const std::string& what) const {
+    return "(command " + app_.get_name() + " " + kCandidatesOption + " " + what + " 2>/dev/null)";
   }
 
   std::string value_of(const CLI::Option& option) const {

@@ -20,6 +20,10 @@ struct KeyCompletion {
 };
 using KeyCompletions = std::vector<KeyCompletion>;
 
+// A hidden option of a program that has it: prints words for an argument of its present command line, one per line.
+// "steps" (STEP, FROM, TO), "metrics" (--metric), "keys" (KEY of get), "live-keys" (KEY of others).
+inline constexpr const char* kCandidatesOption = "--print-candidates";
+
 // Each is a file for the folder that the shell searches.
 std::string bash_completion(const CLI::App& app, const KeyCompletions& keys);
 std::string zsh_completion(const CLI::App& app, const KeyCompletions& keys);

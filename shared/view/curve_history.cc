@@ -47,7 +47,9 @@ CurveHistory::Row merge(const CurveHistory::Row& a, size_t num, const CurveHisto
   for (size_t i = 0; i < row.size(); ++i) {
     const double of_a = value_of(a, i), of_b = value_of(b, i);
     const bool has_a = !std::isnan(of_a), has_b = !std::isnan(of_b);
-    if (i == CurveHistory::kStep || i == CurveHistory::kSeconds || !has_a || !has_b) {
+    const bool is_last = i == CurveHistory::kStep || i == CurveHistory::kSeconds ||
+                         i == CurveHistory::kTrainedSeconds || i == CurveHistory::kEpoch;
+    if (is_last || !has_a || !has_b) {
       row[i] = has_b ? of_b : of_a;
     } else if (i == CurveHistory::kLossMin) {
       row[i] = std::min(of_a, of_b);
@@ -62,6 +64,11 @@ CurveHistory::Row merge(const CurveHistory::Row& a, size_t num, const CurveHisto
 }
 
 }  // namespace
+
+double trained_seconds(uint64_t steps, double step_time_ms, double wall_seconds) {
+  const double seconds = static_cast<double>(steps) * step_time_ms / 1000;
+  return wall_seconds > 0 ? std::min(seconds, wall_seconds) : seconds;
+}
 
 void CurveHistory::clear() {
   offset_ = 0;
@@ -137,6 +144,13 @@ void CurveHistory::add_line(std::string_view line) {
   Row row(kColumns);
   row[kStep] = step;
   row[kSeconds] = start && now ? std::chrono::duration<double>(*now - *start).count() : kNan;
+  const double wall = last_ ? row[kSeconds] - (*last_)[kSeconds] : kNan;
+  row[kTrainedSeconds] =
+      (last_ ? (*last_)[kTrainedSeconds] : 0) +
+      trained_seconds(static_cast<uint64_t>(step - std::min(last_ ? before : 0, step)),
+                      parsed->step_time_ms, wall);
+  row[kEpoch] = static_cast<double>(parsed->epoch);
+  row[kExchangeMs] = parsed->maybe_exchange_ms.value_or(kNan);
   row[kLoss] = row[kLossMin] = row[kLossMax] = parsed->loss;
   row[kLr] = parsed->lr;
   row[kGradNorm] = parsed->grad_norm;
@@ -195,12 +209,15 @@ std::optional<std::vector<CurveHistory::Row>> CurveHistory::rows_since(uint64_t&
                           recent_.end());
 }
 
+std::string CurveHistory::name_of(size_t column) const {
+  return column < kColumns ? std::string(kNames[column])
+                           : "metric/" + metric_names_[column - kColumns];
+}
+
 std::string CurveHistory::to_json(const std::vector<Row>& rows) const {
   std::string out = "{";
   for (size_t column = 0; column < kColumns + metric_names_.size(); ++column) {
-    const std::string name = column < kColumns ? std::string(kNames[column])
-                                               : "metric/" + metric_names_[column - kColumns];
-    out += (column > 0 ? "," : "") + boost::json::serialize(name) + ":[";
+    out += (column > 0 ? "," : "") + boost::json::serialize(name_of(column)) + ":[";
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i > 0) out += ',';
       append_number(out, value_of(rows[i], column));
@@ -219,7 +236,12 @@ std::string CurveHistory::to_json(size_t max_rows) const {
   head.add("records_per_row", static_cast<uint64_t>(records));
   std::string text = metrics::to_json(head);
   text.pop_back();
-  return text + ",\"columns\":" + to_json(shown) + "}";
+  text += ",\"columns\":" + to_json(shown) + ",\"last\":{";
+  for (size_t column = 0; last_ && column < kColumns + metric_names_.size(); ++column) {
+    text += (column > 0 ? "," : "") + boost::json::serialize(name_of(column)) + ':';
+    append_number(text, value_of(*last_, column));
+  }
+  return text + "}}";
 }
 
 }  // namespace stoker::view

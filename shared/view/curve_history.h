@@ -25,13 +25,19 @@
 
 namespace stoker::view {
 
+// How long the steps of a record have trained, after the record before it. Without pauses, without the time between a crash and
+// the restart, and not as long as records that are missing would have taken. `wall_seconds` between both: NaN if unknown.
+double trained_seconds(uint64_t steps, double step_time_ms, double wall_seconds);
+
 class CurveHistory {
  public:
   static constexpr size_t kMaxRows = 8192;
   static constexpr size_t kMaxRecent = 2048;
   enum Column : size_t {
     kStep,
-    kSeconds,
+    kSeconds,  // wall time since the first record
+    kTrainedSeconds,
+    kEpoch,
     kLoss,
     kLossMin,
     kLossMax,
@@ -40,23 +46,34 @@ class CurveHistory {
     kSamplesPerSecond,
     kStepMs,
     kWaitMs,
+    kExchangeMs,
     kStallMs,
     kColumns
   };
-  static constexpr std::array<std::string_view, kColumns> kNames{
-      "step",         "seconds",      "loss",      "loss_min",
-      "loss_max",     "lr",           "grad_norm", "samples_per_second",
-      "step_time_ms", "data_wait_ms", "stall_ms"};
-  using Row =
-      std::vector<double>;  // the columns, then training metrics; those that are missing are NaN
+  static constexpr std::array<std::string_view, kColumns> kNames{"step",
+                                                                 "seconds",
+                                                                 "trained_seconds",
+                                                                 "epoch",
+                                                                 "loss",
+                                                                 "loss_min",
+                                                                 "loss_max",
+                                                                 "lr",
+                                                                 "grad_norm",
+                                                                 "samples_per_second",
+                                                                 "step_time_ms",
+                                                                 "data_wait_ms",
+                                                                 "exchange_ms",
+                                                                 "stall_ms"};
+  // The columns, then training metrics; those that are missing are NaN.
+  using Row = std::vector<double>;
 
   // `run_dir`: no link may lead out of it; empty: links are followed.
   explicit CurveHistory(std::string path, std::string run_dir = {})
       : path_(std::move(path)), run_dir_(std::move(run_dir)) {}
 
   void refresh();
-  // {"started": "…", "records_per_row": 1, "columns": {"step": […], …, "metric/accuracy": […]}}
-  // With at most `max_rows` rows (at least 2).
+  // {"started": "…", "records_per_row": 1, "columns": {"step": […], …, "metric/accuracy": […]}, "last": {"step": …, …}}
+  // With at most `max_rows` rows (at least 2). `last`: the last record, which the last row can be the mean of.
   std::string to_json(size_t max_rows = SIZE_MAX) const;
   // All rows, merged as described above.
   std::vector<Row> rows() const;
@@ -73,6 +90,7 @@ class CurveHistory {
   void add_metrics(const metrics::TrainMetrics& record, Row& row);
   void add(const Row& row);
   static void merge_rows(std::vector<Row>& rows);
+  std::string name_of(size_t column) const;
 
   const std::string path_, run_dir_;
   uint64_t offset_ = 0;

@@ -1,6 +1,7 @@
 #include "shared/view/run_summary.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -117,6 +118,41 @@ std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
   auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
   if (!parsed.ok()) return std::nullopt;
   return *std::move(parsed);
+}
+
+// Of the first record.
+std::string start_of(const run::RunLayout& layout) {
+  const auto fd = open_run_file(layout.root(), layout.train_metrics_file());
+  std::string line(kRecordBytes, '\0');
+  const ssize_t size = fd.ok() ? ::pread(fd->get(), line.data(), line.size(), 0) : -1;
+  line.resize(std::min(line.size(), line.find('\n')));
+  const auto record = size > 0 ? metrics::parse_record(line) : Status(StatusCode::kNotFound, "");
+  if (!record.ok()) return "";
+  std::string time = record->find_text("wall_time").value_or("");
+  return parse_iso8601(time) ? time : "";
+}
+
+run::EvaluatorState evaluator_of(const run::RunLayout& layout) {
+  const auto opened = open_run_file(layout.root(), layout.eval_exit_status_file());
+  if (!opened.ok() && opened.status().code() != StatusCode::kNotFound) return {};  // a link
+  if (!open_run_file(layout.root(), layout.eval_lock_file()).ok()) return {};
+  run::EvaluatorState state = run::read_evaluator_state(layout);
+  state.reason = valid_utf8(state.reason);
+  return state;
+}
+
+// A run that is well, but whose checkpoints nobody evaluates any more, needs attention.
+void add_evaluator(RunSummary& summary) {
+  using Phase = run::EvaluatorState::Phase;
+  const bool is_broken =
+      summary.evaluator.phase == Phase::kFailed || summary.evaluator.phase == Phase::kCrashed;
+  if (!is_broken || summary.health != Health::kGood) return;
+  if (!summary.is_running && steps_behind(summary) == 0) return;
+  summary.health = Health::kAttention;
+  summary.reason += (summary.reason.empty() ? "" : "; ") + std::string("the evaluator has ") +
+                    std::string(run::to_string(summary.evaluator.phase)) + ": " +
+                    summary.evaluator.reason;
+  summary.next = "start stoker-eval again; its log: stokerctl logs --evaluator";
 }
 
 // As run::read_best().
@@ -256,9 +292,51 @@ RunSummary read_summary(const run::RunLayout& layout, std::string name) {
   summary.best = best_of(layout, lineage);
   summary.checkpoint = newest_checkpoint(layout);
   summary.evaluated_step = newest_evaluated_step(layout, lineage);
+  summary.started = start_of(layout);
+  summary.evaluator = evaluator_of(layout);
   summary.next = next_of(summary, state.phase);
+  add_evaluator(summary);
   return summary;
 }
+
+uint64_t steps_behind(const RunSummary& summary) {
+  if (!summary.checkpoint) return 0;
+  const uint64_t saved = summary.checkpoint->step;
+  return saved - std::min(saved, summary.evaluated_step.value_or(0));
+}
+
+namespace {
+
+// What the files do not say, or this program cannot read.
+void add_results(RunSummary& summary, const control::TrainerStatus& status) {
+  const bool is_training = status.state == TrainerState::kTraining ||
+                           status.state == TrainerState::kSaving ||
+                           status.state == TrainerState::kDegraded;
+  summary.samples_per_second = is_training ? status.samples_per_second : 0;
+  summary.eta_seconds = is_training && std::isfinite(status.eta_seconds) ? status.eta_seconds : 0;
+  const auto& evaluator = status.evaluator;
+  if (summary.run_dir.empty()) {
+    summary.run_dir = valid_utf8(status.run_dir);
+    summary.evaluator = run::EvaluatorState::of(evaluator.state, valid_utf8(evaluator.reason));
+  }
+  const uint64_t saved = status.checkpoint.last_saved_step;
+  const bool has_saved = status.checkpoint.saved_total > 0 || saved > 0;
+  if (has_saved && (!summary.checkpoint || summary.checkpoint->step < saved))
+    summary.checkpoint = {.step = saved, .saved_at = ""};
+  if (evaluator.last_evaluated_step > summary.evaluated_step.value_or(0))
+    summary.evaluated_step = evaluator.last_evaluated_step;
+  if (summary.best || !std::isfinite(evaluator.best_value)) return;
+  const size_t slash = evaluator.best_metric.find('/');
+  summary.best = {
+      .dataset = evaluator.best_metric.substr(0, slash),
+      .metric = slash == std::string::npos ? "" : evaluator.best_metric.substr(slash + 1),
+      .direction = evaluator.best_direction,
+      .value = evaluator.best_value,
+      .step = evaluator.best_step,
+      .manifest_sha256 = ""};
+}
+
+}  // namespace
 
 void add_status(RunSummary& summary, const control::TrainerStatus& status) {
   summary.state = control::to_string(status.state);
@@ -268,8 +346,10 @@ void add_status(RunSummary& summary, const control::TrainerStatus& status) {
   summary.reason = valid_utf8(status.waiting_for);
   if (!summary.reason.empty()) summary.reason = "waiting for " + summary.reason;
   summary.health = health_of(status.state);
+  add_results(summary, status);
   if (status.state != TrainerState::kPaused) summary.since.clear();
   summary.next = status.state == TrainerState::kPaused ? "stokerctl resume" : "";
+  add_evaluator(summary);
   if (status.state != TrainerState::kDegraded) return;
   summary.reason = valid_utf8(status.checkpoint.last_error);
   const uint64_t saved = std::min(status.step, status.checkpoint.last_saved_step);
@@ -285,13 +365,24 @@ void add_no_answer(RunSummary& summary, std::string reason) {
 }
 
 std::string to_json(const RunSummary& summary) {
-  json::object object{{"name", summary.name},      {"run_dir", summary.run_dir},
-                      {"state", summary.state},    {"health", to_string(summary.health)},
-                      {"reason", summary.reason},  {"since", summary.since},
-                      {"step", summary.step},      {"loss", finite_or_null(summary.loss)},
-                      {"evaluated_step", nullptr}, {"next", summary.next}};
+  json::object object{{"name", summary.name},
+                      {"run_dir", summary.run_dir},
+                      {"state", summary.state},
+                      {"health", to_string(summary.health)},
+                      {"reason", summary.reason},
+                      {"since", summary.since},
+                      {"step", summary.step},
+                      {"loss", finite_or_null(summary.loss)},
+                      {"evaluated_step", nullptr},
+                      {"next", summary.next},
+                      {"started", summary.started},
+                      {"samples_per_second", finite_or_null(summary.samples_per_second)},
+                      {"eta_seconds", summary.eta_seconds}};
   if (summary.max_steps > 0) object["max_steps"] = summary.max_steps;
   if (summary.evaluated_step) object["evaluated_step"] = *summary.evaluated_step;
+  object["evaluator"] = json::object{{"state", run::to_string(summary.evaluator.phase)},
+                                     {"reason", summary.evaluator.reason},
+                                     {"steps_behind", steps_behind(summary)}};
   if (const auto& best = summary.best)
     object["best"] =
         json::object{{"dataset", best->dataset},     {"metric", best->metric},

@@ -42,9 +42,11 @@ struct RunSummary {
   std::string reason;       // of the end, the degraded state or the wait; empty: there is none
   // ISO 8601: of an end or a pause when it began; of a crash the last record. Empty: unknown.
   std::string since;
+  std::string started;  // ISO 8601, of the first record; empty: there is none
   uint64_t step = 0;
   uint64_t max_steps = 0;                                  // 0: unknown
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN: none
+  double samples_per_second = 0, eta_seconds = 0;          // of stokerd, while it trains; 0: none
   struct Best {
     std::string dataset, metric;
     std::string direction;  // "minimize", "maximize"; empty: unknown
@@ -55,16 +57,19 @@ struct RunSummary {
   std::optional<Best> best;
   struct Checkpoint {
     uint64_t step = 0;
-    std::string saved_at;  // ISO 8601
+    std::string saved_at;  // ISO 8601; empty: unknown
   };
   std::optional<Checkpoint> checkpoint;    // the newest
   std::optional<uint64_t> evaluated_step;  // the newest evaluated checkpoint of the present branch
+  run::EvaluatorState evaluator;
   std::optional<run::LastStart> last_start;  // that ended before it was accepted
   std::string next;                          // what to do; empty: nothing
 };
 
 // `name`: as a list calls it.
 RunSummary read_summary(const run::RunLayout& layout, std::string name);
+// Steps of the newest checkpoint that are not evaluated.
+uint64_t steps_behind(const RunSummary& summary);
 // Of the stokerd that holds the lock.
 void add_status(RunSummary& summary, const control::TrainerStatus& status);
 // It holds the lock and gave no answer, for this reason.

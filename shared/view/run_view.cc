@@ -60,9 +60,9 @@ json::array last_lines(std::string_view text, size_t max, IsWanted is_wanted) {
 bool is_main_event(std::string_view line) {
   for (const std::string_view part :
        {" warning ", " error ", "\"level\":\"warning\"", "\"level\":\"error\"", "daemon started",
-        "daemon exited", "training started", "training resumed", "control command",
-        "configuration reloaded", "shutdown requested", "rolled back", "learning rate",
-        "early stop"})
+        "daemon exited", "training started", "training resumed", "run resumed",
+        "live setting changed", "control command", "configuration reloaded", "shutdown requested",
+        "rolled back", "learning rate", "early stop"})
     if (line.find(part) != line.npos) return true;
   return false;
 }

@@ -98,7 +98,12 @@ class Browser:
 
     def key(self, key):
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9, "ArrowLeft": 37}.get(key, 0))
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}.get(key, 0))
+
+    def drag(self, begin, end):
+        """With the left button of the mouse."""
+        for kind, (x, y) in (("mouseMoved", begin), ("mousePressed", begin), ("mouseMoved", end), ("mouseReleased", end)):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1 if kind != "mouseReleased" else 0, clickCount=1)
 
     def screenshot(self, path, full=False):
         image = self.call("Page.captureScreenshot", captureBeyondViewport=full)

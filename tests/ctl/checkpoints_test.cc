@@ -72,10 +72,10 @@ TEST_F(CheckpointCommandsTest, ListShowsEvaluationsAndMarksBest) {
   write_best(400, 1.125, best);
   const CommandResult result = ctl({"list"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, ContainsRegex(" 200  [0-9.]+ s  .* B +1\\.2500 +1\\.8034\n"));
-  EXPECT_THAT(result.out, ContainsRegex(" 400 .* 1\\.1250 .*  \\* best\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 200  [0-9.]+ s  .* B +1\\.250 +1\\.803\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 400 .* 1\\.125 .*  \\* best\n"));
   EXPECT_THAT(result.out, ContainsRegex(" 600 .* - +-  newest\n"));
-  EXPECT_THAT(result.out, HasSubstr("best valid loss 1.1250 at step 400\n"));
+  EXPECT_THAT(result.out, HasSubstr("best valid loss 1.125 at step 400\n"));
   EXPECT_LE(widest_line(result.out), 80u);
 }
 

@@ -190,5 +190,27 @@ TEST_F(RunLocatorTest, UsesCurrentDirectoryWhenItContainsRun) {
   EXPECT_EQ(with.code, 0) << with.err;
 }
 
+// In groups, and not wider than a terminal, for each command.
+TEST(CtlCommandLineTest, ShowsHelpInGroupsWithin80Columns) {
+  const std::string help = parse({"--help"}).out;
+  EXPECT_LE(widest_line(help), 80u);
+  size_t at = 0;
+  for (const char* const group :
+       {"\nWatch a run:\n", "\nControl training:\n", "\nLook inside a run:\n", "\nCheckpoints:\n",
+        "\nCompare runs:\n"}) {
+    const size_t found = help.find(group);
+    ASSERT_NE(found, std::string::npos) << group;
+    EXPECT_GT(found, at);
+    at = found;
+  }
+  EXPECT_THAT(help, ::testing::Not(HasSubstr("print-candidates")));
+  for (const char* const command :
+       {"status", "export", "inspect", "plot", "logs", "set", "profile"}) {
+    const std::string text = parse({command, "--help"}).out;
+    EXPECT_LE(widest_line(text), 80u) << text;
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("Excludes:")));
+  }
+}
+
 }  // namespace
 }  // namespace stoker::ctl

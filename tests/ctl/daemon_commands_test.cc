@@ -158,7 +158,7 @@ TEST_F(DaemonCommandsTest, StatusPrintsTableOrRawJson) {
   const CommandResult table = ctl({"status"});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("training    step 1 200/2 000 (60 %), epoch 0, ETA 4 min"));
-  EXPECT_THAT(table.out, HasSubstr("loss        1.5000, learning rate 0.0003\n"));
+  EXPECT_THAT(table.out, HasSubstr("loss        1.500, learning rate 0.000300\n"));
   EXPECT_THAT(table.out, HasSubstr("checkpoint  step 1 000"));
   EXPECT_THAT(table.out, Not(HasSubstr("\x1b")));
   EXPECT_LE(widest_line(table.out), 80u) << table.out;
@@ -347,8 +347,8 @@ TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
   const CommandResult table = ctl({"profile", "20", "--output", path("copy.json")});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("steps 1 201 to 1 220 on cpu\n"));
-  EXPECT_THAT(table.out, HasSubstr("  forward          8     160   40.0 %\n"));
-  EXPECT_THAT(table.out, HasSubstr("  step            20     400  100.0 %\n"));
+  EXPECT_THAT(table.out, HasSubstr("  forward       8.00     160   40.0 %\n"));
+  EXPECT_THAT(table.out, HasSubstr("  step          20.0     400  100.0 %\n"));
   EXPECT_THAT(table.out, HasSubstr(trace));
   EXPECT_EQ(*read_file(path("copy.json"), 100), "the trace");
   EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
@@ -757,16 +757,18 @@ TEST_F(WatchCommandTest, PrintsLinePerStatusInPipeUntilRunEnds) {
   const CommandResult result = watch(run::RunOutcome::kFinished, 0, false, kPiped);
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 4) << result.out;
-  EXPECT_THAT(result.out, HasSubstr("training step 1 200/2 000 (60 %) loss 1.5000"));
-  EXPECT_THAT(result.out, HasSubstr("finished at step 2 000: all steps are done\n"));
+  EXPECT_THAT(result.out, HasSubstr("training step 1 200/2 000 (60 %)  loss 1.500"));
+  EXPECT_THAT(result.out, HasSubstr("finished step 2 000  all steps are done\n"));
   EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
   EXPECT_LE(widest_line(result.out), 100u);
 }
 
 TEST_F(WatchCommandTest, MovesNoCursorOnTerminal) {
   const CommandResult result = watch(run::RunOutcome::kFinished, 0, false, kTerminal);
-  EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(result.out, HasSubstr("finished at step 2 000"));
+  EXPECT_THAT(result.out, Not(HasSubstr("\r")));
+  EXPECT_THAT(result.out, HasSubstr("\x1b[1;32mfinished\x1b[0m step 2 000"));
+  EXPECT_THAT(result.out, Not(HasSubstr("\x1b[K")));
+  EXPECT_LE(widest_line(result.out), 80u);
 }
 
 TEST_F(WatchCommandTest, PrintsRawRepliesAsJson) {

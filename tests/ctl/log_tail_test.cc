@@ -49,6 +49,19 @@ class LogTailTest : public CtlTest {
   }
 };
 
+// As in `top`; a pipe has no colors.
+TEST_F(LogTailTest, ColorsLevelsOnTerminal) {
+  const std::string info = "2026-01-31T12:00:00.000Z info    one";
+  const std::string warning = "2026-01-31T12:00:01.000Z warning two";
+  const std::string error =
+      R"({"time":"2026-01-31T12:00:02.000Z", "level":"error","event":"three"})";
+  const std::string lines = info + "\n" + warning + "\n" + error + "\n";
+  write_file(log(), lines);
+  EXPECT_EQ(ctl({"logs"}).out, lines);
+  EXPECT_EQ(ctl({"logs"}, kTerminal).out,
+            info + "\n\x1b[33m" + warning + "\x1b[0m\n\x1b[31m" + error + "\x1b[0m\n");
+}
+
 TEST_F(LogTailTest, PrintsLastLines) {
   write_file(log(), "one\ntwo\nthree\n");
   EXPECT_EQ(ctl({"logs", "-n", "2"}).out, "two\nthree\n");

@@ -24,9 +24,9 @@ TEST_F(RunReportTest, ShowsLossesBestAndEndState) {
   ASSERT_EQ(result.code, 0) << result.err;
   for (const char* text :
        {"valid loss", "bits/byte", "samples/s", "data wait", "(ms/step)", "checkpoint",
-        "stall (ms)", "1.0625", "1234", "best valid loss 1.0625 at step 700\n",
-        "16 000 samples in 13 s, epoch 10\n", "finished at step 1 000: all steps are done\n",
-        "o valid loss", "1 000 steps\n"})
+        "stall (ms)", "1.063", "1 230", "best valid loss 1.063 at step 700\n",
+        "16 000 samples in 13 s of training, epoch 10\n", "finished    step 1 000",
+        "reason      all steps are done\n", "o valid loss", "1 000 steps\n"})
     EXPECT_THAT(result.out, HasSubstr(text));
   EXPECT_LE(widest_line(result.out), 80u) << result.out;
   EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
@@ -50,9 +50,12 @@ TEST_F(RunReportTest, NamesLargestValueOfMetricThatIsMaximized) {
                                                                     .value = 0.875,
                                                                     .step = 20,
                                                                     .manifest_sha256 = "m"}));
-  EXPECT_THAT(ctl({"report"}).out, HasSubstr("best valid auroc 0.8750 at step 20\n"));
+  EXPECT_THAT(ctl({"report"}).out,
+              HasSubstr("best        valid/auroc 0.8750 (maximize) at step 20\n"));
   std::filesystem::remove(layout().metric_table_file());
-  EXPECT_THAT(ctl({"report"}).out, HasSubstr("best valid auroc: not known, because "));
+  EXPECT_THAT(ctl({"report"}).out, HasSubstr("best        valid/auroc 0.8750 at step 20\n"));
+  std::filesystem::remove(layout().best_file());
+  EXPECT_THAT(ctl({"report"}).out, HasSubstr("best valid loss: not known, because "));
 }
 
 TEST_F(RunReportTest, FitsTerminalWidth) {
@@ -73,7 +76,7 @@ TEST_F(RunReportTest, SumsStallsAndAveragesWaits) {
   write_train_metrics(rows);
   const CommandResult result = ctl({"report"});
   // A table row covers a hundred steps: 100 stalls of 1.5 ms and a mean wait of 2 ms.
-  EXPECT_THAT(result.out, HasSubstr("1234       2.00         150\n")) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("1 230       2.00         150\n")) << result.out;
 }
 
 TEST_F(RunReportTest, AssignsEvaluationToNextReportedStep) {
@@ -82,8 +85,8 @@ TEST_F(RunReportTest, AssignsEvaluationToNextReportedStep) {
   write_eval(33, 3.3333);  // the last checkpoint, after the last reported step
   const CommandResult result = ctl({"report"});
   EXPECT_THAT(result.out, ::testing::ContainsRegex(" 10 .* -  .*\n"));
-  EXPECT_THAT(result.out, ::testing::ContainsRegex(" 20 .* 2\\.2222 .*\n"));
-  EXPECT_THAT(result.out, ::testing::ContainsRegex(" 30 .* 3\\.3333 .*\n"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex(" 20 .* 2\\.222 .*\n"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex(" 30 .* 3\\.333 .*\n"));
 }
 
 TEST_F(RunReportTest, SuggestsEvaluatorWithoutEvaluations) {
@@ -91,7 +94,7 @@ TEST_F(RunReportTest, SuggestsEvaluatorWithoutEvaluations) {
   const CommandResult result = ctl({"report"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("no validation yet: stoker-eval --run-dir "));
-  EXPECT_THAT(result.out, HasSubstr("stokerd has not run in this directory yet\n"));
+  EXPECT_THAT(result.out, HasSubstr("not started step 10"));
   write_file(layout().eval_lock_file(), "");
   const auto evaluator = lock_file(layout().eval_lock_file(), "");
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
@@ -127,7 +130,7 @@ TEST_F(RunReportTest, CondensesThousandsOfRecordsToTen) {
   write_train_metrics(20'000);
   const CommandResult result = ctl({"report"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 3 + 10 + 4 + 1 + 13)
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 3 + 10 + 1 + 9 + 1 + 13)
       << result.out;
   EXPECT_THAT(result.out, HasSubstr("  200 000 "));
 }

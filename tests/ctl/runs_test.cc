@@ -50,7 +50,7 @@ TEST_F(RunsTest, ListsRunsBelowDirectory) {
   EXPECT_THAT(result.out, ContainsRegex("  group/second +failed [^\n]* 150 "));
   EXPECT_THAT(
       result.out,
-      ContainsRegex("  run +finished [^\n]* 200 +1.2000 +valid/loss 1.2500 +all steps are done"));
+      ContainsRegex("  run +finished [^\n]* 200 +1.200 +valid/loss 1.250 +all steps are done"));
   EXPECT_THAT(result.out, HasSubstr("disk full"));
   const auto list =
       boost::json::parse(run_with_arguments({"--json", "runs", root_.path()}).out).as_array();
@@ -94,6 +94,34 @@ TEST_F(RunsTest, AsksStokerdsOfRunningRuns) {
   EXPECT_EQ(found[3].state, "running");
   EXPECT_EQ(found[2].state, "paused");
   EXPECT_EQ(found[2].next, "stokerctl resume");
+}
+
+// A run that is well, but whose evaluator is not: state, reason and what to do say so.
+TEST_F(RunsTest, ShowsEvaluatorThatCrashed) {
+  write_two_runs();
+  std::filesystem::remove(layout().exit_status_file());
+  const auto lock = lock_file(layout().lock_file(), "test");
+  ASSERT_TRUE(lock.ok());
+  const auto found = [&] { return view::read_summary(layout(), "run"); };
+  EXPECT_EQ(found().health, view::Health::kGood);  // there was none
+  EXPECT_EQ(found().evaluator.phase, run::EvaluatorState::Phase::kNotStarted);
+  write_file(layout().eval_lock_file(), "pid=1");
+  EXPECT_EQ(found().evaluator.phase, run::EvaluatorState::Phase::kCrashed);
+  EXPECT_EQ(found().health, view::Health::kAttention);
+  EXPECT_THAT(found().reason, HasSubstr("the evaluator has crashed: "));
+  EXPECT_THAT(found().next, HasSubstr("start stoker-eval again"));
+  write_file(layout().eval_exit_status_file(),
+             R"({"state":"failed","step":0,"reason":"no memory left","exit_code":71})");
+  EXPECT_EQ(found().reason, "the evaluator has failed: no memory left");
+  EXPECT_THAT(run_with_arguments({"runs", root_.path()}).out, HasSubstr("no memory left"));
+  write_file(layout().eval_exit_status_file(),
+             R"({"state":"stopped","step":0,"reason":"","exit_code":0})");
+  EXPECT_EQ(found().health, view::Health::kGood);
+  // Another user's link says nothing.
+  std::filesystem::remove(layout().eval_exit_status_file());
+  write_file(path("elsewhere"), R"({"state":"failed","step":0,"reason":"x","exit_code":1})");
+  std::filesystem::create_symlink(path("elsewhere"), layout().eval_exit_status_file());
+  EXPECT_EQ(found().evaluator.phase, run::EvaluatorState::Phase::kNotStarted);
 }
 
 // A row has one line on a terminal of 80 columns, whatever the reason is.
@@ -172,9 +200,49 @@ TEST_F(RunsTest, PlotsSeveralRunsTogether) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("run train loss"));
   EXPECT_THAT(result.out, HasSubstr("second valid loss"));
-  EXPECT_THAT(run_with_arguments({"report", layout().root(), second()}).out,
-              HasSubstr(second() + "\n"));
   EXPECT_EQ(run_with_arguments({"plot", layout().root(), path("none")}).code, 78);
+}
+
+// The same table as on the page: what differs, the best value first.
+TEST_F(RunsTest, ComparesRunsInTable) {
+  write_two_runs();
+  const auto config = [](const std::string& lr) {
+    return "data:\n  train: {format: synthetic, num_samples: 10, input_shape: [2], num_classes: "
+           "2}\n"
+           "model: {name: mlp, hidden_sizes: [2]}\ntask: {name: classification}\n"
+           "optimizer:\n  lr: " +
+           lr + "\n";
+  };
+  write_file(layout().config_file(), config("3.0e-04"));
+  write_file(second() + "/config.yaml", config("0.1"));
+  write_file(second() + "/eval/step-000000100.json",
+             R"({"step":100,"manifest_sha256":"","datasets":{"valid":{"loss":1.0,)"
+             R"("bits_per_byte":1.5,"num_samples":100}},"duration_seconds":1,)"
+             R"("created_at":"2026-01-31T12:00:00.000Z"})");
+  const CommandResult result = run_with_arguments({"report", layout().root(), second()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("optimizer.lr"));
+  EXPECT_THAT(result.out, HasSubstr("valid loss"));
+  EXPECT_THAT(result.out, ContainsRegex("second +0.1 +1.000 +100 [^\n]*failed\n"
+                                        "  run +0.0003 +1.250 +100 [^\n]*finished\n$"));
+  EXPECT_LE(widest_line(run_with_arguments({"report", layout().root(), second()}, kTerminal).out),
+            80u);
+}
+
+// For the completion of a shell.
+TEST_F(RunsTest, PrintsCandidatesOfArguments) {
+  write_two_runs();
+  EXPECT_EQ(ctl({"--print-candidates", "metrics"}).out, "bits_per_byte\nloss\n");
+  EXPECT_THAT(ctl({"--print-candidates", "steps"}).out, ::testing::StartsWith("latest\nbest\n"));
+  write_file(
+      layout().config_file(),
+      "data:\n  train: {format: synthetic, num_samples: 10, input_shape: [2], num_classes: 2}\n"
+      "model: {name: mlp, hidden_sizes: [2]}\ntask: {name: classification}\n");
+  EXPECT_THAT(ctl({"--print-candidates", "keys"}).out, HasSubstr("\nmodel.hidden_sizes\n"));
+  const std::string live = ctl({"--print-candidates", "live-keys"}).out;
+  EXPECT_THAT(live, HasSubstr("optimizer.lr\n"));
+  EXPECT_THAT(live, ::testing::Not(HasSubstr("model.hidden_sizes")));
+  EXPECT_EQ(ctl({"--print-candidates", "else"}).code, 64);
 }
 
 TEST_F(RunsTest, NamesRunWithoutMetricOfPlot) {

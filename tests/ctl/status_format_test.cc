@@ -31,7 +31,9 @@ TEST(StatusFormatTest, ShowsNoValuesWhileRunStarts) {
   const std::string text = render_status(status, {});
   EXPECT_THAT(text, HasSubstr("loss        -\n"));
   EXPECT_THAT(text, HasSubstr("speed       -\n"));
-  EXPECT_EQ(render_status_line(status), "starting step 0 waiting for a lock");
+  view::RunSummary summary;
+  add_status(summary, status);
+  EXPECT_EQ(render_summary_line(summary, {}), "starting step 0  waiting for a lock");
 }
 
 TEST(StatusFormatTest, ShowsDeviceTimeAndMemory) {
@@ -71,15 +73,18 @@ TEST(StatusFormatTest, CountsErrorsOfFeedAndCheckpoints) {
                  .external_producers = 1,
                  .workers_reading = 1.2,
                  .workers_waiting = 0.4};
-  status.checkpoint = {.last_saved_step = 1200, .is_saving = true, .stall_ms = 3.5};
+  status.step = 1210;
+  status.max_steps = 2420;
+  status.checkpoint = {
+      .last_saved_step = 1200, .is_saving = true, .stall_ms = 3.5, .saved_total = 1};
   std::string text = render_status(status, {});
-  EXPECT_THAT(text, HasSubstr("training    step 10/20 (50 %), epoch 0, ETA 25 s\n"));
+  EXPECT_THAT(text, HasSubstr("training    step 1 210/2 420 (50 %), epoch 0, ETA 25 s\n"));
   EXPECT_THAT(text, HasSubstr(", 2 rollbacks\n"));
-  EXPECT_THAT(text, HasSubstr("feed        data wait 0.10 ms/step, 7/8 batches ready, 2 workers "
+  EXPECT_THAT(text, HasSubstr("feed        data wait 0.100 ms/step, 7/8 batches ready, 2 workers "
                               "(1.2 reading, 0.4 waiting for a slot), 3 sample errors, "
                               "2 batches requeued, 1 worker crash (1 timeout), "
                               "1 external producer\n"));
-  EXPECT_THAT(text, HasSubstr("checkpoint  step 1 200, stall 3.50 ms, saving\n"));
+  EXPECT_THAT(text, HasSubstr("checkpoint  step 1 200, 10 steps ago, stall 3.50 ms, saving\n"));
   EXPECT_THAT(text, HasSubstr("evaluator   not started\n"));
   status.feed.worker_crashes = 2;
   EXPECT_THAT(render_status(status, {}), HasSubstr("2 worker crashes (1 timeout)"));
@@ -91,7 +96,6 @@ TEST(StatusFormatTest, ShowsTrainingMetricAfterLoss) {
   status.training_metrics = {{.name = "accuracy", .value = 0.75}};
   EXPECT_THAT(render_status(status, {}),
               HasSubstr("loss        0.5000, accuracy 0.7500, learning rate"));
-  EXPECT_THAT(render_status_line(status), HasSubstr(" loss 0.5000, accuracy 0.7500, 100"));
 }
 
 TEST(StatusFormatTest, ShowsCheckpointAndEvaluationOfInitialState) {
@@ -99,20 +103,27 @@ TEST(StatusFormatTest, ShowsCheckpointAndEvaluationOfInitialState) {
   EXPECT_THAT(render_status(status, {}), HasSubstr("checkpoint  none\n"));
   status.checkpoint.saved_total = 1;
   status.evaluator = {.state = "running", .best_value = 2.5};
+  status.step = 0;
+  status.evaluator.best_metric = "val/loss";
+  status.evaluator.best_direction = "minimize";
   EXPECT_THAT(render_status(status, {}), HasSubstr("checkpoint  step 0, stall"));
   EXPECT_THAT(render_status(status, {}),
-              HasSubstr("evaluator   running, evaluated up to step 0, best 2.5000 at step 0\n"));
+              HasSubstr("evaluator   running\nbest        val/loss 2.500 (minimize) at step 0\n"));
 }
 
 TEST(StatusFormatTest, ShowsSlowestRankOfGroup) {
   control::TrainerStatus status = training();
   EXPECT_THAT(render_status(status, {}), Not(HasSubstr("group  ")));
-  status.group = {.world_size = 3, .restart_count = 1, .ranks = {{20, 1}, {21, 2}, {35.2, 14.1}}};
+  status.group = {.world_size = 3,
+                  .restart_count = 1,
+                  .exchange_ms = 9.3,
+                  .ranks = {{20, 1}, {21, 2}, {35.2, 14.1}}};
   EXPECT_THAT(
       render_status(status, {}),
       HasSubstr("group       3 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), "
-                "data wait 14.1 ms\n"));
+                "data wait 14.1 ms; exchange 9.30 ms/step\n"));
   status.group.ranks = {{20, 1, 3 << 20}, {21, 2, 2 << 20}};
+  EXPECT_THAT(render_status(status, {}), HasSubstr("rank 1, 21.0 ms/step (the other 20.0)"));
   EXPECT_THAT(render_status(status, {}),
               ContainsRegex("; optimizer state 2[^ ]* [^ ]+ to 3[^ ]* [^ ]+ per rank\n"));
   status.group = {.world_size = 2};  // before the first report
@@ -147,8 +158,39 @@ TEST(StatusFormatTest, ShowsTasksOfCluster) {
 TEST(StatusFormatTest, ShowsWhatStartupWaitsFor) {
   control::TrainerStatus status = training();
   status.waiting_for = "a/SHA256SUMS: locked exclusively by pid 7 (rsync)";
-  EXPECT_THAT(render_status(status, {}),
-              HasSubstr("waiting     a/SHA256SUMS: locked exclusively by pid 7 (rsync)\n"));
+  EXPECT_THAT(
+      render_status(status, {}),
+      HasSubstr("reason      waiting for a/SHA256SUMS: locked exclusively by pid 7 (rsync)\n"));
+}
+
+// What a crash would lose, why it is not well, and what to do: also on one line.
+TEST(StatusFormatTest, ShowsWhatToDoOfDegradedRun) {
+  control::TrainerStatus status = training();
+  status.state = control::TrainerState::kDegraded;
+  status.step = 33'302;
+  status.max_steps = 0;
+  status.checkpoint = {.last_saved_step = 22'000, .last_error = "No space left on device"};
+  const std::string text = render_status(status, {});
+  EXPECT_THAT(text, HasSubstr("reason      No space left on device\n"));
+  EXPECT_THAT(text,
+              HasSubstr("next        fix the cause; 11302 steps since the last checkpoint\n"));
+  EXPECT_THAT(text, HasSubstr("checkpoint  step 22 000, 11 302 steps ago"));
+  view::RunSummary summary;
+  add_status(summary, status);
+  EXPECT_THAT(
+      render_summary_line(summary, {}),
+      ::testing::StartsWith("degraded step 33 302  fix the cause; 11302 steps since the last "
+                            "checkpoint  No space left on device"));
+}
+
+TEST(StatusFormatTest, ShowsWhyEvaluatorFailed) {
+  view::RunSummary summary{.checkpoint = view::RunSummary::Checkpoint{.step = 900, .saved_at = ""},
+                           .evaluated_step = 500};
+  summary.evaluator = run::EvaluatorState::of("failed", "no memory left");
+  EXPECT_EQ(format_evaluator(summary), "failed: no memory left, 400 steps behind");
+  summary.evaluated_step = 900;
+  summary.evaluator = run::EvaluatorState::of("exited", "");
+  EXPECT_EQ(format_evaluator(summary), "exited, up to date");
 }
 
 TEST(StatusFormatTest, OmitsFieldsThatDaemonDoesNotReport) {

@@ -68,7 +68,6 @@ shows " q  quit"
 is_complete() { [[ $(screen | grep -cF "batches ready") == 1 && $(screen | sed -n "$1p") == *"quit"* ]]; }
 # Another size: complete immediately, without lines of the former one.
 tmux -S "$work/tmux" resize-window -t top -x 120 -y 40
-shows "(training continues)"
 within "the screen of 120 x 40" is_complete 40
 tmux -S "$work/tmux" resize-window -t top -x 80 -y 24
 within "the screen of 80 x 24" is_complete 24
@@ -77,9 +76,12 @@ keys p
 shows "paused at step"
 shows "  paused  "
 keys l
-shows "log level (warning)"
+shows "log (warning)"
 keys p
 shows "  training  "
+keys '?'
+shows "pause or resume training"
+keys '?'
 keys c
 shows "saved at step"
 

@@ -28,11 +28,18 @@ TopState some_state() {
   status.memory = {.rss_bytes = 412'000'000, .peak_rss_bytes = 430'000'000};
   status.checkpoint.last_saved_step = 1000;
   status.checkpoint.stall_ms = 12;
-  status.evaluator = {
-      .state = "running", .last_evaluated_step = 800, .best_value = 0.7, .best_step = 600};
+  status.checkpoint.saved_total = 1;
+  status.evaluator = {.state = "running",
+                      .last_evaluated_step = 800,
+                      .best_value = 0.7,
+                      .best_step = 600,
+                      .best_metric = "val/auroc",
+                      .best_direction = "maximize"};
   Curve train{.name = "train loss", .points = {}};
   for (int i = 1; i <= 100; ++i) train.points.emplace_back(10 * i, 2.0 / i);
   state.curves = {train};
+  add_status(state.summary, status);
+  state.summary.is_running = true;
   state.log = {"2026-01-31T12:00:00.000Z info    one", "2026-01-31T12:00:01.000Z warning two",
                R"({"time":"2026-01-31T12:00:02.000Z", "level":"error","event":"three"})",
                "2026-01-31T12:00:03.000Z debug   four"};
@@ -52,8 +59,8 @@ TEST(TopViewTest, ShowsAllOfRun) {
   for (const char* const part :
        {"demo  training  step 1 200/6 000 (20 %)", "ETA 60 s", "train loss", "data wait 25",
         "3 of 8 batches ready", "2: read 1.0", "memory     412 MB (peak 430 MB)",
-        "checkpoint step 1 000, stall 12.0 ms",
-        "running, 200 steps behind, best 0.7000 at step 600", "2 sample errors",
+        "checkpoint step 1 000, 200 steps ago, stall 12.0 ms",
+        "running, 200 steps behind, best val/auroc 0.7000 at step 600", "2 sample errors",
         "12:00:00 info    one", "three", " p  pause"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(text, Not(HasSubstr("four")));  // debug
@@ -97,7 +104,7 @@ TEST(TopViewTest, ShowsValuesThatAreNotKnown) {
   state.status.loss = state.status.step_time_ms = state.status.feed.data_wait_ms = std::nan("");
   state.status.feed.workers_reading = std::nan("");
   const std::string text = joined(render_top(state, 24, kPiped));
-  EXPECT_THAT(text, HasSubstr("none yet"));
+  EXPECT_THAT(text, HasSubstr("checkpoint none"));
   EXPECT_THAT(text, HasSubstr("loss       -"));
 }
 
@@ -106,6 +113,7 @@ TEST(TopViewTest, ShowsRanksOfGroup) {
   EXPECT_THAT(joined(render_top(state, 40, kPiped)), Not(HasSubstr("group")));
   state.status.group = {.world_size = 3,
                         .restart_count = 1,
+                        .exchange_ms = 9,
                         .ranks = {{.compute_ms = 20, .data_wait_ms = 1, .optimizer_bytes = 1000},
                                   {.compute_ms = 35, .data_wait_ms = 14, .optimizer_bytes = 1000},
                                   {.compute_ms = 21, .data_wait_ms = 2, .optimizer_bytes = 1000}}};
@@ -114,7 +122,7 @@ TEST(TopViewTest, ShowsRanksOfGroup) {
   EXPECT_THAT(
       joined(render_top(state, 40, wide)),
       HasSubstr("group      3 ranks, 1 restart; slowest: rank 1, 35.0 ms/step (median 21.0), "
-                "data wait 14.0 ms; optimizer state 1.00 kB per rank"));
+                "data wait 14.0 ms; exchange 9.00 ms/step; optimizer state 1.00 kB per rank"));
 }
 
 TEST(TopViewTest, ShowsGpus) {
@@ -127,6 +135,26 @@ TEST(TopViewTest, ShowsGpus) {
                  .celsius = 65,
                  .watts = 410}};
   EXPECT_THAT(joined(render_top(state, 24, kPiped)), HasSubstr("87 %  31.0 GB of 80.0 GB  65 C"));
+}
+
+// At 80 columns the action is shown; what is cut says so.
+TEST(TopViewTest, ShowsActionFirst) {
+  TopState state = some_state();
+  state.status.state = control::TrainerState::kDegraded;
+  state.status.checkpoint.last_error = "No space left on device: " + std::string(100, 'x');
+  add_status(state.summary, state.status);
+  const std::string text = joined(render_top(state, 24, kPiped));
+  EXPECT_THAT(text,
+              HasSubstr("next       fix the cause; 200 steps since the last checkpoint: No "));
+  EXPECT_THAT(text, HasSubstr("~\n"));
+}
+
+TEST(TopViewTest, ShowsHelpInPlaceOfLog) {
+  TopState state = some_state();
+  state.has_help = true;
+  const std::string text = joined(render_top(state, 30, kPiped));
+  EXPECT_THAT(text, HasSubstr("p   pause or resume training"));
+  EXPECT_THAT(text, Not(HasSubstr("12:00:00 info    one")));
 }
 
 TEST(TopViewTest, EscapesControlCharacters) {
@@ -174,10 +202,12 @@ TEST(ShownLevelTest, HidesLowerLevels) {
 }
 
 TEST(TruncateLineTest, KeepsColorsAndWholeCharacters) {
-  EXPECT_EQ(truncate_line("\x1b[1mabc\x1b[0m def", 2), "\x1b[1mab\x1b[0m");
-  EXPECT_EQ(truncate_line("\x1b[1mabc\x1b[0m", 3), "\x1b[1mabc\x1b[0m");
-  EXPECT_EQ(truncate_line("äöü", 2), "äö");
-  EXPECT_EQ(truncate_line("a\xff", 9), "a\xff");
+  EXPECT_EQ(truncate_line("\x1b[1mabc\x1b[0m def", 3, true), "\x1b[1mab…\x1b[0m");
+  EXPECT_EQ(truncate_line("\x1b[1mabc\x1b[0m", 3, true), "\x1b[1mabc\x1b[0m");
+  EXPECT_EQ(truncate_line("äöü", 2, true), "ä…");
+  EXPECT_EQ(truncate_line("äöü", 2, false), "ä~");
+  EXPECT_EQ(truncate_line("abc", 0, true), "");
+  EXPECT_EQ(truncate_line("a\xff", 9, true), "a\xff");
 }
 
 }  // namespace

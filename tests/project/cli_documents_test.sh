@@ -13,6 +13,7 @@ fail() {
 }
 
 for program in "${programs[@]}"; do
+  "$bin/$program" --help | awk 'length > 80 || / Excludes:/ { wrong = 1 } END { exit wrong }' || fail "--help of $program is wider than a terminal"
   "$bin/$program" --print-document man >"$scratch/$program.man"
   mkdir -p "$scratch/zsh"
   "$bin/$program" --print-document bash >"$scratch/$program.bash"
@@ -28,7 +29,8 @@ done
 expect() {
   local typed=$1 arguments
   shift
-  printf 'PS1=; %s() { printf "<%%s>" "$@" >"%s"; }\nsource "%s"\n' "$program" "$scratch/typed" "$scratch/$program.bash" >"$scratch/rc"
+  # shellcheck disable=SC2016
+  printf 'PS1=; PATH=%q:$PATH; %s() { printf "<%%s>" "$@" >"%s"; }\nsource "%s"\n' "$(readlink -f "$bin")" "$program" "$scratch/typed" "$scratch/$program.bash" >"$scratch/rc"
   rm -f "$scratch/typed"
   # From a pipe, bash reads with readline as from a terminal.
   printf '%b\nexit\n' "$typed" |
@@ -73,6 +75,10 @@ expect_fish() {
 }
 
 mkdir "$scratch/runs"
+# A run, whose steps and metrics stokerctl itself lists.
+mkdir -p "$scratch/runs/a/checkpoints/step-000001200" "$scratch/runs/a/metrics"
+printf '{"step":1200,"files":[]}' >"$scratch/runs/a/checkpoints/step-000001200/manifest.json"
+printf 'data:\n  train: {format: synthetic, num_samples: 9, input_shape: [2], num_classes: 2}\nmodel: {name: mlp, hidden_sizes: [2]}\ntask: {name: classification}\n' >"$scratch/runs/a/config.yaml"
 : >"$scratch/my.yaml"
 for program in "${programs[@]}"; do
   case $program in
@@ -85,6 +91,8 @@ for program in "${programs[@]}"; do
       expect_zsh 'stokerctl --run-dir ru\t ex\tbest --form\tto\t' --run-dir runs export best --format=torch
       expect_fish 'stokerctl sho' show-batch
       expect_fish 'stokerctl --run-dir runs export --format ' dcp huggingface peft safetensors timm torch
+      expect 'stokerctl --run-dir runs/a verify 12\t' --run-dir runs/a verify 1200
+      expect 'stokerctl --run-dir runs/a set optimizer.l\t1e-4' --run-dir runs/a set optimizer.lr 1e-4
       expect 'stokerctl logs --\e*' logs --all --evaluator --follow --help --json --lines --rank --run-dir --socket --version
       ;;
     stoker-web)

@@ -15,6 +15,8 @@
 #include "shared/eval_metrics/metric_table.h"
 #include "shared/metrics/json_lines.h"
 #include "shared/run/eval_result.h"
+#include "shared/run/run_layout.h"
+#include "shared/run/run_state.h"
 #include "tests/shared/image/image_files.h"
 #include "tests/system/run_fixture.h"
 
@@ -46,6 +48,14 @@ class EvaluatorTest : public RunTest {
         run::parse_eval_result(output.substr(at, output.find('\n', at) - at), "out");
     EXPECT_TRUE(result.ok()) << result.status().to_string();
     return result.ok() ? *result : run::EvalResult();
+  }
+  // "evaluator   …" of `stokerctl status`.
+  std::string evaluator_line() const {
+    Process status = ctl(run_dir(), {"status"}, "status");
+    EXPECT_EQ(code_of(status), 0) << log_of("status");
+    const std::string text = log_of("status");
+    const size_t at = text.rfind("\nevaluator ");
+    return at == std::string::npos ? text : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
   }
   std::string train_checkpoint() const {
     EXPECT_EQ(train(write_config(small_config()), run_dir()).code, 0);
@@ -417,6 +427,27 @@ eval: {datasets: [train], max_samples: 100}
   const std::string base = run_dir("images") + "/eval/artifacts/step-000000002.train.";
   EXPECT_TRUE(text_of(base + "confusion_matrix.png").starts_with("\x89PNG"));
   EXPECT_NE(text_of(base + "misclassified.md").find("| sample | label |"), std::string::npos);
+}
+
+// How it ended is known without it: all evaluated, killed, failed.
+TEST_F(EvaluatorTest, LeavesItsEndInRun) {
+  const std::string checkpoint = train_checkpoint();
+  ASSERT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 0) << log_of("stoker-eval");
+  EXPECT_NE(evaluator_line().find("exited, up to date"), std::string::npos) << evaluator_line();
+  fs::remove(run::RunLayout(run_dir()).exit_status_file());  // so that it waits for more
+  Process waiting = evaluator(run_dir(), {"--follow"});
+  ASSERT_TRUE(wait_for_log("evaluator started"));
+  ASSERT_TRUE(wait_until(
+      60s, [&] { return !fs::exists(run::RunLayout(run_dir()).eval_exit_status_file()); }));
+  ::kill(waiting.pid(), SIGKILL);
+  (void)waiting.wait(60s);
+  EXPECT_EQ(run::read_evaluator_state(run::RunLayout(run_dir())).phase,
+            run::EvaluatorState::Phase::kCrashed);
+  fs::remove(run::RunLayout(run_dir()).metric_table_file());
+  EXPECT_NE(exit_code(evaluator(run_dir(), {"--once"})), 0);
+  const run::EvaluatorState failed = run::read_evaluator_state(run::RunLayout(run_dir()));
+  EXPECT_EQ(failed.phase, run::EvaluatorState::Phase::kFailed);
+  EXPECT_NE(failed.reason.find("table.json: does not exist"), std::string::npos) << failed.reason;
 }
 
 }  // namespace

@@ -155,5 +155,28 @@ TEST_F(CurveHistoryTest, WritesNonfiniteValuesAsNull) {
   EXPECT_TRUE(columns(history).at("loss").as_array()[0].is_null());
 }
 
+// Records that a full disk has lost, and the time between a crash and the restart, are not training.
+TEST_F(CurveHistoryTest, TrainedTimeIsNotLongerThanWallTime) {
+  const auto record = [](uint64_t step, const std::string& time) {
+    return metrics::to_json(metrics::to_record({.step = step,
+                                                .epoch = step / 100,
+                                                .loss = 1,
+                                                .step_time_ms = 100,
+                                                .maybe_exchange_ms = 30,
+                                                .wall_time = "2026-01-31T12:" + time + ".000Z"})) +
+           "\n";
+  };
+  // 10 steps of 0.1 s; 1000 steps in a minute, of which no record was written; 10 steps after an hour.
+  append(record(10, "00:01") + record(20, "00:02") + record(1020, "01:02") + record(1030, "59:00"));
+  CurveHistory history(path());
+  history.refresh();
+  EXPECT_EQ(columns(history).at("trained_seconds"), (json::array{1, 2, 62, 63}));
+  EXPECT_EQ(columns(history).at("seconds"), (json::array{0, 1, 61, 3539}));
+  EXPECT_EQ(columns(history).at("epoch"), (json::array{0, 0, 10, 10}));
+  EXPECT_EQ(columns(history).at("exchange_ms"), (json::array{30, 30, 30, 30}));
+  // The last record as it is, also if the last row is a mean.
+  EXPECT_EQ(json::parse(history.to_json(2)).at("last").at("step"), 1030);
+}
+
 }  // namespace
 }  // namespace stoker::view
