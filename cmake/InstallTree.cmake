@@ -74,7 +74,7 @@ function(stoker_install_libraries)
     return()
   endif()
   install(RUNTIME_DEPENDENCY_SET stoker_libraries
-    PRE_EXCLUDE_REGEXES "^lib(torch|c10|gomp|cu|nv|stdc|gcc_s|c[.]|m[.]|dl[.]|rt[.]|pthread|util|resolv|systemd)" "^ld-linux"
+    PRE_EXCLUDE_REGEXES "^lib(torch|c10|gomp|cu|nv|stdc|gcc_s|c[.]|m[.]|dl[.]|rt[.]|pthread|util|resolv)" "^ld-linux"
     LIBRARY DESTINATION "${STOKER_LIBRARY_FOLDER}" COMPONENT libraries)
   # With their licenses, and a bill of materials; the .deb has its own (packaging/stage.cmake).
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/stoker" COMPONENT libraries)

@@ -3,8 +3,9 @@
 #   stoker_VERSION_amd64.deb       runtime: /usr, with the system's libraries; systemd's user and folders
 #   stoker-dev_VERSION_amd64.deb   dev: plugin headers, example, CMake package
 #   stoker-VERSION-x86_64.tar.gz   runtime, libraries and dev, relocatable; its units are for /usr/local
+#   stoker-VERSION-….whl           the same for a Python environment, whose LibTorch it uses (packaging/wheel.py)
 #
-# None contains LibTorch or the link to it: stoker-libtorch installs it, or selects another one.
+# None contains LibTorch or the link to it: stoker-libtorch or pip installs it.
 # packaging/stage.cmake adds what the kinds of packages have in addition to the installed tree.
 set(CPACK_PACKAGE_NAME stoker)
 set(CPACK_PACKAGE_VENDOR stoker)
@@ -20,6 +21,9 @@ set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/packaging/stage.cmake")
 # Independent of the umask.
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+# The wheel, which CPack does not know.
+set(CPACK_EXTERNAL_ENABLE_STAGING ON)
+set(CPACK_EXTERNAL_PACKAGE_SCRIPT "${PROJECT_SOURCE_DIR}/packaging/wheel.cmake")
 set(CPACK_STOKER_SOURCE_DIR "${PROJECT_SOURCE_DIR}")
 set(CPACK_STOKER_LIBRARY_FOLDER "${STOKER_LIBRARY_FOLDER}")
 

@@ -9,7 +9,9 @@ function(write_sbom folder)
     "-DOUTPUT=${folder}/stoker.spdx.json" -P "${source}/packaging/sbom.cmake" COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-if(CPACK_GENERATOR STREQUAL "TGZ")
+if(CPACK_GENERATOR STREQUAL "External")
+  return()
+elseif(CPACK_GENERATOR STREQUAL "TGZ")
   # The units were installed into CPack's folder; /usr/local is the prefix that systemd also searches.
   file(GLOB_RECURSE units "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*.service")
   foreach(unit ${units})

@@ -25,7 +25,7 @@ run() {
 
 # ---- pip install, and a source distribution. PyTorch is that of $python.
 (cd python && "$python" -c 'from setuptools import build_meta; build_meta.build_sdist("..")' >/dev/null)
-tar -tf stoker_export-*.tar.gz | grep -q /stoker_export/operators.txt
+tar -tf stoker-*.tar.gz | grep -q /stoker_export/operators.txt
 "$python" -m venv --without-pip venv
 pip() {
   shift
@@ -39,7 +39,7 @@ venv/bin/python - "$packages" <<'PYTHON'
 import importlib.metadata, sys
 import stoker_export
 assert stoker_export.__file__.startswith(sys.argv[1]), stoker_export.__file__
-assert "torch==" + stoker_export.TORCH_VERSION in importlib.metadata.requires("stoker-export")
+assert "torch==" + stoker_export.TORCH_VERSION in importlib.metadata.requires("stoker")
 PYTHON
 mv "$packages/torch.pth" .
 error=$(stoker-export export_models:mlp --output unused 2>&1) && exit 1
