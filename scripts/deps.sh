@@ -29,7 +29,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
                Prometheus (in .deps/prometheus) for that of the metrics, Chromium, tmux and rsvg-convert for those of the
                pages, screens and plots
   --launchers  also Open MPI and Slurm, for the tests of groups of processes. Debian's packages start munged
-  --package    also dpkg-dev, patchelf, lintian, zsh, fish and buildah, for scripts/package.sh and the tests of what it installs
+  --package    also dpkg-dev, patchelf, mmdebstrap, lintian, zsh, fish and buildah, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
 
 Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
@@ -73,7 +73,7 @@ while (($#)); do
       service=yes
       ;;
     --launchers) packages+=(openmpi-bin munge slurmctld slurmd slurm-client) ;;
-    --package) packages+=(dpkg-dev patchelf lintian zsh fish buildah) ;;
+    --package) packages+=(dpkg-dev patchelf mmdebstrap lintian zsh fish buildah) ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 64 ;;

@@ -7,6 +7,7 @@ packages=${1:?give the folder of the packages} source=${2:?give the source folde
   printf 'SKIP: the packages were not built (Debian package dpkg-dev)\n'
   exit 77
 }
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 fail() {
@@ -14,8 +15,8 @@ fail() {
   exit 1
 }
 
-# Without the examples, and without the CUDA module, which not every build has.
-list_files() { (cd "$1" && find . ! -type d -printf '%P\n' | grep -vE '^usr/share/stoker/config/|libstoker_cuda\.so$' | sort); }
+# Without the settings and pages, and without the CUDA module, which not every build has.
+list_files() { (cd "$1" && find . ! -type d -printf '%P\n' | grep -vE '^usr/share/(stoker/config|doc/stoker/docs)/|libstoker_cuda\.so$' | sort); }
 expect_files() { diff -u - <(list_files "$1") || fail "$(basename "$1") has other files"; }
 
 dpkg-deb -R "$packages"/stoker_*.deb "$scratch/stoker"
@@ -30,6 +31,7 @@ DEBIAN/prerm
 etc/needrestart/conf.d/stoker.conf
 etc/stoker/demo.yaml
 usr/bin/stoker-eval
+usr/bin/stoker-export
 usr/bin/stoker-libtorch
 usr/bin/stoker-web
 usr/bin/stokerctl
@@ -46,6 +48,10 @@ usr/share/bash-completion/completions/stoker-eval
 usr/share/bash-completion/completions/stoker-web
 usr/share/bash-completion/completions/stokerctl
 usr/share/bash-completion/completions/stokerd
+usr/share/doc/stoker/CHANGELOG.md
+usr/share/doc/stoker/CONTRIBUTING.md
+usr/share/doc/stoker/README.md
+usr/share/doc/stoker/SECURITY.md
 usr/share/doc/stoker/changelog.gz
 usr/share/doc/stoker/copyright
 usr/share/doc/stoker/stoker.spdx.json
@@ -55,6 +61,7 @@ usr/share/fish/vendor_completions.d/stokerctl.fish
 usr/share/fish/vendor_completions.d/stokerd.fish
 usr/share/lintian/overrides/stoker
 usr/share/man/man1/stoker-eval.1.gz
+usr/share/man/man1/stoker-export.1.gz
 usr/share/man/man1/stoker-web.1.gz
 usr/share/man/man1/stokerctl.1.gz
 usr/share/man/man5/stoker.yaml.5.gz
@@ -70,6 +77,15 @@ usr/share/stoker/libtorch/libtorch-version
 usr/share/stoker/libtorch/libtorch_wheels.sh
 usr/share/stoker/monitoring/grafana-dashboard.json
 usr/share/stoker/monitoring/prometheus-rules.yml
+usr/share/stoker/python/stoker/__init__.py
+usr/share/stoker/python/stoker/programs.py
+usr/share/stoker/python/stoker_export/__init__.py
+usr/share/stoker/python/stoker_export/__main__.py
+usr/share/stoker/python/stoker_export/exporter.py
+usr/share/stoker/python/stoker_export/files.py
+usr/share/stoker/python/stoker_export/graph.py
+usr/share/stoker/python/stoker_export/operators.txt
+usr/share/stoker/python/stoker_export/self_test.py
 usr/share/zsh/vendor-completions/_stoker-eval
 usr/share/zsh/vendor-completions/_stoker-web
 usr/share/zsh/vendor-completions/_stokerctl
@@ -92,6 +108,8 @@ usr/share/stoker/plugin/gated_mlp_test.cc
 usr/share/stoker/producer/ring_producer.cc
 usr/share/stoker/producer/ring_producer.py
 FILES
+[[ -s $scratch/stoker/usr/share/doc/stoker/docs/operations.md ]] || fail "the package has no documentation"
+python3 -B "$here/names_test.py" "$scratch/stoker/usr" "$scratch/stoker-dev/usr" || fail "the package names what it does not contain"
 for package in "$packages"/*.deb; do
   others=$(dpkg-deb -c "$package" | grep -vE '^(-rw-r--r--|[d-]rwxr-xr-x|lrwxrwxrwx) root/root ' || true)
   [[ -z $others ]] || fail "$(basename "$package"): owner or mode: $others"

@@ -3,7 +3,7 @@
 
     run:
       on_event_command:
-        - {events: ["daemon failed", "daemon exited"], command: [/usr/local/lib/stoker/mail.py, me@example.org]}
+        - {events: ["daemon failed", "daemon exited"], command: [/usr/share/stoker/events/mail.py, me@example.org]}
 
 The mail server is $SMTP_SERVER (HOST or HOST:PORT), by default that of this machine. The sendmail
 program needs privileges that the systemd unit of stokerd does not have.

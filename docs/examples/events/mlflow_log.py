@@ -4,7 +4,7 @@
     run:
       on_event_command:
         - events: ["daemon started", "checkpoint saved", "daemon exited"]
-          command: [/opt/mlflow/bin/python, /usr/local/lib/stoker/mlflow_log.py, http://localhost:5000, my-experiment]
+          command: [/opt/mlflow/bin/python, /usr/share/stoker/events/mlflow_log.py, http://localhost:5000, my-experiment]
 
 Each event copies the records that metrics/*.jsonl has gained; an evaluation that ends after "daemon exited"
 needs another one. RUN/mlflow.json has the ID of the MLflow run, the copied bytes and the last step of them.

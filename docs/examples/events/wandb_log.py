@@ -5,7 +5,7 @@ Requires wandb.
     run:
       on_event_command:
         - events: daemon exited
-          command: [/opt/wandb/bin/python, /usr/local/lib/stoker/wandb_log.py, my-project]
+          command: [/opt/wandb/bin/python, /usr/share/stoker/events/wandb_log.py, my-project]
 
 The run is written to RUN/wandb/offline-run-…; `wandb sync RUN/wandb/offline-run-…` uploads it from
 a machine with a network. A resumed run continues the same one, by the name of its directory.

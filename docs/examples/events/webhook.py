@@ -4,7 +4,7 @@
     run:
       on_event_command:
         - events: ["daemon *", "training stalled"]
-          command: [/usr/local/lib/stoker/webhook.py, /etc/stoker/webhook-url]
+          command: [/usr/share/stoker/events/webhook.py, /etc/stoker/webhook-url]
 
 The argument is a file with the URL of an incoming webhook, which is a secret: Slack, Mattermost,
 Rocket.Chat and Google Chat accept {"text": ...}.
