@@ -66,7 +66,8 @@ ClassMapping load_class_mapping(const config::Config& config, const std::string&
     return {.count = (*train)->classes(),
             .names = (*train)->class_names(),
             .outputs = outputs,
-            .columns = (*train)->info().input_columns};
+            .input_columns = (*train)->info().input_columns,
+            .target_columns = (*train)->info().target_columns};
   log_unknown(train.status());
   return {};
 }

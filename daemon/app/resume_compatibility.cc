@@ -152,11 +152,14 @@ void ResumeCompatibility::add_schema(const DatasetSchema& saved, const DatasetSc
   if (saved.class_names != now.class_names)
     add(ChangeKind::kModel,
         "the classes of data.train: " + describe(saved) + " -> " + describe(now));
-  if (saved.input_columns != now.input_columns && !saved.input_columns.empty() &&
-      !now.input_columns.empty())
-    add(ChangeKind::kModel,
-        "the input columns of data.train: " + summarize_names(saved.input_columns) + " -> " +
-            summarize_names(now.input_columns));
+  const auto add_columns = [this](const std::string& which, const std::vector<std::string>& before,
+                                  const std::vector<std::string>& after) {
+    if (before != after && !before.empty() && !after.empty())
+      add(ChangeKind::kModel, "the " + which + " columns of data.train: " +
+                                  summarize_names(before) + " -> " + summarize_names(after));
+  };
+  add_columns("input", saved.input_columns, now.input_columns);
+  add_columns("target", saved.target_columns, now.target_columns);
 }
 
 void ResumeCompatibility::add_model(const checkpoint::Manifest& saved,

@@ -436,7 +436,8 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
                               {"fingerprint", (*data)->fingerprint().substr(0, 12)},
                               {"num_classes", (*data)->classes()},
                               {"class_names", summarize_names((*data)->class_names())},
-                              {"input_columns", summarize_names((*data)->info().input_columns)}});
+                              {"input_columns", summarize_names((*data)->info().input_columns)},
+                              {"target_columns", summarize_names((*data)->info().target_columns)}});
   if (config_.task.has_classes() && is_chief() && !has_stream)
     data::record::warn_about_classes("train", config_.data, **data);
   if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)

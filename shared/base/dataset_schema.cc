@@ -35,6 +35,7 @@ json::object to_json_object(const DatasetSchema& schema) {
   json::object object{{"num_classes", schema.num_classes}};
   if (!schema.class_names.empty()) object["class_names"] = to_array(schema.class_names);
   if (!schema.input_columns.empty()) object["input_columns"] = to_array(schema.input_columns);
+  if (!schema.target_columns.empty()) object["target_columns"] = to_array(schema.target_columns);
   if (schema.num_samples > 0) object["num_samples"] = schema.num_samples;
   return object;
 }
@@ -43,6 +44,7 @@ DatasetSchema parse_schema_object(const json::object& object) {
   return {.num_classes = object.at("num_classes").to_number<uint64_t>(),
           .class_names = names_at(object, "class_names"),
           .input_columns = names_at(object, "input_columns"),
+          .target_columns = names_at(object, "target_columns"),
           .num_samples =
               object.contains("num_samples") ? object.at("num_samples").to_number<uint64_t>() : 0};
 }
@@ -64,9 +66,13 @@ std::string describe(const DatasetSchema& schema) {
     text = std::to_string(schema.num_classes) + (schema.num_classes == 1 ? " class" : " classes");
     text += schema.class_names.empty() ? " (indices)" : ": " + summarize_names(schema.class_names);
   }
-  if (schema.input_columns.empty()) return text;
-  return text + (text.empty() ? "" : "; ") + "input columns " +
-         summarize_names(schema.input_columns);
+  const auto add = [&text](const char* what, const std::vector<std::string>& columns) {
+    if (!columns.empty())
+      text += (text.empty() ? "" : "; ") + std::string(what) + summarize_names(columns);
+  };
+  add("input columns ", schema.input_columns);
+  add("target columns ", schema.target_columns);
+  return text;
 }
 
 std::string summarize_names(const std::vector<std::string>& names) {

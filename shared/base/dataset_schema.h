@@ -1,5 +1,5 @@
 // DatasetSchema: what the numbers in the samples of a dataset mean, its classes and the columns of its
-// input. Stored with the run and in its checkpoints, so that other data is matched by name.
+// input and target. Stored with the run and in its checkpoints, so that other data is matched by name.
 //
 // Threads: values; pure functions.
 // Errors:  parse_dataset_schema(): kCorrupt, with `path` in the message.
@@ -17,10 +17,11 @@
 namespace stoker {
 
 struct DatasetSchema {
-  uint64_t num_classes = 0;                // 0: no classes
-  std::vector<std::string> class_names;    // empty: the classes are indices
-  std::vector<std::string> input_columns;  // empty: the input has no named columns
-  uint64_t num_samples = 0;                // 0: not fixed (stream, refresh), or not known
+  uint64_t num_classes = 0;                 // 0: no classes
+  std::vector<std::string> class_names;     // empty: the classes are indices
+  std::vector<std::string> input_columns;   // empty: the input has no named columns
+  std::vector<std::string> target_columns;  // the same for a target of numbers
+  uint64_t num_samples = 0;                 // 0: not fixed (stream, refresh), or not known
   bool operator==(const DatasetSchema&) const = default;
 };
 

@@ -148,15 +148,15 @@ inline constexpr LogEventInfo kAll[] = {
      "the "
      "newest, if they could not be written."},
     {LogTopic::kData, "dataset opened", kInfo,
-     "dataset samples fingerprint num_classes class_names input_columns",
+     "dataset samples fingerprint num_classes class_names input_columns target_columns",
      "A dataset's index is ready. The names are the first ten; without names, classes are "
      "indices."},
-    {LogTopic::kData, "input columns reordered", kInfo, "dataset columns expected",
-     "The columns of a dataset have another order than those of data.train, or of the first "
-     "component, and are matched by name."},
-    {LogTopic::kData, "input columns renamed", kWarn, "dataset columns expected",
-     "`fields.input` names columns that data.train, or the first component, does not have: the "
-     "first is used as its first, and so on."},
+    {LogTopic::kData, "columns reordered", kInfo, "dataset field columns expected",
+     "The columns of the input or target of a dataset have another order than those of data.train, "
+     "or of the first component, and are matched by name."},
+    {LogTopic::kData, "columns renamed", kWarn, "dataset field columns expected",
+     "`fields.input` or `fields.target` names columns that data.train, or the first component, "
+     "does not have: the first is used as its first, and so on."},
     {LogTopic::kData, "labels look numeric", kWarn, "dataset labels count num_classes hint",
      "Labels are numbers, but not all are integers from 0, so they are names."},
     {LogTopic::kData, "stream opened", kInfo, "source", "The source of data.train.stream is open."},

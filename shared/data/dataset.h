@@ -86,6 +86,7 @@ struct DatasetInfo {
   std::vector<std::string> class_names = {};
   // The names of the values that the input consists of, if they have names.
   std::vector<std::string> input_columns = {};
+  std::vector<std::string> target_columns = {};  // the same for a target of numbers
   // Units of sequential access for storage with slow random access, such as the samples of one
   // file: cumulative number of samples up to the end of each shard. Strictly increasing; the last
   // is `size`. Empty: a single shard.
@@ -107,7 +108,8 @@ struct DatasetInfo {
 inline DatasetSchema schema_of(const DatasetInfo& info) {
   return {.num_classes = info.classes,
           .class_names = info.class_names,
-          .input_columns = info.input_columns};
+          .input_columns = info.input_columns,
+          .target_columns = info.target_columns};
 }
 
 class Dataset {

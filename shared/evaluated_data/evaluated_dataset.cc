@@ -73,7 +73,8 @@ Result<EvaluatedDataset> open_evaluated_dataset(const config::Config& config,
                               {"fingerprint", data->fingerprint().substr(0, 12)},
                               {"num_classes", data->classes()},
                               {"class_names", summarize_names(data->class_names())},
-                              {"input_columns", summarize_names(data->info().input_columns)}});
+                              {"input_columns", summarize_names(data->info().input_columns)},
+                              {"target_columns", summarize_names(data->info().target_columns)}});
   if (config.task.has_classes()) data::record::warn_about_classes(name, config.data, *data);
   data = data::record::with_range_check(config, std::move(data));
   auto task = task::make_task(config.task, config::training_normalization(config), data->spec(),

@@ -17,6 +17,7 @@ class MixtureDataset final : public Dataset, public SampleFiles {
     info_.spec = first.spec;
     info_.class_names = first.class_names;
     info_.input_columns = first.input_columns;
+    info_.target_columns = first.target_columns;
     info_.max_length = first.max_length;
     info_.length_tensors = first.length_tensors;
     info_.maybe_files = this;

@@ -370,6 +370,16 @@ Result<const config::DatasetConfig*> find_dataset(const std::string& name,
   return &found->second;
 }
 
+// The records of a stream are not read through the dataset. Other numbers of columns are other tensors, and a single
+// value is named differently in another format.
+Status check_stream_columns(const std::string& name, const std::string& field,
+                            const std::vector<std::string>& columns,
+                            const std::vector<std::string>& wanted, const std::string& of) {
+  if (columns.size() != wanted.size() || columns == wanted || columns.size() == 1) return {};
+  return Status(StatusCode::kMismatch, "data." + name + ".fields." + field + ": must name " +
+                                           summarize_names(wanted) + " in this order, as " + of);
+}
+
 Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
                                               const config::DatasetConfig& mixture,
                                               const config::DatasetConfigs& datasets,
@@ -386,20 +396,18 @@ Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
                             find_dataset(part, datasets));
     STOKER_ASSIGN_OR_RETURN(auto data, open_one(part, *dataset));
     if (!opened.empty()) {
-      const config::FieldNames* const fields = dataset->fields();
+      const DatasetInfo& first = opened.front().data->info();
       const record::ColumnOrder wanted{.of = "data." + opened.front().name,
-                                       .columns = opened.front().data->info().input_columns};
-      const std::vector<std::string>& columns = data->info().input_columns;
-      const bool are_given = fields != nullptr && !fields->input.empty();
-      // Its records are not read through the dataset. Other numbers of columns are other tensors, and a single value
-      // is named differently in another format.
-      if (dataset->stream && columns.size() == wanted.columns.size() && columns != wanted.columns &&
-          !(are_given && columns.size() == 1))
-        return Status(StatusCode::kMismatch, "data." + part + ".fields.input: must name " +
-                                                 summarize_names(wanted.columns) +
-                                                 " in this order, as " + wanted.of);
+                                       .input = first.input_columns,
+                                       .target = first.target_columns};
+      if (dataset->stream) {
+        STOKER_RETURN_IF_ERROR(check_stream_columns(part, "input", data->info().input_columns,
+                                                    wanted.input, wanted.of));
+        STOKER_RETURN_IF_ERROR(check_stream_columns(part, "target", data->info().target_columns,
+                                                    wanted.target, wanted.of));
+      }
       STOKER_ASSIGN_OR_RETURN(
-          data, record::with_column_order(wanted, "data." + part, are_given, std::move(data)));
+          data, record::with_column_order(wanted, "data." + part, *dataset, std::move(data)));
     }
     opened.push_back({.name = part, .data = std::move(data)});
   }

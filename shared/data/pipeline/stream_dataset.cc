@@ -23,9 +23,11 @@ class StreamDataset final : public Dataset {
   const DatasetInfo info_;
 };
 
-std::vector<std::string> input_columns(const config::DatasetConfig& config) {
+std::vector<std::string> columns_of(const config::DatasetConfig& config,
+                                    std::vector<std::string> config::FieldNames::*names) {
   const config::FieldNames* const fields = config.fields();
-  return fields == nullptr || fields->input.size() < 2 ? std::vector<std::string>() : fields->input;
+  if (fields == nullptr || (fields->*names).size() < 2) return {};
+  return fields->*names;
 }
 
 }  // namespace
@@ -39,7 +41,8 @@ Result<std::unique_ptr<Dataset>> make_stream_dataset(const DatasetRequest& reque
                   .spec = decoder->spec(0),
                   .classes = decoder->classes(),
                   .class_names = request.config.class_names(),
-                  .input_columns = input_columns(request.config),
+                  .input_columns = columns_of(request.config, &config::FieldNames::input),
+                  .target_columns = columns_of(request.config, &config::FieldNames::target),
                   .max_length = decoder->max_length(),
                   .length_tensors = decoder->length_tensors()}));
 }

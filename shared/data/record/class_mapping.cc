@@ -156,7 +156,8 @@ ClassMapping mapping_to(DatasetSchema train, const config::Config& config) {
   return {.count = config.task.has_classes() ? train.num_classes : 0,
           .names = std::move(train.class_names),
           .outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0)),
-          .columns = std::move(train.input_columns)};
+          .input_columns = std::move(train.input_columns),
+          .target_columns = std::move(train.target_columns)};
 }
 
 Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
@@ -188,9 +189,9 @@ Result<std::unique_ptr<Dataset>> with_training_columns(const ClassMapping& train
                                                        const std::string& name,
                                                        const config::DatasetConfig& config,
                                                        std::unique_ptr<Dataset> data) {
-  const config::FieldNames* const fields = config.fields();
-  return with_column_order({.of = "data.train", .columns = train.columns}, "data." + name,
-                           fields != nullptr && !fields->input.empty(), std::move(data));
+  return with_column_order(
+      {.of = "data.train", .input = train.input_columns, .target = train.target_columns},
+      "data." + name, config, std::move(data));
 }
 
 }  // namespace stoker::data::record

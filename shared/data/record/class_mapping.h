@@ -25,7 +25,7 @@ struct ClassMapping {
   uint64_t count = 0;  // 0: unknown, or data.train has no classes
   std::vector<std::string> names;
   uint64_t outputs = 0;  // model.num_classes, can be larger than count
-  std::vector<std::string> columns = {};
+  std::vector<std::string> input_columns = {}, target_columns = {};
 };
 
 // `train`: the schema of data.train. No classes are mapped unless the task has classes.
@@ -36,7 +36,7 @@ ClassMapping mapping_to(DatasetSchema train, const config::Config& config);
 Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
                                                     const std::string& name,
                                                     std::unique_ptr<Dataset> data);
-// The same for the columns of its input. `config`: of the dataset.
+// The same for the columns of its input and target. `config`: of the dataset.
 Result<std::unique_ptr<Dataset>> with_training_columns(const ClassMapping& train,
                                                        const std::string& name,
                                                        const config::DatasetConfig& config,

@@ -1,4 +1,4 @@
-// with_column_order: gives the input of a dataset the columns of another one, by name.
+// with_column_order: gives the input and the target of a dataset the columns of another one, by name.
 //
 // Threads: functions of their arguments.
 // Errors:  kMismatch, with the names of both: the columns differ, or cannot be reordered.
@@ -9,21 +9,24 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/config/dataset_config.h"
 #include "shared/data/dataset.h"
 
 namespace stoker::data::record {
 
-// The columns that the input must have: those of the dataset `of`.
+// The columns that input and target must have: those of the dataset `of`.
 struct ColumnOrder {
   std::string of;  // "data.train"
-  std::vector<std::string> columns;
+  std::vector<std::string> input, target;
 };
 
-// Wraps `data`, whose key is `key` ("data.val"), so that its input has the columns of `wanted` in their
-// order. Nothing to do if one of both has no named columns. `are_given`: fields.input names the
-// columns of `data`; then other names are meant to be those, in the order of the list, and are logged.
+// Wraps `data`, whose key is `key` ("data.val") and whose configuration `config`, so that its input and
+// target have the columns of `wanted` in their order. Nothing to do if one of both has no named columns.
+// If `config` names the columns, other names are meant to be those of `wanted`, in the order of the list,
+// and are logged.
 Result<std::unique_ptr<Dataset>> with_column_order(const ColumnOrder& wanted,
-                                                   const std::string& key, bool are_given,
+                                                   const std::string& key,
+                                                   const config::DatasetConfig& config,
                                                    std::unique_ptr<Dataset> data);
 
 }  // namespace stoker::data::record

@@ -137,7 +137,8 @@ class RecordDataset final : public Dataset, public SampleFiles {
               .spec = assembler_.spec().tensors(),
               .classes = assembler_.spec().num_classes,
               .class_names = names_of(records_->class_names()),
-              .input_columns = columns_of(assembler_.spec()),
+              .input_columns = columns_of(assembler_.spec(), FieldRole::kInput),
+              .target_columns = columns_of(assembler_.spec(), FieldRole::kTarget),
               .shard_ends = shard_ends_within(records_->shard_ends(), range),
               .max_length = assembler_.spec().max_length,
               .length_tensors = assembler_.spec().length_tensors(),
@@ -202,11 +203,10 @@ class RecordDataset final : public Dataset, public SampleFiles {
     return status;
   }
 
-  static std::vector<std::string> columns_of(const SampleSpec& spec) {
-    const size_t columns = spec.input().num_values;
-    if (spec.input().role != FieldRole::kInput || spec.names.size() < columns) return {};
+  static std::vector<std::string> columns_of(const SampleSpec& spec, FieldRole role) {
     std::vector<std::string> names;  // as they are stored
-    for (size_t i = 0; i < columns; ++i) names.push_back(escape_invalid_utf8(spec.names[i]));
+    for (size_t i = 0; i < std::min(spec.names.size(), spec.num_values()); ++i)
+      if (spec.role_of(i) == role) names.push_back(escape_invalid_utf8(spec.names[i]));
     return names;
   }
   // An index of an earlier release can have other bytes.

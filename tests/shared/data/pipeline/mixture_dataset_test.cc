@@ -296,6 +296,26 @@ TEST_F(ColumnsTest, MatchesColumnsByName) {
   EXPECT_THAT(inputs, ElementsAre(7, 8, 9, 4, 5, 6, 1, 2, 3));
 }
 
+TEST_F(ColumnsTest, MatchesTargetsByName) {
+  write("a.csv", "x,price,area\n1,2,3\n");
+  write("b.csv", "area,x,price\n6,4,5\n");
+  config::DatasetConfigs datasets;
+  for (const std::string name : {"a", "b"}) {
+    config::CsvDataset csv;
+    csv.path = path(name + ".csv");
+    csv.record.fields.input = {"x"};
+    csv.record.fields.target = {"price", "area"};
+    if (name == "b") csv.record.fields.target = {"area", "price"};
+    datasets[name].source = csv;
+  }
+  datasets["train"].source = config::Concat{{"a", "b"}};
+  const auto data = open_dataset("train", datasets, index_dir(), {});
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT((*data)->info().target_columns, ElementsAre("price", "area"));
+  EXPECT_THAT(read_sample(**data, 0).values<float>(1), ElementsAre(2, 3));
+  EXPECT_THAT(read_sample(**data, 1).values<float>(1), ElementsAre(5, 6));
+}
+
 TEST_F(ColumnsTest, RejectsOtherColumnsUnlessTheyAreGiven) {
   const auto data = concat("p,q,y\n1,2,0\n", "p,s,y\n4,5,1\n");
   EXPECT_EQ(data.status().code(), StatusCode::kMismatch);
