@@ -390,8 +390,8 @@ ExitCode show_candidates(const run::RunLayout& layout, const CommandLine& comman
          history.ok() ? history->evals : std::vector<run::EvalResult>())
       for (const run::DatasetResult& dataset : eval.datasets)
         for (const auto& [name, value] : dataset.metrics) names.insert(name);
-    if (history.ok() && !history->train.empty() && history->train.back().maybe_metric)
-      names.insert(history->train.back().maybe_metric->first);
+    if (history.ok() && !history->train.empty())
+      for (const auto& [name, value] : history->train.back().metrics) names.insert(name);
     words.assign(names.begin(), names.end());
   } else if (const auto config = config::load_config(layout.config_file(), {}); config.ok()) {
     for (const config::Setting& setting : config::all_settings(*config))
