@@ -208,7 +208,7 @@ TEST(PluginValidationTest, RejectsSharedObjectWithoutEntryPoint) {
 TEST(PluginValidationTest, RejectsOtherVersionsAndReportsBoth) {
   const std::string hint = "recompile it";
   EXPECT_THAT(error_text(plugin_config("later_plugin.so")),
-              AllOf(HasSubstr("version 99 of plugins, this stoker has 1"), HasSubstr(hint)));
+              AllOf(HasSubstr("version 99 of plugins, this stoker has 2"), HasSubstr(hint)));
   EXPECT_THAT(error_text(plugin_config("old_torch_plugin.so")),
               AllOf(HasSubstr("with LibTorch 1.13, stoker with 2."), HasSubstr(hint)));
   EXPECT_THAT(error_text(plugin_config("old_abi_plugin.so")),
