@@ -89,6 +89,15 @@ def execute(arguments, expected=0):
     return result.stderr + result.stdout
 
 
+def run_all(commands, environments=None):
+    """At the same time."""
+    running = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | environment)
+               for arguments, environment in zip(commands, environments or [{}] * len(commands))]
+    for process in running:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, f"{process.args}: {process.returncode}\n{output}"
+
+
 def records_of(run):
     return [json.loads(line) for line in (run / "metrics/train.jsonl").read_text().splitlines()]
 
@@ -123,11 +132,12 @@ def check_module(name):
     batch = {key: values[:6] for key, values in samples.items()}
     export(module, None, batch, folder / "module", metrics=directions)
     write_config(name, samples, folder)
-    for micro, accumulate in ((ROWS, 1),) if name in WHOLE else ((8, 1), (4, 2), (1, 8)):
-        run = folder / f"run{micro}"
-        execute(command("stokerd", run, *settings(train__micro_batch_size=micro, train__gradient_accumulation_steps=accumulate)))
+    divisions = ((ROWS, 1),) if name in WHOLE else ((8, 1), (4, 2), (1, 8))
+    run_all([command("stokerd", folder / f"run{micro}", *settings(train__micro_batch_size=micro, train__gradient_accumulation_steps=accumulate))
+             for micro, accumulate in divisions])
+    for micro, accumulate in divisions:
         records, trained = steps.trained(module, samples, micro=micro, accumulate=accumulate, steps=NUM_STEPS, lr=LR, seed_of=seed_of)
-        check_run(run, records, trained)
+        check_run(folder / f"run{micro}", records, trained)
     run = folder / "run8"
     execute(command("stoker-eval", run, "--once"))
     _, trained = steps.trained(module, samples, micro=ROWS, accumulate=1, steps=NUM_STEPS, lr=LR, seed_of=seed_of)
@@ -197,14 +207,9 @@ def check_ranks(name):
     """Two ranks have the bytes of one process, and the values of PyTorch."""
     folder = FOLDER / name
     options = settings(distributed__reduction="ordered", train__micro_batch_size=2, train__gradient_accumulation_steps=4, control__socket="null")
-    execute(command("stokerd", folder / "alone", *options))
-    port = free_port()
-    ranks = [subprocess.Popen(command("stokerd", folder / "ranks", *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2",
-                                                "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}) for rank in range(2)]
-    for rank in ranks:
-        output, _ = rank.communicate(timeout=60)
-        assert rank.returncode == 0, output
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    run_all([command("stokerd", folder / each, *options) for each in ("alone", "ranks", "ranks")],
+            [{}, *(group | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01")])
     assert deterministic(folder / "ranks") == deterministic(folder / "alone")
     for key, value in parameters_of(folder / "ranks").items():
         assert torch.equal(value, parameters_of(folder / "alone")[key]), key
@@ -218,11 +223,7 @@ def check_parameter_servers(name):
     server, *workers = (f"127.0.0.1:{free_port()}" for _ in range(3))
     options = settings(train__micro_batch_size=2, train__gradient_accumulation_steps=4, control__socket="null", cluster__ps=f"[{server}]",
                        distributed__reduction="ordered", feed__on_sample_error="fail", cluster__worker=f"[{', '.join(workers)}]")
-    tasks = [subprocess.Popen(command("stokerd", folder / "servers", *options, "--job_name", job, "--task_index", str(index)),
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
-    for task in tasks:
-        output, _ = task.communicate(timeout=60)
-        assert task.returncode == 0, output
+    run_all([command("stokerd", folder / "servers", *options, "--job_name", job, "--task_index", index) for job, index in (("ps", "0"), ("worker", "0"), ("worker", "1"))])
     assert deterministic(folder / "servers") == deterministic(folder / "alone")
     for key, value in parameters_of(folder / "servers").items():
         assert torch.equal(value, parameters_of(folder / "alone")[key]), key
