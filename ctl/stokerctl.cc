@@ -35,11 +35,15 @@ ExitCode run_on_directory(const CommandLine& command, const Console& console, co
 template <typename Show>
 ExitCode run_on_directories(const CommandLine& command, const Console& console, const Show& show) {
   std::vector<run::RunLayout> layouts;
+  std::vector<DirectoryRoot> roots;
   for (const std::string& dir :
        command.runs.empty() ? std::vector{command.run_dir} : command.runs) {
     auto layout = locate_run(dir);
     if (!layout.ok()) return console.fail(layout.status(), exit_code_for(layout.status()));
+    auto root = DirectoryRoot::open(layout->root());
+    if (!root.ok()) return console.fail(root.status(), exit_code_for(root.status()));
     layouts.push_back(*std::move(layout));
+    roots.push_back(*std::move(root));
   }
   return show(layouts, command, console);
 }

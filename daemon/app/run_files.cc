@@ -34,8 +34,7 @@ Result<std::string> execute(const run::RunLayout& layout, Clock& clock,
 Result<std::string> execute(const run::RunLayout& layout, Clock&, const control::ReadLogs& request,
                             const std::stop_token&) {
   const int rank = static_cast<int>(request.rank);
-  auto tail = view::LogTail::open(view::log_path(layout, request.evaluator, rank), request.lines,
-                                  layout.root());
+  auto tail = view::LogTail::open(view::log_path(layout, request.evaluator, rank), request.lines);
   if (tail.status().code() == StatusCode::kNotFound)
     return view::no_log(layout, request.evaluator, rank,
                         "stokerd has not written it, or it was removed");

@@ -1,5 +1,6 @@
 #include "shared/view/curve_history.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +15,6 @@
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/metrics/json_lines.h"
-#include "shared/view/run_file.h"
 
 namespace stoker::view {
 namespace {
@@ -95,9 +95,9 @@ bool CurveHistory::is_continued(int fd) const {
 }
 
 void CurveHistory::refresh() {
-  const auto fd = open_run_file(run_dir_, path_);
+  const auto fd = default_file_system().open(path_, O_RDONLY | O_NONBLOCK);
   struct stat info {};
-  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return;
+  if (!fd.ok() || ::fstat(fd->get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
   if (info.st_ino != inode_ || static_cast<uint64_t>(info.st_size) < offset_ ||
       !is_continued(fd->get()))
     clear();

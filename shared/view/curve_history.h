@@ -67,9 +67,7 @@ class CurveHistory {
   // The columns, then training metrics; those that are missing are NaN.
   using Row = std::vector<double>;
 
-  // `run_dir`: no link may lead out of it; empty: links are followed.
-  explicit CurveHistory(std::string path, std::string run_dir = {})
-      : path_(std::move(path)), run_dir_(std::move(run_dir)) {}
+  explicit CurveHistory(std::string path) : path_(std::move(path)) {}
 
   void refresh();
   // {"started": "…", "records_per_row": 1, "columns": {"step": […], …, "metric/accuracy": […]}, "last": {"step": …, …}}
@@ -92,7 +90,7 @@ class CurveHistory {
   static void merge_rows(std::vector<Row>& rows);
   std::string name_of(size_t column) const;
 
-  const std::string path_, run_dir_;
+  const std::string path_;
   uint64_t offset_ = 0;
   ino_t inode_ = 0;
   // What was read behind the last complete line, unless it is longer than a line may be.

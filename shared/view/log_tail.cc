@@ -1,5 +1,6 @@
 #include "shared/view/log_tail.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "shared/base/utf8.h"
-#include "shared/view/run_file.h"
 
 namespace stoker::view {
 namespace {
@@ -21,6 +21,16 @@ Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const 
   const ssize_t bytes_read = ::pread(fd, bytes, size, static_cast<off_t>(offset));
   if (bytes_read < 0) return Status::from_errno(errno, "read " + path);
   return static_cast<size_t>(bytes_read);
+}
+
+// O_NONBLOCK: if the path is a FIFO, open() must not wait for a writer.
+Result<UniqueFd> open_log(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
+                          default_file_system().open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kIoError, path + ": not a regular file");
+  return fd;
 }
 
 // Offset of the first of the last `lines` lines of a file of `size` bytes. An unterminated last
@@ -96,11 +106,23 @@ std::string merge_by_time(const std::vector<LogPart>& parts) {
   return merged;
 }
 
-Result<LogTail> LogTail::open(const std::string& path, uint64_t lines, std::string run_dir) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_run_file(run_dir, path));
+std::string read_end(const std::string& path, uint64_t max_bytes) {
+  const auto fd = open_log(path);
+  struct stat info {};
+  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return "";
+  const auto size = static_cast<uint64_t>(info.st_size);
+  std::string text(std::min(size, max_bytes), '\0');
+  const auto bytes = read_at(fd->get(), size - text.size(), text.data(), text.size(), path);
+  text.resize(bytes.ok() ? *bytes : 0);
+  if (size > max_bytes) text.erase(0, std::min(text.size(), text.find('\n') + 1));
+  return text;
+}
+
+Result<LogTail> LogTail::open(const std::string& path, uint64_t lines) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_log(path));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  LogTail tail(path, std::move(run_dir), std::move(fd));
+  LogTail tail(path, std::move(fd));
   STOKER_ASSIGN_OR_RETURN(
       tail.offset_, find_begin(tail.fd_.get(), static_cast<uint64_t>(info.st_size), lines, path));
   return tail;
@@ -143,7 +165,7 @@ Result<std::string> LogTail::read_more() {
   if (!text.empty() || !rotated) return text;
   STOKER_ASSIGN_OR_RETURN(std::string incomplete, read_rest());
   if (!incomplete.empty()) incomplete += '\n';
-  STOKER_ASSIGN_OR_RETURN(fd_, open_run_file(run_dir_, path_));
+  STOKER_ASSIGN_OR_RETURN(fd_, open_log(path_));
   offset_ = 0;
   STOKER_ASSIGN_OR_RETURN(text, read_lines());
   return incomplete + text;

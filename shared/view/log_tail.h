@@ -26,11 +26,13 @@ std::string log_path(const run::RunLayout& layout, bool evaluator, int rank);
 Status no_log(const run::RunLayout& layout, bool evaluator, int rank,
               const std::string& stokerd_reason);
 
+// The last `max_bytes` bytes of a file, from the beginning of a line if it is longer; empty: none.
+std::string read_end(const std::string& path, uint64_t max_bytes);
+
 class LogTail {
  public:
-  // Positions the tail before the last `lines` lines. `run_dir`: no link may lead out of it; empty:
-  // links are followed.
-  static Result<LogTail> open(const std::string& path, uint64_t lines, std::string run_dir = {});
+  // Positions the tail before the last `lines` lines.
+  static Result<LogTail> open(const std::string& path, uint64_t lines);
 
   // Returns the complete lines that were appended since the last call, at most 256 KiB of a file per call;
   // empty if there is nothing new. A longer line is returned in parts.
@@ -43,12 +45,11 @@ class LogTail {
   bool skip_to_last(uint64_t bytes);
 
  private:
-  LogTail(std::string path, std::string run_dir, UniqueFd fd)
-      : path_(std::move(path)), run_dir_(std::move(run_dir)), fd_(std::move(fd)) {}
+  LogTail(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<std::string> read_lines();
   Result<bool> is_rotated();
 
-  std::string path_, run_dir_;
+  std::string path_;
   UniqueFd fd_;
   uint64_t offset_ = 0;  // in fd_, of what was not returned
 };

@@ -1,5 +1,6 @@
 #include "shared/view/run_summary.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include <boost/json.hpp>
 
 #include "shared/base/clock.h"
+#include "shared/base/directory_root.h"
+#include "shared/base/file.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
@@ -22,7 +25,7 @@
 #include "shared/run/eval_result.h"
 #include "shared/run/evaluation_outcomes.h"
 #include "shared/run/lineage.h"
-#include "shared/view/run_file.h"
+#include "shared/view/log_tail.h"
 
 namespace stoker::view {
 namespace {
@@ -42,29 +45,12 @@ std::string_view last_line(std::string_view text) {
 }
 
 // ISO 8601; empty: there is no such file.
-std::string modified_at(const run::RunLayout& layout, const std::string& path) {
-  const auto fd = open_run_file(layout.root(), path);
+std::string modified_at(const std::string& path) {
+  const auto fd = default_file_system().open(path, O_RDONLY | O_NONBLOCK);
   struct stat info {};
   if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return "";
   return to_iso8601(std::chrono::system_clock::from_time_t(info.st_mtim.tv_sec) +
                     std::chrono::milliseconds(info.st_mtim.tv_nsec / 1'000'000));
-}
-
-// As read_run_state(), but without what a link from elsewhere says.
-RunState state_of(const run::RunLayout& layout) {
-  RunState state = run::read_run_state(layout);
-  if (state.pause && !open_run_file(layout.root(), layout.paused_file()).ok()) state.pause.reset();
-  if (state.last_start && !open_run_file(layout.root(), layout.last_start_file()).ok())
-    state.last_start.reset();
-  // It is not known which of the two said it.
-  const auto is_link = [&layout](const std::string& path) {
-    const auto opened = open_run_file(layout.root(), path);
-    return !opened.ok() && opened.status().code() != StatusCode::kNotFound;
-  };
-  if (state.end &&
-      (is_link(layout.exit_status_file()) || is_link(layout.former_exit_status_file())))
-    state = {};
-  return state;
 }
 
 void add_state(RunSummary& summary, const RunState& state, const run::RunLayout& layout) {
@@ -84,16 +70,15 @@ void add_state(RunSummary& summary, const RunState& state, const run::RunLayout&
                                                                           : Health::kAttention;
       summary.reason = valid_utf8(state.end->reason);
       summary.step = state.end->step;
-      summary.since = modified_at(layout, layout.exit_status_file());
-      if (summary.since.empty())
-        summary.since = modified_at(layout, layout.former_exit_status_file());
+      summary.since = modified_at(layout.exit_status_file());
+      if (summary.since.empty()) summary.since = modified_at(layout.former_exit_status_file());
       return;
     }
     case RunState::Phase::kCrashed:
       summary.state = "crashed";
       summary.health = Health::kBad;
       summary.reason = "stokerd was killed or the machine crashed";
-      summary.since = modified_at(layout, layout.train_metrics_file());
+      summary.since = modified_at(layout.train_metrics_file());
       return;
     case RunState::Phase::kAbsent:
       return;
@@ -112,8 +97,7 @@ std::optional<uint64_t> find_count(std::string_view config, std::string_view key
 }
 
 std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
-  const std::string end =
-      read_end_of_run_file(layout.root(), layout.train_metrics_file(), kRecordBytes);
+  const std::string end = read_end(layout.train_metrics_file(), kRecordBytes);
   const auto record = metrics::parse_record(std::string(last_line(end)));
   auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
   if (!parsed.ok()) return std::nullopt;
@@ -157,7 +141,7 @@ void add_evaluator(RunSummary& summary) {
 
 // As run::read_best().
 std::optional<RunSummary::Best> best_of(const run::RunLayout& layout, const run::Lineage& lineage) {
-  const auto text = read_run_file(layout.root(), layout.best_file(), run::kMaxBestBytes);
+  const auto text = read_file(layout.best_file(), run::kMaxBestBytes);
   auto parsed = text.ok() ? run::parse_best(*text, layout.best_file()) : text.status();
   if (!parsed.ok()) return std::nullopt;
   auto best = run::of_present_branch(*std::move(parsed), lineage);
@@ -168,7 +152,7 @@ std::optional<RunSummary::Best> best_of(const run::RunLayout& layout, const run:
                          .value = best->value,
                          .step = best->step,
                          .manifest_sha256 = std::move(best->manifest_sha256)};
-  const auto metrics = read_run_file(layout.root(), layout.metric_table_file(), kMaxSmallFileBytes);
+  const auto metrics = read_file(layout.metric_table_file(), kMaxSmallFileBytes);
   if (!metrics.ok()) return found;
   const auto table = eval_metrics::parse_metric_table(*metrics, layout.metric_table_file());
   if (!table.ok()) return found;
@@ -179,7 +163,7 @@ std::optional<RunSummary::Best> best_of(const run::RunLayout& layout, const run:
 
 // The newest one that has a manifest. It is not parsed: it can have 16 MiB.
 std::optional<RunSummary::Checkpoint> newest_checkpoint(const run::RunLayout& layout) {
-  const auto names = list_run_directory(layout.root(), layout.checkpoints_dir());
+  const auto names = list_directory(layout.checkpoints_dir());
   std::map<uint64_t, std::string, std::greater<>> found;
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
     if (const auto step = checkpoint::CheckpointStore::parse_checkpoint_name(name))
@@ -187,7 +171,7 @@ std::optional<RunSummary::Checkpoint> newest_checkpoint(const run::RunLayout& la
   for (const auto& [step, name] : found) {
     const std::string manifest =
         join_path(join_path(layout.checkpoints_dir(), name), checkpoint::kManifestName);
-    std::string saved_at = modified_at(layout, manifest);
+    std::string saved_at = modified_at(manifest);
     if (!saved_at.empty())
       return RunSummary::Checkpoint{.step = step, .saved_at = std::move(saved_at)};
   }
@@ -197,8 +181,7 @@ std::optional<RunSummary::Checkpoint> newest_checkpoint(const run::RunLayout& la
 std::optional<uint64_t> newest_evaluated_step(const run::RunLayout& layout,
                                               const run::Lineage& lineage) {
   std::optional<uint64_t> newest;
-  const std::string lines =
-      read_end_of_run_file(layout.root(), layout.evaluation_outcomes_file(), kOutcomeBytes);
+  const std::string lines = read_end(layout.evaluation_outcomes_file(), kOutcomeBytes);
   run::EvaluationOutcomes outcomes;
   for (std::string_view rest = lines; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());
@@ -271,7 +254,7 @@ Health health_of(TrainerState state) {
 }
 
 run::Lineage read_lineage(const run::RunLayout& layout) {
-  const auto text = read_run_file(layout.root(), layout.lineage_file(), run::kMaxLineageBytes);
+  const auto text = read_file(layout.lineage_file(), run::kMaxLineageBytes);
   return text.ok() ? run::Lineage::parse(*text) : run::Lineage();
 }
 
@@ -279,14 +262,15 @@ RunSummary read_summary(const run::RunLayout& layout, std::string name) {
   RunSummary summary;
   summary.name = std::move(name);
   summary.run_dir = valid_utf8(layout.root());
-  const RunState state = state_of(layout);
+  const auto root = DirectoryRoot::open(layout.root());  // of the files below
+  const RunState state = run::read_run_state(layout);
   add_state(summary, state, layout);
   summary.last_start = state.last_start;
   if (const auto last = last_record(layout)) {
     if (!state.end) summary.step = last->step;
     summary.loss = last->loss;
   }
-  const auto config = read_run_file(layout.root(), layout.config_file(), kMaxSmallFileBytes);
+  const auto config = read_file(layout.config_file(), kMaxSmallFileBytes);
   if (config.ok()) summary.max_steps = find_count(*config, "\n  max_steps: ").value_or(0);
   const run::Lineage lineage = read_lineage(layout);
   summary.best = best_of(layout, lineage);

@@ -11,6 +11,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/dataset_schema.h"
+#include "shared/base/directory_root.h"
 #include "shared/base/file.h"
 #include "shared/base/file_stamp.h"
 #include "shared/base/hash.h"
@@ -21,7 +22,6 @@
 #include "shared/checkpoint/verify.h"
 #include "shared/config/load_config.h"
 #include "shared/run/lineage.h"
-#include "shared/view/run_file.h"
 
 namespace stoker::view {
 namespace {
@@ -82,7 +82,7 @@ std::string_view field_of(std::string_view line, const std::string& key) {
 // By name: which values are better, unit and meaning; empty: the run has no such file.
 json::object metric_table_json(const run::RunLayout& layout) {
   json::object metrics;
-  const auto text = read_run_file(layout.root(), layout.metric_table_file(), kMaxConfigBytes);
+  const auto text = read_file(layout.metric_table_file(), kMaxConfigBytes);
   if (!text.ok()) return metrics;
   const auto table = eval_metrics::parse_metric_table(*text, layout.metric_table_file());
   if (!table.ok()) return metrics;
@@ -144,7 +144,7 @@ std::optional<ArtifactName> parse_artifact_name(const std::string& name) {
 
 json::array artifacts_json(const run::RunLayout& layout) {
   json::array artifacts;
-  const auto names = list_run_directory(layout.root(), layout.eval_artifacts_dir());
+  const auto names = list_directory(layout.eval_artifacts_dir());
   if (!names.ok()) return artifacts;
   for (size_t i = names->size() - std::min(names->size(), kMaxArtifacts); i < names->size(); ++i) {
     const std::string& name = (*names)[i];
@@ -159,10 +159,10 @@ json::array artifacts_json(const run::RunLayout& layout) {
 }
 
 // The newest objects of a file of JSON lines.
-json::array newest_objects(const run::RunLayout& layout, const std::string& path, size_t count) {
+json::array newest_objects(const std::string& path, size_t count) {
   json::array objects;
-  const json::array lines = last_lines(read_end_of_run_file(layout.root(), path, kTailBytes), count,
-                                       [](std::string_view) { return true; });
+  const json::array lines =
+      last_lines(read_end(path, kTailBytes), count, [](std::string_view) { return true; });
   for (const json::value& line : lines) {
     boost::system::error_code error;
     json::value value = parse_json(line.as_string(), error, 4);
@@ -221,11 +221,11 @@ std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs) {
 RunView::RunView(run::RunLayout layout, std::string name)
     : layout_(std::move(layout)),
       name_(name.empty() ? directory_name(layout_.root()) : std::move(name)),
-      history_(layout_.train_metrics_file(), layout_.root()) {}
+      history_(layout_.train_metrics_file()) {}
 
 // The newest of the present branch, in the order of their names. Valid until the next call.
 std::vector<const run::EvalResult*> RunView::read_evals() {
-  const auto names = list_run_directory(layout_.root(), layout_.eval_dir());
+  const auto names = list_directory(layout_.eval_dir());
   const run::Lineage lineage = read_lineage(layout_);
   std::vector<const run::EvalResult*> evals;
   std::set<std::string> visited;
@@ -254,7 +254,7 @@ void RunView::refresh(CachedEval& cached, const std::string& name, bool with_det
   const std::string path = join_path(layout_.eval_dir(), name);
   const std::string stamp = file_stamp(path);
   if (cached.stamp == stamp && (cached.has_details || !with_details)) return;
-  const auto text = read_run_file(layout_.root(), path, kMaxEvalBytes);
+  const auto text = read_file(path, kMaxEvalBytes);
   auto result = text.ok() ? run::parse_eval_result(*text, path) : text.status();
   cached = {.stamp = stamp, .maybe_result = {}, .has_details = true};
   if (result.ok()) cached.maybe_result = *std::move(result);
@@ -274,10 +274,7 @@ RunSummary RunView::summary() const { return read_summary(layout_, name_); }
 
 json::array RunView::read_checkpoints(json::object& environment) {
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
-  const bool has_checkpoints = open_run_directory(layout_.root(), layout_.checkpoints_dir()).ok();
-  const auto entries = has_checkpoints ? store.list()
-                                       : Result<std::vector<checkpoint::CheckpointEntry>>(
-                                             std::vector<checkpoint::CheckpointEntry>());
+  const auto entries = store.list();
   json::array checkpoints;
   std::map<std::string, CachedManifest> manifests;
   const size_t count = entries.ok() ? entries->size() : 0;
@@ -285,7 +282,7 @@ json::array RunView::read_checkpoints(json::object& environment) {
     const std::string path = join_path((*entries)[i].path, checkpoint::kManifestName);
     CachedManifest manifest = manifests_[path];
     if (const std::string stamp = file_stamp(path); manifest.stamp != stamp) {
-      const auto text = read_run_file(layout_.root(), path, checkpoint::kMaxManifestBytes);
+      const auto text = read_file(path, checkpoint::kMaxManifestBytes);
       const auto parsed = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
       if (!parsed.ok()) continue;
       manifest = {.stamp = stamp,
@@ -312,6 +309,7 @@ json::array RunView::read_checkpoints(json::object& environment) {
 }
 
 std::string RunView::overview() {
+  const auto root_of_files = DirectoryRoot::open(layout_.root());
   boost::system::error_code ignored;
   if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
   json::object root = parse_json(to_json(summary()), ignored).as_object();
@@ -330,14 +328,13 @@ std::string RunView::overview() {
   json::object environment;
   root["checkpoints"] = read_checkpoints(environment);
   root["artifacts"] = artifacts_json(layout_);
-  root["sample_errors"] = newest_objects(layout_, layout_.sample_errors_file(), kMaxSampleErrors);
-  root["setting_changes"] =
-      newest_objects(layout_, layout_.setting_changes_file(), kMaxSettingChanges);
-  const auto config = read_run_file(layout_.root(), layout_.config_file(), kMaxConfigBytes);
+  root["sample_errors"] = newest_objects(layout_.sample_errors_file(), kMaxSampleErrors);
+  root["setting_changes"] = newest_objects(layout_.setting_changes_file(), kMaxSettingChanges);
+  const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
   root["config"] = config.ok() ? config::hide_secrets(valid_utf8(*config)) : "";
   // Before the log is read: a line can be in both, but in one at least.
   if (!maybe_tail_) (void)open_tail();
-  const std::string log = read_end_of_run_file(layout_.root(), layout_.trainer_log(), kEventBytes);
+  const std::string log = read_end(layout_.trainer_log(), kEventBytes);
   root["log"] = last_lines(log, kLogLines, [](std::string_view) { return true; });
   root["events"] = last_lines(log, kMaxEvents, is_main_event);
   const json::array starts = last_lines(
@@ -346,7 +343,7 @@ std::string RunView::overview() {
     for (const char* const key : {"device", "num_threads"})
       environment[key] = std::string(field_of(starts.front().as_string(), key));
   }
-  const auto schema = read_run_file(layout_.root(), layout_.data_schema_file(), kMaxSchemaBytes);
+  const auto schema = read_file(layout_.data_schema_file(), kMaxSchemaBytes);
   if (schema.ok())
     if (const auto parsed = parse_dataset_schema(*schema, layout_.data_schema_file()); parsed.ok())
       environment["data"] = describe(*parsed);
@@ -355,6 +352,7 @@ std::string RunView::overview() {
 }
 
 std::string RunView::curves(size_t max_rows) {
+  const auto root_of_files = DirectoryRoot::open(layout_.root());
   history_.refresh();
   // For the first page. Later, other pages have not received what is between.
   if (sent_rows_ == 0) (void)history_.rows_since(sent_rows_);
@@ -362,7 +360,7 @@ std::string RunView::curves(size_t max_rows) {
 }
 
 std::string RunView::open_tail() {
-  auto tail = LogTail::open(layout_.trainer_log(), kLogLines, layout_.root());
+  auto tail = LogTail::open(layout_.trainer_log(), kLogLines);
   if (!tail.ok()) return "";
   maybe_tail_.emplace(*std::move(tail));
   return read_tail();
@@ -396,6 +394,7 @@ std::string RunView::change_stamp() const {
 }
 
 std::string RunView::events() {
+  const auto root_of_files = DirectoryRoot::open(layout_.root());
   std::string out;
   history_.refresh();
   const bool is_first = sent_rows_ == 0;
@@ -417,8 +416,9 @@ Result<ArtifactFile> RunView::read_artifact(const std::string& name) const {
   const Status missing(StatusCode::kNotFound, quote_for_message(name) + ": no such artifact");
   const auto parsed = parse_artifact_name(name);
   if (!parsed) return missing;
+  const auto root_of_files = DirectoryRoot::open(layout_.root());
   const std::string path = join_path(layout_.eval_artifacts_dir(), name);
-  std::string bytes = read_end_of_run_file(layout_.root(), path, kMaxArtifactBytes + 1);
+  std::string bytes = read_end(path, kMaxArtifactBytes + 1);
   if (bytes.empty() || bytes.size() > kMaxArtifactBytes) return missing;
   if (!parsed->kind.ends_with(".png"))
     return ArtifactFile{.content_type = "text/plain; charset=utf-8", .bytes = valid_utf8(bytes)};

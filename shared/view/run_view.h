@@ -3,8 +3,8 @@
 //
 // Threads:  one at a time.
 // Blocking: reads files; what has not changed since the last call is not read again.
-// Errors:   none, except read_artifact(): a file that is missing or invalid is omitted.
-//           So is a file that is outside of the run and that a link leads to.
+// Errors:   none, except read_artifact(): a file that is missing or invalid is omitted. So is a link or
+//           another special file: each call holds a DirectoryRoot of the run.
 // Limits:   the newest 500 evaluations of the present branch, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
 #pragma once
 
@@ -76,6 +76,7 @@ class RunView {
     boost::json::object environment;
     uint64_t bytes = 0;
   };
+  // The following are called below the DirectoryRoot of the run.
   std::vector<const run::EvalResult*> read_evals();
   void refresh(CachedEval& cached, const std::string& name, bool with_details) const;
   // The newest ones; `environment` becomes that of the last one.

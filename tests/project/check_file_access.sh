@@ -16,7 +16,6 @@ daemon/server/listening_socket.cc -> control.sock
 evaluator/cpu_pacer.cc, evaluator/priority.cc -> cgroups and /proc
 evaluator/evaluator_app.cc -> its own temporary folder
 shared/checkpoint/store.cc -> compares the directory at the path with the one that it has opened
-shared/view/run_file.cc -> resolves paths as file.h does
 '
 calls='std::[io]?fstream\b|(^|[^:a-zA-Z0-9_>.])::(open|creat|unlink|rename|mkdir|rmdir|symlink|link|truncate|chmod|chown)\('
 calls+='|(fs|filesystem)::(remove|rename|create_|copy|resize_file|permissions)'
