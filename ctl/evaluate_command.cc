@@ -95,27 +95,36 @@ Result<run::EvaluationRequest> request_as_owner(const run::RunLayout& layout, ui
   return run::request_evaluation(default_file_system(), layout, step, system_clock());
 }
 
-// Empty: no outcome has been recorded yet.
-Result<std::string> read_outcomes(const run::RunLayout& layout) {
-  auto text = read_file(layout.evaluation_outcomes_file(), run::kMaxEvaluationOutcomesBytes);
-  if (text.status().code() == StatusCode::kNotFound) return std::string();
-  return text;
+// Up to the end of the last outcome that was recorded.
+Result<uint64_t> outcomes_bytes(const run::RunLayout& layout) {
+  uint64_t bytes = 0;
+  const Status read =
+      for_each_line(layout.evaluation_outcomes_file(), 0, [&](const FileLine& line) {
+        if (line.is_complete) bytes = line.end;
+        return Status();
+      });
+  if (!read.ok() && read.code() != StatusCode::kNotFound) return read;
+  return bytes;
 }
 
 // The outcome of the request, or of one that replaced it: of the same step, and recorded behind the
 // first `known_bytes`.
-std::optional<run::EvaluationOutcome> find_outcome(const std::string& outcomes, size_t known_bytes,
-                                                   const run::EvaluationRequest& request) {
-  size_t begin = 0;
-  for (size_t end; (end = outcomes.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const auto outcome =
-        run::parse_outcome_record(std::string_view(outcomes).substr(begin, end - begin));
-    if (!outcome || outcome->request_id.empty()) continue;
-    if (outcome->request_id == request.id ||
-        (outcome->step == request.step && begin >= known_bytes))
-      return outcome;
-  }
-  return std::nullopt;
+Result<std::optional<run::EvaluationOutcome>> find_outcome(const run::RunLayout& layout,
+                                                           uint64_t known_bytes,
+                                                           const run::EvaluationRequest& request) {
+  std::optional<run::EvaluationOutcome> found;
+  const Status read = for_each_line(
+      layout.evaluation_outcomes_file(), run::kMaxOutcomeBytes, [&](const FileLine& line) {
+        if (found || !line.is_complete) return Status();
+        auto outcome = run::parse_outcome_record(line.text);
+        if (!outcome || outcome->request_id.empty()) return Status();
+        if (outcome->request_id == request.id ||
+            (outcome->step == request.step && line.begin >= known_bytes))
+          found = std::move(outcome);
+        return Status();
+      });
+  if (!read.ok() && read.code() != StatusCode::kNotFound) return read;
+  return found;
 }
 
 // "step 1 200: val loss 0.53, accuracy 0.81; test loss 0.6"
@@ -210,14 +219,14 @@ ExitCode wait_for_outcome(const run::RunLayout& layout, const run::EvaluationReq
     // Before the outcome, which is recorded before the request is removed.
     std::error_code error;
     const bool is_removed = !std::filesystem::exists(request.path, error) && !error;
-    const auto outcomes = read_outcomes(layout);
-    if (!outcomes.ok()) {
+    const auto outcome = find_outcome(layout, known_bytes, request);
+    if (!outcome.ok()) {
       line.erase();
-      return console.fail(outcomes.status(), exit_code_for(outcomes.status()));
+      return console.fail(outcome.status(), exit_code_for(outcome.status()));
     }
-    if (const auto outcome = find_outcome(*outcomes, known_bytes, request)) {
+    if (*outcome) {
       line.erase();
-      return show_outcome(layout, *outcome, command, console);
+      return show_outcome(layout, **outcome, command, console);
     }
     if (!is_removed) {
       line.draw();
@@ -243,13 +252,12 @@ ExitCode evaluate(const run::RunLayout& layout, const CommandLine& command, cons
       console.out << "evaluation of step " << format_count(entry->step) << " would be requested\n";
     return ExitCode::kSuccess;
   }
-  const auto known = read_outcomes(layout);
+  const auto known = outcomes_bytes(layout);
   if (!known.ok()) return console.fail(known.status(), exit_code_for(known.status()));
   const auto request = request_as_owner(layout, entry->step);
   if (!request.ok()) return console.fail(request.status(), exit_code_for(request.status()));
   const bool is_running = has_evaluator(layout);
-  if (command.wait)
-    return wait_for_outcome(layout, *request, known->rfind('\n') + 1, command, console, interval);
+  if (command.wait) return wait_for_outcome(layout, *request, *known, command, console, interval);
   if (command.json) {
     const boost::json::object reply{{"step", request->step},
                                     {"request_id", request->id},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "ctl/run_locator.h"
@@ -23,18 +24,35 @@ namespace {
 
 constexpr uint64_t kMaxResultBytes = 1 << 20;
 
-// Empty if the file does not exist, because no step was reported yet.
+// Empty if the file does not exist, because no step was reported yet. Of more than 2 * kMaxRows records,
+// every second, fourth, … and the last one: the file can be that of another user.
 Result<std::vector<metrics::TrainMetrics>> read_train_rows(const std::string& path) {
+  constexpr size_t kMaxRows = 100'000;
   std::vector<metrics::TrainMetrics> rows;
-  const auto read = metrics::read_records(path);
-  if (!read.ok() && read.status().code() == StatusCode::kNotFound) return rows;
-  if (!read.ok()) return read.status();
-  rows.reserve(read->records.size());
-  for (const metrics::MetricsRecord& row : read->records) {
-    auto one = metrics::train_metrics_from(row);
-    if (!one.ok()) return one.status().with_context(path + ":" + std::to_string(rows.size() + 1));
-    rows.push_back(*std::move(one));
-  }
+  std::optional<metrics::TrainMetrics> omitted;  // since the last of `rows`
+  uint64_t num_read = 0, every = 1;
+  const auto add = [&](const metrics::MetricsRecord& record, uint64_t line) -> Status {
+    auto row = metrics::train_metrics_from(record);
+    if (!row.ok()) return row.status().with_context(path + ":" + std::to_string(line));
+    if (omitted) row->checkpoint_stall_ms += omitted->checkpoint_stall_ms;
+    omitted.reset();
+    if (++num_read % every != 0) {
+      omitted = *std::move(row);
+      return {};
+    }
+    rows.push_back(*std::move(row));
+    if (rows.size() < 2 * kMaxRows) return {};
+    for (size_t i = 0; i < kMaxRows; ++i) {
+      rows[2 * i + 1].checkpoint_stall_ms += rows[2 * i].checkpoint_stall_ms;
+      rows[i] = std::move(rows[2 * i + 1]);
+    }
+    rows.resize(kMaxRows);
+    every *= 2;
+    return {};
+  };
+  const Status read = metrics::for_each_record(path, add);
+  if (!read.ok() && read.code() != StatusCode::kNotFound) return read;
+  if (omitted) rows.push_back(*std::move(omitted));
   return rows;
 }
 

@@ -12,38 +12,34 @@ namespace stoker::evaluator {
 
 Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
-  STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          read_file(path, run::kMaxEvaluationOutcomesBytes));
   OutcomeLog log(files, path, std::move(fd));
-  log.read_lines(text);
-  if (!text.empty() && text.back() != '\n') {
+  uint64_t number = 0, complete_bytes = 0, bytes = 0;
+  STOKER_RETURN_IF_ERROR(for_each_line(path, run::kMaxOutcomeBytes, [&](const FileLine& line) {
+    bytes = line.end;
+    if (!line.is_complete) return Status();
+    complete_bytes = line.end;
+    log.read_line(line.text, ++number);
+    return Status();
+  }));
+  if (bytes > complete_bytes) {
     // Remove a partial last line left by a crash, so that the next line is not appended to it.
-    const size_t complete_bytes = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
     if (::ftruncate(log.fd_.get(), static_cast<off_t>(complete_bytes)) != 0)
       return Status::from_errno(errno, "truncate " + path);
     log_warn("partial line removed",
-             {{"path", path}, {"offset", complete_bytes}, {"bytes", text.size() - complete_bytes}});
+             {{"path", path}, {"offset", complete_bytes}, {"bytes", bytes - complete_bytes}});
   }
   // A new file; without its name, a power failure would lose synced lines.
-  if (text.empty())
+  if (bytes == 0)
     STOKER_RETURN_IF_ERROR(files.sync_directory(std::filesystem::path(path).parent_path()));
   return log;
 }
 
-void OutcomeLog::read_lines(std::string_view text) {
-  size_t number = 0;
-  while (!text.empty()) {
-    ++number;
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return;  // partial; truncated by open()
-    const auto entry = run::parse_outcome_record(text.substr(0, end));
-    if (entry) {
-      add(*entry);
-    } else {
-      log_warn("outcome record invalid", {{"path", path_}, {"line", number}});
-    }
-    text.remove_prefix(end + 1);
-  }
+void OutcomeLog::read_line(std::string_view text, uint64_t number) {
+  const auto entry = run::parse_outcome_record(text);
+  if (entry)
+    add(*entry);
+  else
+    log_warn("outcome record invalid", {{"path", path_}, {"line", number}});
 }
 
 Status OutcomeLog::append(const EvaluationOutcome& entry, std::string_view wall_time) {

@@ -46,7 +46,7 @@ class OutcomeLog {
  private:
   OutcomeLog(FileSystem& files, std::string path, UniqueFd fd)
       : files_(&files), path_(std::move(path)), fd_(std::move(fd)) {}
-  void read_lines(std::string_view text);
+  void read_line(std::string_view text, uint64_t number);
   void add(const EvaluationOutcome& entry);
 
   FileSystem* files_;  // must outlive this object

@@ -120,16 +120,15 @@ void ResultRecorder::restore_best() {
 }
 
 Status ResultRecorder::read_records() {
-  STOKER_ASSIGN_OR_RETURN(const metrics::RecordsRead read,
-                          metrics::read_records(layout_.eval_metrics_file()));
-  for (const metrics::MetricsRecord& record : read.records) {
-    const auto parsed = metrics::eval_metrics_from(record);
-    if (!parsed.ok()) continue;
-    records_.insert(
-        record_key(parsed->step, parsed->dataset, parsed->manifest_sha256, parsed->wall_time));
-    rows_.push_back(*parsed);
-  }
-  return {};
+  return metrics::for_each_record(
+      layout_.eval_metrics_file(), [this](const metrics::MetricsRecord& record, uint64_t) {
+        const auto parsed = metrics::eval_metrics_from(record);
+        if (!parsed.ok()) return Status();
+        records_.insert(
+            record_key(parsed->step, parsed->dataset, parsed->manifest_sha256, parsed->wall_time));
+        rows_.push_back(*parsed);
+        return Status();
+      });
 }
 
 // Also from best.json, in case records are lost.

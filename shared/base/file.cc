@@ -224,6 +224,37 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   return content;
 }
 
+Status for_each_line(const std::string& path, uint64_t max_line_bytes,
+                     const std::function<Status(const FileLine&)>& on_line) {
+  constexpr size_t kBlockBytes = 256 << 10;
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+  STOKER_RETURN_IF_ERROR(check_is_regular(fd.get(), path));
+  std::string block(kBlockBytes, '\0');
+  std::string line;         // the beginning of one that is not complete yet
+  uint64_t line_begin = 0;  // offset in the file
+  for (uint64_t offset = 0;;) {
+    STOKER_ASSIGN_OR_RETURN(const size_t got,
+                            default_file_system().read_at(
+                                fd.get(), offset, std::as_writable_bytes(std::span(block)), path));
+    for (std::string_view rest = std::string_view(block).substr(0, got); !rest.empty();) {
+      const size_t newline = rest.find('\n');
+      const std::string_view part = rest.substr(0, newline);
+      line += part.substr(0, max_line_bytes - line.size());
+      offset += part.size();
+      rest.remove_prefix(part.size());
+      if (rest.empty()) break;
+      ++offset;
+      rest.remove_prefix(1);
+      STOKER_RETURN_IF_ERROR(on_line({.text = line, .begin = line_begin, .end = offset}));
+      line.clear();
+      line_begin = offset;
+    }
+    if (got == block.size()) continue;
+    if (offset == line_begin) return {};
+    return on_line({.text = line, .begin = line_begin, .end = offset, .is_complete = false});
+  }
+}
+
 Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(const size_t got, default_file_system().read_at(fd, offset, out, path));
   if (got == out.size()) return {};

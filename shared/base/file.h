@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,19 @@ FileSystem& default_file_system();
 // Reads a complete regular file. kInvalidArgument if it is larger than `max_bytes` or not a regular
 // file.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
+
+// A line of a file.
+struct FileLine {
+  std::string_view text;    // without its end
+  uint64_t begin = 0;       // offset in the file
+  uint64_t end = 0;         // of the next line
+  bool is_complete = true;  // false: the last line, without an end
+};
+// Calls `on_line` with each line of a regular file until it returns an error. The file is read in
+// blocks, so that memory does not depend on its size. A longer line is passed without what is behind
+// its first `max_line_bytes` bytes. kInvalidArgument: not a regular file.
+Status for_each_line(const std::string& path, uint64_t max_line_bytes,
+                     const std::function<Status(const FileLine&)>& on_line);
 
 // Fills `out` with the bytes of the file from `offset`. kCorrupt if the file ends before.
 Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path);

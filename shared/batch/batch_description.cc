@@ -39,17 +39,17 @@ using SampleErrors = std::set<std::pair<uint64_t, uint64_t>>;
 Result<SampleErrors> read_sample_errors(const std::string& path, uint64_t step, uint64_t first,
                                         uint64_t last) {
   SampleErrors sample_errors;
-  const auto read = metrics::read_records(path);
-  if (!read.ok() && read.status().code() == StatusCode::kNotFound) return sample_errors;
-  if (!read.ok()) return read.status();
-  for (const metrics::MetricsRecord& row : read->records) {
+  const auto add = [&](const metrics::MetricsRecord& row, uint64_t) -> Status {
     const auto ticket = row.find_count("ticket");
     const auto sample = row.find_count("sample");
     if (!ticket || !sample)
       return Status(StatusCode::kCorrupt, path + ": record without 'ticket' or 'sample'");
-    if (row.find_count("step").value_or(step) != step) continue;
+    if (row.find_count("step").value_or(step) != step) return {};
     if (*ticket >= first && *ticket <= last) sample_errors.emplace(*ticket, *sample);
-  }
+    return {};
+  };
+  const Status read = metrics::for_each_record(path, add);
+  if (!read.ok() && read.code() != StatusCode::kNotFound) return read;
   return sample_errors;
 }
 

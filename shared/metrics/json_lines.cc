@@ -17,7 +17,6 @@ namespace stoker::metrics {
 namespace {
 
 constexpr uint64_t kBlockBytes = 256 << 10;
-constexpr uint64_t kMaxFileBytes = 1ull << 30;
 
 // Returns the lines of a file from last to first, read in blocks: a resume truncates a few lines of
 // a file that can be long.
@@ -151,24 +150,31 @@ Result<uint64_t> JsonLinesFile::truncate_after_step(uint64_t step) {
   return num_removed;
 }
 
-Result<RecordsRead> read_records(const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const std::string content, read_file(path, kMaxFileBytes));
-  RecordsRead read;
-  std::string_view rest = content;
-  for (uint64_t number = 1; !rest.empty(); ++number) {
-    const size_t newline = rest.find('\n');
-    if (newline == std::string_view::npos) {
-      read.has_partial_line = true;
-      break;
-    }
-    auto record = parse_record(rest.substr(0, newline));
-    if (!record.ok()) {
+Status for_each_record(
+    const std::string& path,
+    const std::function<Status(const MetricsRecord& record, uint64_t line)>& on_record) {
+  uint64_t number = 0;
+  return for_each_line(path, kMaxLineBytes, [&](const FileLine& line) -> Status {
+    if (!line.is_complete) return {};
+    ++number;
+    const auto record = parse_record(line.text);
+    if (!record.ok())
       return Status(StatusCode::kCorrupt,
                     path + ":" + std::to_string(number) + ": " + record.status().message());
-    }
-    read.records.push_back(*std::move(record));
-    rest.remove_prefix(newline + 1);
-  }
+    return on_record(*record, number);
+  });
+}
+
+Result<RecordsRead> read_records(const std::string& path) {
+  RecordsRead read;
+  STOKER_RETURN_IF_ERROR(for_each_record(path, [&](const MetricsRecord& record, uint64_t) {
+    read.records.push_back(record);
+    return Status();
+  }));
+  STOKER_RETURN_IF_ERROR(for_each_line(path, 0, [&](const FileLine& line) {
+    read.has_partial_line = !line.is_complete;
+    return Status();
+  }));
   return read;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,11 +52,18 @@ class JsonLinesFile {
   bool has_partial_record_ = false;  // a failed write left bytes that are not truncated yet
 };
 
+// Calls `on_record` with each record and the number of its line; memory does not depend on the size of
+// the file. An unterminated last line is ignored. kCorrupt: with path and line number. kNotFound,
+// kIoError; the errors of `on_record`.
+Status for_each_record(
+    const std::string& path,
+    const std::function<Status(const MetricsRecord& record, uint64_t line)>& on_record);
+
 struct RecordsRead {
   std::vector<MetricsRecord> records;
   bool has_partial_line = false;  // the last line is unterminated and was ignored
 };
-// kCorrupt: with path and line number. kNotFound, kIoError. kInvalidArgument: larger than 1 GiB.
+// All of them, for files that this program has written.
 Result<RecordsRead> read_records(const std::string& path);
 
 }  // namespace stoker::metrics

@@ -102,15 +102,12 @@ std::set<uint64_t> EvaluationOutcomes::evaluated_steps(const Lineage& lineage) c
 }
 
 Result<EvaluationOutcomes> read_evaluation_outcomes(const std::string& path) {
-  const auto text = read_file(path, kMaxEvaluationOutcomesBytes);
-  if (text.status().code() == StatusCode::kNotFound) return EvaluationOutcomes();
-  if (!text.ok()) return text.status();
   EvaluationOutcomes outcomes;
-  std::string_view rest = *text;
-  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    outcomes.add_line(rest.substr(0, end));
-    rest.remove_prefix(end + 1);
-  }
+  const Status read = for_each_line(path, kMaxOutcomeBytes, [&](const FileLine& line) {
+    if (line.is_complete) outcomes.add_line(line.text);
+    return Status();
+  });
+  if (!read.ok() && read.code() != StatusCode::kNotFound) return read;
   return outcomes;
 }
 

@@ -21,7 +21,7 @@
 
 namespace stoker::run {
 
-inline constexpr uint64_t kMaxEvaluationOutcomesBytes = 256ull << 20;  // of eval/outcomes.jsonl
+inline constexpr uint64_t kMaxOutcomeBytes = 64 << 10;  // of a line of eval/outcomes.jsonl
 
 // Every outcome is final: the evaluator processes the checkpoint again only on request.
 enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };

@@ -135,6 +135,26 @@ TEST_F(RunReportTest, CondensesThousandsOfRecordsToTen) {
   EXPECT_THAT(result.out, HasSubstr("  200 000 "));
 }
 
+// The file can be that of another user: memory is limited. Every second record is used, and the last one.
+TEST_F(RunReportTest, ReadsFewRecordsOfLongRun) {
+  constexpr uint64_t kRecords = 200'003;
+  std::string line = to_json(to_record(make_train_metrics(1'000'000, 1)));
+  const size_t step = line.find("1000000");
+  ASSERT_NE(step, std::string::npos);
+  std::string text;
+  for (uint64_t i = 1; i <= kRecords; ++i)
+    text += line.replace(step, 7, std::to_string(1'000'000 + i)) + "\n";
+  write_file(layout().train_metrics_file(), text);
+  const auto history = read_history(layout());
+  ASSERT_TRUE(history.ok()) << history.status().to_string();
+  ASSERT_EQ(history->train.size(), 100'002u);
+  EXPECT_EQ(history->train.front().step, 1'000'002u);
+  EXPECT_EQ(history->train.back().step, 1'000'000 + kRecords);
+  double stalls = 0;
+  for (const metrics::TrainMetrics& row : history->train) stalls += row.checkpoint_stall_ms;
+  EXPECT_DOUBLE_EQ(stalls, 1.5 * kRecords);
+}
+
 TEST_F(RunReportTest, ReportsCorruptMetricsLine) {
   write_file(layout().train_metrics_file(),
              metrics::to_json(metrics::to_record(make_train_metrics(10, 1))) + "\n{\"step\":\n");

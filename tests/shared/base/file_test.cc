@@ -52,6 +52,44 @@ TEST_F(FileTest, RejectsReadOfOversizedOrNonregularFile) {
   EXPECT_EQ(read_file(path("none"), 4).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(FileTest, ReadsLinesInBlocks) {
+  std::string text;
+  std::vector<std::string> expected;
+  for (size_t i = 0; i < 3000; ++i) {
+    expected.emplace_back(i * 7 % 1000, static_cast<char>('a' + i % 26));
+    text += expected.back() + "\n";
+  }
+  text += "without an end";
+  test::write_whole(path("a"), text);
+  std::vector<std::string> lines;
+  std::vector<bool> are_complete;
+  uint64_t end = 0;
+  ASSERT_TRUE(for_each_line(path("a"), 800, [&](const FileLine& line) {
+                EXPECT_EQ(line.begin, end);
+                end = line.end;
+                lines.emplace_back(line.text);
+                are_complete.push_back(line.is_complete);
+                return Status();
+              }).ok());
+  EXPECT_EQ(end, text.size());
+  ASSERT_EQ(lines.size(), expected.size() + 1);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(lines[i], expected[i].substr(0, 800)) << i;
+    EXPECT_TRUE(are_complete[i]);
+  }
+  EXPECT_EQ(lines.back(), "without an end");
+  EXPECT_FALSE(are_complete.back());
+  size_t count = 0;
+  const auto stop = [&](const FileLine&) {
+    return ++count < 5 ? Status() : Status(StatusCode::kCancelled, "enough");
+  };
+  EXPECT_EQ(for_each_line(path("a"), 800, stop).code(), StatusCode::kCancelled);
+  EXPECT_EQ(count, 5u);
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(for_each_line(path("fifo"), 4, stop).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(for_each_line(path("none"), 4, stop).code(), StatusCode::kNotFound);
+}
+
 TEST_F(FileTest, RejectsRenameNoReplaceWhenTargetExists) {
   ASSERT_TRUE(default_file_system().make_directory(path("a")).ok());
   ASSERT_TRUE(default_file_system().make_directory(path("b")).ok());
