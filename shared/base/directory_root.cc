@@ -21,6 +21,7 @@ struct DirectoryRoot::Root {
   UniqueFd fd;
   std::string path;
   std::vector<std::string> names;  // without a slash at the end
+  bool is_of_another_user = false;
 };
 
 // Of the process, in the order in which they were opened.
@@ -160,6 +161,9 @@ Result<DirectoryRoot> DirectoryRoot::open(const std::string& path) {
   root->fd = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root->fd.valid()) return Status::from_errno(errno, "open " + path);
   root->path = path;
+  struct stat info {};
+  if (::fstat(root->fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  root->is_of_another_user = info.st_uid != ::geteuid();
   std::error_code error;
   const auto absolute = fs::absolute(path, error).lexically_normal();
   const auto canonical = fs::canonical(path, error);
@@ -208,9 +212,35 @@ Result<UniqueFd> open_beneath(int directory, std::string_view path, int flags, m
   return fd;
 }
 
+namespace {
+
+// Opens a file for writing below the directory of another user, who can have linked a file of the caller
+// there: it is neither written nor truncated. Where fs.protected_hardlinks is 0, that needs no rights.
+Result<UniqueFd> open_for_writing_of_another(const DirectoryRoots::Found& found, int flags,
+                                             mode_t mode, const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(
+      UniqueFd fd, open_beneath(found.root->fd.get(), found.rest, flags & ~O_TRUNC, mode, path));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (S_ISREG(info.st_mode) && info.st_nlink > 1)
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": has " + std::to_string(info.st_nlink) +
+                      " hard links, in a directory of another user, and can be a file outside of "
+                      "it; replace it by a copy");
+  if ((flags & O_TRUNC) != 0 && ::ftruncate(fd.get(), 0) != 0)
+    return Status::from_errno(errno, "truncate " + path);
+  return fd;
+}
+
+}  // namespace
+
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode) {
-  if (const auto found = DirectoryRoots::of_process().find(path))
+  if (const auto found = DirectoryRoots::of_process().find(path)) {
+    const bool is_for_writing = (flags & O_ACCMODE) != O_RDONLY && (flags & O_PATH) == 0;
+    if (found->root->is_of_another_user && is_for_writing)
+      return open_for_writing_of_another(*found, flags, mode, path);
     return open_beneath(found->root->fd.get(), found->rest, flags, mode, path);
+  }
   UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
   return fd;

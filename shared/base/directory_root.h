@@ -1,13 +1,14 @@
 // DirectoryRoot: a directory in which other users may create files, such as the run of another user, as
 // os.Root of Go. While it exists, default_file_system() and the functions of file.h reach every path below
 // it through one descriptor. They follow no symlink there and open no FIFO, socket or device, so that
-// nothing in the directory leads out of it or blocks. The path of the directory itself can contain
+// nothing in the directory leads out of it or blocks. If it belongs to another user, a file that has several
+// hard links is not opened for writing, because it can be one of this user. The path of the directory itself can contain
 // symlinks: it is resolved once, and another directory that takes its place later is not touched.
 //
 // Threads:  any; the process has one set of roots.
 // Blocking: file system calls; opening a file never waits for another process.
-// Errors:   open(): as open(2). Below it, kInvalidArgument: a symlink or another special file, with its
-//           path.
+// Errors:   open(): as open(2). Below it, kInvalidArgument: a symlink, another special file or a hard link,
+//           with its path.
 #pragma once
 
 #include <sys/types.h>

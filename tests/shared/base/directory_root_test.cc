@@ -210,6 +210,32 @@ TEST_F(DirectoryRootTest, StaysInDirectoryWhosePathIsReplaced) {
   EXPECT_EQ(*list_directory(run()), (std::vector<std::string>{"folder", "secret"}));
 }
 
+TEST_F(DirectoryRootTest, WritesToNoHardLinkInDirectoryOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+  ASSERT_EQ(::link(victim("secret").c_str(), run("linked").c_str()), 0);
+  test::write_whole(run("alone"), "own");
+  ASSERT_EQ(::chown(run().c_str(), 4242, 0), 0);
+  const DirectoryRoot root = open_root();
+  for (const int flags : {O_WRONLY | O_APPEND, O_RDWR | O_CREAT, O_WRONLY | O_TRUNC}) {
+    const auto opened = files_.open(run("linked"), flags);
+    EXPECT_EQ(opened.status().code(), StatusCode::kInvalidArgument) << flags;
+    EXPECT_THAT(opened.status().message(), HasSubstr("has 2 hard links"));
+    EXPECT_TRUE(files_.open(run("alone"), flags).ok()) << flags;
+  }
+  EXPECT_FALSE(lock_file(run("linked"), "me").ok());
+  EXPECT_EQ(*read_file(run("alone"), 100), "") << "truncated";
+  EXPECT_EQ(*read_file(run("linked"), 100), "secret");
+  ASSERT_TRUE(write_file_atomically(files_, run("linked"), "replaced").ok());
+}
+
+// A snapshot of a run with hard links, as of cp -al, is one of its owner.
+TEST_F(DirectoryRootTest, WritesToHardLinkInOwnDirectory) {
+  test::write_whole(run("first"), "own");
+  ASSERT_EQ(::link(run("first").c_str(), run("second").c_str()), 0);
+  const DirectoryRoot root = open_root();
+  EXPECT_TRUE(files_.open(run("first"), O_WRONLY | O_APPEND).ok());
+}
+
 TEST_F(DirectoryRootTest, AppliesToEverySpellingOfItsPath) {
   ASSERT_EQ(::symlink(run().c_str(), (base_ / "link").c_str()), 0);
   ASSERT_EQ(::symlink(victim("secret").c_str(), run("out").c_str()), 0);
