@@ -258,6 +258,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   if (stop.stop_requested()) return {};
   STOKER_RETURN_IF_ERROR(open_run_root());
   STOKER_RETURN_IF_ERROR(load_config(path));
+  if (config_.run.allow_group_access) allow_group_access();
   if (!run_root_) {  // with --config
     STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.root()));
     STOKER_RETURN_IF_ERROR(open_run_root());

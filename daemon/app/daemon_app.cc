@@ -1,6 +1,7 @@
 #include "daemon/app/daemon_app.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <exception>
@@ -119,6 +120,19 @@ Status check_support(const config::Config& config, const GroupLaunch& launch) {
                                            : Status();
 }
 
+// A file that others can write is no decision of this user, who may have the run directory of others for
+// its configuration.
+bool is_group_accepted(const config::Config& config, const CommandLine& command) {
+  if (!config.run.allow_group_access) return false;
+  const auto origin = command.origins.find("run.allow_group_access");
+  if (origin == command.origins.end() || origin->second == config::SettingOrigin::kOverride)
+    return true;
+  struct stat info {};
+  if (::stat(command.config.c_str(), &info) != 0) return false;
+  const bool is_own = info.st_uid == 0 || info.st_uid == ::geteuid();
+  return is_own && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 }  // namespace
 
 DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
@@ -133,6 +147,7 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
                                                 config_.distributed.stop_deadline_seconds,
                                                 config_.distributed.preempted_exit_code)),
       command_(std::move(command)),
+      owner_(is_group_accepted(config_, command_) ? run::RunOwner::kAny : run::RunOwner::kTrusted),
       layout_(config_.run.dir),
       own_layout_(layout_of_rank(layout_, launch_.environment.rank)),
       clock_(clock),
@@ -214,6 +229,7 @@ ExitCode DaemonApp::run_to_end() {
 
 Status DaemonApp::open() {
   STOKER_RETURN_IF_ERROR(supported_);
+  if (owner_ == run::RunOwner::kAny) allow_group_access();
   STOKER_RETURN_IF_ERROR(is_chief() ? open_run_directory() : open_rank_directory());
   if (!is_in_group()) return {};
   const group::LaunchEnvironment& environment = launch_.environment;
@@ -231,7 +247,7 @@ Status DaemonApp::open() {
 Status DaemonApp::open_rank_directory() {
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.root()));
   STOKER_ASSIGN_OR_RETURN(run_root_, DirectoryRoot::open(layout_.root()));
-  STOKER_RETURN_IF_ERROR(run::check_writers(layout_, run::RunOwner::kTrusted));
+  STOKER_RETURN_IF_ERROR(run::check_writers(layout_, owner_));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own_layout_.logs_dir()));
   auto lock = lock_file(
       own_layout_.lock_file(),
@@ -260,7 +276,8 @@ Status DaemonApp::start_log() {
 }
 
 Status DaemonApp::open_run_directory() {
-  STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
+  STOKER_ASSIGN_OR_RETURN(
+      directory_, service::RunDirectory::open(layout_, clock_, default_file_system(), owner_));
   STOKER_RETURN_IF_ERROR(start_log());
   for (const std::string& warning : directory_->warnings())
     log_warn("run directory not durable", {{"reason", warning}});

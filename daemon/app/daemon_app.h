@@ -113,6 +113,7 @@ class DaemonApp {
   const config::Config config_;
   const group::PreemptionPolicy preemption_;
   const CommandLine command_;
+  const run::RunOwner owner_;  // who may own the run directory
   const run::RunLayout layout_;
   const run::RunLayout own_layout_;  // of this rank; layout_ without a group or on the chief
   Clock& clock_;

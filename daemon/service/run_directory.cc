@@ -11,8 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "shared/run/run_access.h"
-
 namespace stoker::service {
 namespace {
 
@@ -31,11 +29,11 @@ Status not_usable(const Status& status, const std::string& path) {
 }  // namespace
 
 Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clock,
-                                        FileSystem& files) {
+                                        FileSystem& files, run::RunOwner owner) {
   if (Status made = make_directories(files, layout.root()); !made.ok())
     return not_usable(made, layout.root());
   STOKER_ASSIGN_OR_RETURN(DirectoryRoot root, DirectoryRoot::open(layout.root()));
-  if (Status checked = run::check_writers(layout, run::RunOwner::kTrusted); !checked.ok())
+  if (Status checked = run::check_writers(layout, owner); !checked.ok())
     return not_usable(checked, layout.root());
   auto lock = lock_file(layout.lock_file(), run::lock_text(clock));
   if (!lock.ok() && lock.status().code() == StatusCode::kBusy) {

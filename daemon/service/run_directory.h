@@ -19,6 +19,7 @@
 #include "shared/base/directory_root.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/run/run_access.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
 
@@ -29,8 +30,10 @@ class RunDirectory {
   // Creates the directory, acquires the lock, creates the subdirectories, verifies that files can
   // be written, synced and renamed, sets exit_status.json aside and removes paused.json. `files` must
   // outlive this object. If the run has saved before, a missing checkpoints/ is not created.
+  // `owner`: who may own it, and write to it.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
-                                   FileSystem& files = default_file_system());
+                                   FileSystem& files = default_file_system(),
+                                   run::RunOwner owner = run::RunOwner::kTrusted);
 
   // Creates missing subdirectories.
   Status make_folders();

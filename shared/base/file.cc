@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -73,10 +74,13 @@ bool is_directory(const std::string& path) {
   return ::fstatat(place->at(), place->name.c_str(), &info, flags) == 0 && S_ISDIR(info.st_mode);
 }
 
+// Written once, at the start of the program.
+std::atomic<bool> has_group_access{false};
+
 class PosixFileSystem final : public FileSystem {
  public:
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
-    return open_path(path, flags, mode);
+    return open_path(path, flags, mode_of_new_file(mode));
   }
 
   Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override {
@@ -129,7 +133,7 @@ class PosixFileSystem final : public FileSystem {
 
   Status make_directory(const std::string& path) override {
     STOKER_ASSIGN_OR_RETURN(const PathAt place, resolve_parent(path));
-    if (::mkdirat(place.at(), place.name.c_str(), 0750) != 0)
+    if (::mkdirat(place.at(), place.name.c_str(), mode_of_new_file(0750)) != 0)
       return Status::from_errno(errno, "mkdir " + path);
     return {};
   }
@@ -201,6 +205,15 @@ Status FileSystem::reserve(int, uint64_t, const std::string&) { return {}; }
 FileSystem& default_file_system() {
   static PosixFileSystem files;
   return files;
+}
+
+void allow_group_access() {
+  has_group_access = true;
+  ::umask(::umask(0) & ~static_cast<mode_t>(S_IRWXG));
+}
+
+mode_t mode_of_new_file(mode_t mode) {
+  return has_group_access && (mode & S_IRGRP) != 0 ? mode | S_IWGRP : mode;
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {

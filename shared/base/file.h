@@ -84,6 +84,12 @@ class FileSystem {
 
 FileSystem& default_file_system();
 
+// From now on, what default_file_system() creates is writable for its group if it is readable for it
+// (run.allow_group_access), whatever the umask.
+void allow_group_access();
+// `mode` with that.
+mode_t mode_of_new_file(mode_t mode);
+
 // Reads a complete regular file. kInvalidArgument if it is larger than `max_bytes` or not a regular
 // file.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);

@@ -74,8 +74,11 @@ void LogFile::reopen_if_moved() {
   if (::fstatat(at, name(0).c_str(), &named, 0) == 0 && named.st_dev == current.st_dev &&
       named.st_ino == current.st_ino)
     return;
-  UniqueFd file(::openat(at, name(0).c_str(), kAppend | O_NOFOLLOW | O_NONBLOCK, kMode));
-  if (file.valid() && ::fstat(file.get(), &named) == 0 && S_ISREG(named.st_mode))
+  UniqueFd file(
+      ::openat(at, name(0).c_str(), kAppend | O_NOFOLLOW | O_NONBLOCK, mode_of_new_file(kMode)));
+  // A hard link can be a file of this user in the directory of another one.
+  if (file.valid() && ::fstat(file.get(), &named) == 0 && S_ISREG(named.st_mode) &&
+      named.st_nlink == 1)
     file_ = std::move(file);
 }
 
@@ -93,7 +96,7 @@ void LogFile::rotate() {
   };
   const std::string next = name(0) + ".new";
   (void)::unlinkat(at, next.c_str(), 0);
-  UniqueFd file(::openat(at, next.c_str(), kAppend | O_EXCL, kMode));
+  UniqueFd file(::openat(at, next.c_str(), kAppend | O_EXCL, mode_of_new_file(kMode)));
   if (!file.valid()) return;
   int moved = keep_files_;  // the files from this number on have the next one
   while (moved > 0 && move(name(moved - 1), name(moved))) --moved;

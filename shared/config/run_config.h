@@ -31,6 +31,7 @@ struct RunConfig {
   uint64_t seed = 1;
   Rng rng = Rng::kSequential;
   bool deterministic = false;  // reject nondeterministic kernels (CPU kernels are deterministic)
+  bool allow_group_access = false;  // members of its group may change and resume the run
   std::vector<EventCommand> on_event_command;
 
   bool operator==(const RunConfig&) const = default;

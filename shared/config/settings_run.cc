@@ -599,6 +599,15 @@ Section run_section(RunConfig& run) {
                 "operation, cuDNN does not select algorithms by benchmarking, and cuBLAS gets "
                 "CUBLAS_WORKSPACE_CONFIG=:4096:8 unless it is set. Costs speed on a GPU. No effect "
                 "on the CPU, whose results are reproducible for a fixed train.num_threads."},
+           {.name = "allow_group_access",
+            .target = &run.allow_group_access,
+            .help = "Accept a run directory of another user, or that a group may write to",
+            .details =
+                "true: the owner and the members of the group of the run directory can change the "
+                "run and resume it, and files are created for the group. They are trusted: whoever "
+                "starts the run executes what it contains. A run that another user has created is "
+                "only accepted if the configuration or command line of whoever starts it has the "
+                "setting. false: such a directory is an error (78)."},
            {.name = "on_event_command",
             .target = list<fields_of_event_command>(run.on_event_command),
             .help = "Programs that stokerd runs for events of its log",

@@ -55,6 +55,9 @@ std::string mode_text(mode_t mode) {
   return digits;
 }
 
+// A file of others is not believed (daemon/app/daemon_app.cc), the command line is.
+constexpr const char* kOrAllow = ", or trust them with --set run.allow_group_access=true";
+
 Status check_directory(const std::string& path, RunOwner owner) {
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
                           default_file_system().open(path, O_PATH | O_DIRECTORY));
@@ -63,7 +66,8 @@ Status check_directory(const std::string& path, RunOwner owner) {
   const auto writable = [&](const char* who, const char* option) {
     return Status(StatusCode::kInvalidArgument,
                   path + ": is writable by " + who + " (mode " + mode_text(info.st_mode) +
-                      "), who could replace files of the run; chmod " + option + " " + path);
+                      "), who could replace files of the run; chmod " + option + " " + path +
+                      (info.st_mode & S_IWOTH ? "" : kOrAllow));
   };
   if ((info.st_mode & S_IWOTH) != 0) return writable("any user", "o-w");
   if (owner == RunOwner::kAny) return {};
@@ -71,7 +75,7 @@ Status check_directory(const std::string& path, RunOwner owner) {
     return Status(StatusCode::kInvalidArgument,
                   path + ": belongs to uid " + std::to_string(info.st_uid) +
                       ", who could replace files of the run of uid " + std::to_string(::geteuid()) +
-                      "; run as its owner, or chown it");
+                      "; run as its owner, or chown it" + kOrAllow);
   if ((info.st_mode & S_IWGRP) != 0 && !is_private_group(info.st_gid, info.st_uid))
     return writable(("the members of group " + std::to_string(info.st_gid)).c_str(), "g-w");
   return {};

@@ -15,7 +15,7 @@ namespace stoker::run {
 
 enum class RunOwner {
   kTrusted,  // this user or root, as of a run that is trained
-  kAny,      // as of a run that is evaluated
+  kAny,      // as of a run that is evaluated, or that a group shares (run.allow_group_access)
 };
 
 // Checks the run directory, and the folders in it that exist. Nobody but owner and group may write to

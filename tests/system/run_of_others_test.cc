@@ -82,6 +82,66 @@ TEST_F(RunOfOthersTest, LinksLeadNoProgramOutOfRun) {
     });
 }
 
+// As root evaluates the runs of users.
+TEST_F(RunOfOthersTest, HardLinksLeadNoProgramOutOfRun) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+  train_small_run();
+  for (const char* const name : {"eval/outcomes.jsonl", "eval/LOCK", "logs/stoker-eval.log",
+                                 "metrics/eval.jsonl", "eval/progress.json"}) {
+    const std::string copy = run_dir("copy");
+    fs::remove_all(copy);
+    fs::copy(run_dir(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::remove(copy + "/" + name);
+    fs::create_hard_link(path("victim/train.jsonl"), copy + "/" + name);
+    ASSERT_EQ(::lchown(copy.c_str(), 4242, 4242), 0);
+    for (const auto& entry : fs::recursive_directory_iterator(copy))
+      if (entry.path() != copy + "/" + name) {
+        ASSERT_EQ(::lchown(entry.path().c_str(), 4242, 4242), 0);
+      }
+    Process evaluation = evaluator(copy, {"--once", "--trust"});
+    EXPECT_GE(code_of(evaluation), 0) << name;
+    EXPECT_EQ(victims(), before_) << name;
+  }
+}
+
+// Debian's users daemon (1) and bin (2), as members of the group users (100).
+TEST_F(RunOfOthersTest, GroupResumesRunIfEachMemberAllowsIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become other users";
+  const std::string runs = path("shared");
+  fs::create_directory(runs);
+  for (const std::string& folder : {folder_, runs}) ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  ASSERT_EQ(::chown(runs.c_str(), 0, 100), 0);
+  ASSERT_EQ(::chmod(runs.c_str(), 02770), 0);
+  config_ = write_config(small_config("run: {allow_group_access: true}\n"));
+  ASSERT_EQ(::chown(config_.c_str(), 1, 100), 0);
+  const std::string run = runs + "/run";
+  const auto start = [&](const std::string& user, const std::vector<std::string>& more) {
+    fs::remove(path("user.out"));
+    Process process(joined({"setpriv", "--reuid=" + user, "--regid=" + user, "--groups=100",
+                            program("stokerd"), "--config", config_, "--run-dir", run},
+                           more),
+                    path("user.out"));
+    return code_of(process);
+  };
+  ASSERT_EQ(start("1", {}), 0) << text_of(path("user.out"));
+  for (const auto& entry : fs::recursive_directory_iterator(run)) {
+    struct stat info {};
+    ASSERT_EQ(::lstat(entry.path().c_str(), &info), 0);
+    if (S_ISLNK(info.st_mode)) continue;
+    EXPECT_EQ(info.st_mode & 0007u, 0u) << entry.path();
+    EXPECT_EQ(info.st_gid, 100u) << entry.path();
+    EXPECT_NE(info.st_mode & 0020u, 0u) << entry.path();
+  }
+  EXPECT_EQ(start("2", {"--set", "train.max_steps=420"}), 78) << "a file of another user decides";
+  EXPECT_THAT(text_of(path("user.out")), HasSubstr("--set run.allow_group_access=true"));
+  EXPECT_EQ(start("2", {"--set", "train.max_steps=420", "--set", "run.allow_group_access=true"}), 0)
+      << text_of(path("user.out"));
+  EXPECT_EQ(newest_step(run), 420u);
+  EXPECT_EQ(start("1", {"--set", "train.max_steps=430"}), 0) << text_of(path("user.out"));
+  ASSERT_EQ(::chmod(run.c_str(), 02777), 0);
+  EXPECT_EQ(start("1", {"--set", "train.max_steps=440"}), 78) << "any user";
+}
+
 TEST_F(RunOfOthersTest, DirectoryThatAnybodyMayWriteToIsRefused) {
   config_ = write_config(small_config());
   fs::create_directories(run_dir());

@@ -17,6 +17,7 @@ TEST(DigestTest, IgnoresSettingsThatDoNotAffectResult) {
   const std::string base = digest(valid_config(kBase));
   for (const char* const flag : {"run.dir=elsewhere",
                                  "run.deterministic=true",
+                                 "run.allow_group_access=true",
                                  "data.train.path=moved",
                                  "data.train.refresh=epoch",
                                  "data.val.path=moved",
