@@ -1,5 +1,6 @@
 #include "shared/run/run_state.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -157,10 +158,11 @@ EvaluatorState EvaluatorState::of(std::string_view word, std::string reason) {
 
 EvaluatorState read_evaluator_state(const RunLayout& layout) {
   using Phase = EvaluatorState::Phase;
-  std::error_code ignored;
-  if (!std::filesystem::exists(layout.eval_lock_file(), ignored)) return {};
-  const auto locked = is_locked(layout.eval_lock_file());
-  if (locked.ok() && *locked) return {.phase = Phase::kRunning};
+  const std::string path = layout.eval_lock_file();
+  if (!default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK).ok()) return {};
+  const auto locked = is_locked(path);
+  if (!locked.ok()) return {};
+  if (*locked) return {.phase = Phase::kRunning};
   const auto end = read_value<ExitStatus>(layout.eval_exit_status_file(), parse_exit_status);
   if (!end) return {.phase = Phase::kCrashed, .reason = "it was killed or the machine crashed"};
   if (end->outcome != RunOutcome::kFailed) return {.phase = Phase::kExited};

@@ -106,7 +106,7 @@ std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
 
 // Of the first record.
 std::string start_of(const run::RunLayout& layout) {
-  const auto fd = open_run_file(layout.root(), layout.train_metrics_file());
+  const auto fd = default_file_system().open(layout.train_metrics_file(), O_RDONLY | O_NONBLOCK);
   std::string line(kRecordBytes, '\0');
   const ssize_t size = fd.ok() ? ::pread(fd->get(), line.data(), line.size(), 0) : -1;
   line.resize(std::min(line.size(), line.find('\n')));
@@ -117,9 +117,6 @@ std::string start_of(const run::RunLayout& layout) {
 }
 
 run::EvaluatorState evaluator_of(const run::RunLayout& layout) {
-  const auto opened = open_run_file(layout.root(), layout.eval_exit_status_file());
-  if (!opened.ok() && opened.status().code() != StatusCode::kNotFound) return {};  // a link
-  if (!open_run_file(layout.root(), layout.eval_lock_file()).ok()) return {};
   run::EvaluatorState state = run::read_evaluator_state(layout);
   state.reason = valid_utf8(state.reason);
   return state;
