@@ -129,8 +129,9 @@ LossTerm loss_of(const at::Tensor& sum, const at::Tensor& count) {
               ", it must be a scalar");
   const at::Tensor divisor = count.reshape({}).to(sum.scalar_type());
   const at::Tensor has_values = divisor.gt(0);
-  // Also the gradient is 0 without values, not NaN.
-  const at::Tensor mean = at::where(has_values, sum, at::zeros_like(sum)) /
+  // A sum without values can have other terms, such as a regularization. If it is NaN, its gradient is not used.
+  const at::Tensor is_used = has_values.logical_or(sum.detach().isfinite());
+  const at::Tensor mean = at::where(is_used, sum, at::zeros_like(sum)) /
                           at::where(has_values, divisor, at::ones_like(divisor));
   return {mean.to(at::kFloat), divisor.detach()};
 }

@@ -42,7 +42,7 @@ class StepEvaluation : public Evaluation {
     const double count = step.loss.maybe_count.defined()
                              ? step.loss.maybe_count.item<double>()
                              : static_cast<double>(batch.front().size(0));
-    loss_.sum += count * step.loss.mean.item<double>();
+    loss_.sum += (count > 0 ? count : 1) * step.loss.mean.item<double>();
     loss_.count += count;
     const std::vector<std::string> names = model.step_metrics();
     if (names.empty()) return;
