@@ -374,9 +374,9 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
 
 std::string render_export(const Exported& exported) {
   return "step " + format_count(exported.step) + ": " + format_count(exported.tensors) +
-         " tensors, " + format_bytes(exported.bytes) +
-         (exported.is_dry_run ? ", would be written to " : ", in ") + printable(exported.path) +
-         "\n";
+         (exported.is_average ? " tensors of averaged weights, " : " tensors, ") +
+         format_bytes(exported.bytes) + (exported.is_dry_run ? ", would be written to " : ", in ") +
+         printable(exported.path) + "\n";
 }
 
 std::string to_json(const Exported& exported) {

@@ -39,6 +39,7 @@ struct Exported {
   std::string path;
   uint64_t bytes = 0;
   size_t tensors = 0;
+  bool is_average = false;  // of ExportContent::kEma
   bool is_dry_run = false;  // nothing was written; `bytes`: of the tensors
 };
 

@@ -411,10 +411,10 @@ class Parser {
                                  : word == "optimizer" ? ExportContent::kOptimizer
                                                        : ExportContent::kAll;
             },
-            "model, ema (averaged weights), optimizer or all")
+            "model, ema (averaged weights), optimizer or all (default: model; of STEP best the "
+            "weights that were evaluated)")
         ->type_name("WHAT")
-        ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
-        ->default_str("model");
+        ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}));
     command->add_flag("--dry-run", command_.dry_run,
                       "Check everything and show what would be written, without writing it");
     command->add_flag("--merge", command_.merge,

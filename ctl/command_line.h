@@ -51,12 +51,12 @@ struct CommandLine {
   std::string dataset;              // class-report --dataset; empty: first with per-class metrics
   std::string selector =
       "latest";  // verify [STEP], class-report [STEP], export STEP, evaluate STEP, first STEP of diff
-  std::string second_selector;                    // the second STEP of diff
-  std::optional<ExportFormat> format;             // export --format
-  bool merge = false;                             // export --merge
-  ExportContent content = ExportContent::kModel;  // export --include
-  std::string output;                             // --output of export, plot and profile
-  std::string html;                               // report --html
+  std::string second_selector;           // the second STEP of diff
+  std::optional<ExportFormat> format;    // export --format
+  bool merge = false;                    // export --merge
+  std::optional<ExportContent> content;  // export --include; not given: default_content()
+  std::string output;                    // --output of export, plot and profile
+  std::string html;                      // report --html
   std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
   std::string directory = ".";    // runs DIR
   std::string metric;             // plot --metric; empty: the losses

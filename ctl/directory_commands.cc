@@ -280,16 +280,25 @@ ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
   return ExitCode::kSuccess;
 }
 
+// The best checkpoint is that of the best evaluated weights, which eval.use_ema selects.
+ExportContent default_content(const run::RunLayout& layout, const std::string& selector) {
+  if (selector != "best") return ExportContent::kModel;
+  const auto config = config::load_config(layout.config_file(), {});
+  return config.ok() && config->eval.use_ema ? ExportContent::kEma : ExportContent::kModel;
+}
+
 ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console) {
-  const ExportOptions request{.selector = command.selector,
-                              .format = command.format,
-                              .content = command.content,
-                              .merge = command.merge,
-                              .output = command.output,
-                              .dry_run = command.dry_run};
-  const auto exported = export_checkpoint(layout, request, console, system_clock());
+  const ExportOptions request{
+      .selector = command.selector,
+      .format = command.format,
+      .content = command.content.value_or(default_content(layout, command.selector)),
+      .merge = command.merge,
+      .output = command.output,
+      .dry_run = command.dry_run};
+  auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
+  exported->is_average = request.content == ExportContent::kEma;
   if (command.json)
     console.print_json(to_json(*exported));
   else

@@ -368,6 +368,25 @@ TEST_F(CheckpointCommandsTest, ExportWritesFolderForDistributedCheckpoint) {
             0);
 }
 
+// best.json has the loss of the averaged weights, which the file must have, too.
+TEST_F(CheckpointCommandsTest, ExportOfBestWritesTheEvaluatedWeights) {
+  write_file(layout().config_file(),
+             "data: {train: {format: text, path: a}, val: {format: text, path: b}}\n"
+             "model: {name: gpt}\ntask: {name: language_modeling}\n"
+             "train: {max_steps: 500, ema_decay: 0.9}\neval: {use_ema: true}\n");
+  const auto config = config::load_config(layout().config_file(), {});
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  write_best(400, 1.125, write_checkpoint(400, true));
+  EXPECT_THAT(ctl({"export", "best", "--output", path("best.safetensors")}).out,
+              HasSubstr("step 400: 1 tensors of averaged weights, "));
+  for (const std::vector<std::string>& trained :
+       {std::vector<std::string>{"400"}, {"best", "--include", "model"}}) {
+    std::vector<std::string> arguments{"export", "--output", path(trained[0] + ".model")};
+    arguments.insert(arguments.end(), trained.begin(), trained.end());
+    EXPECT_THAT(ctl(arguments).out, HasSubstr("step 400: 1 tensors, "));
+  }
+}
+
 TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
   write_checkpoint(200);
   write_checkpoint(400, true);
