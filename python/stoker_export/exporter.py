@@ -26,12 +26,13 @@ import safetensors.torch
 import torch
 import torch.utils._pytree as pytree
 import torch.utils.checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim
 from torch.fx.experimental import symbolic_shapes
 
 from . import ExportError
 from .files import as_tensors, check_batch, check_can_write, first_line, new_folder
-from .graph import Table, autocast_error, batch_range, kept_inputs, program_json, user_line, without_inputs
+from .graph import PACKAGES, Table, autocast_error, batch_range, kept_inputs, program_json, user_line, without_inputs
 from .self_test import compare
 from .step import check_fields, fields_of, line_of_forward, metric_rows, parts_of_step, sum_and_count
 
@@ -130,6 +131,12 @@ class TracingGuards:
         self.checkpointed = set()
         self.lines = {}  # of the user: conditions on sizes
 
+    def line_of_size(self, size):
+        """The user's line that made a size the number that it is in the example."""
+        lines = {condition: line for condition, line in self.lines.items() if line and condition.startswith("Eq(")}
+        exact = [line for condition, line in lines.items() if re.fullmatch(rf"Eq\(s\d+, {size}\)", condition)]
+        return next(iter([*exact, *lines.values()]), None)
+
     def note(self, function):
         self.checkpointed.add(self.names.get(id(getattr(function, "__self__", function)), ""))
 
@@ -148,6 +155,9 @@ class TracingGuards:
             if cls.__module__.startswith("torch._higher_order_ops."):
                 return apply.__func__(cls, *args, **kwargs)
             line = user_line(traceback.extract_stack())
+            if cls.__name__ == "BackwardHookFunction":
+                raise ExportError(f"{line}: a module has a hook on its backward pass (register_full_backward_hook()), which a graph does not have: remove it, or "
+                                  "write it into forward() as differentiable operators")
             raise ExportError(f"{line}: {cls.__qualname__} is a torch.autograd.Function, whose backward() an exported graph does not hold; write "
                               "it with differentiable operators, for example x + (f(x) - x).detach()")
 
@@ -158,6 +168,32 @@ class TracingGuards:
         def hinted_causal(mask, is_causal=None, size=None):
             return bool(is_causal)  # only a hint: the mask is used in any case
 
+        data = torch.Tensor.data
+
+        def set_data(self, value):
+            if self.shape != value.shape or self.dtype != value.dtype:
+                raise ExportError(f"{user_line(traceback.extract_stack())}: .data = … of another shape or dtype; keep it the same")
+            with torch.no_grad():
+                self.copy_(value)
+
+        # PyTorch does not trace the attribute: what it returns would be a constant.
+        traced_data = property(lambda self: self.detach() if is_traced(self) else data.__get__(self),
+                               lambda self, value: set_data(self, value) if is_traced(self) else data.__set__(self, value))
+
+        def refused(what):
+            def raise_error(*args, **kwargs):
+                raise ExportError(f"{user_line(traceback.extract_stack())}: {what}")
+            return raise_error
+
+        def frames_of_user(self, frames):  # not of forward() alone: of functions that it calls, and of the loss
+            return traceback.StackSummary.from_list([frame for frame in frames if not frame.filename.startswith((*PACKAGES, "<"))][-1:])
+
+        replaced = [(torch.fx.proxy.TracerBase, "_filter_traceback_frames", frames_of_user),
+                    (torch.Tensor, "register_hook", refused("register_hook() in forward(): a graph has no hooks; write what it does as differentiable operators, for "
+                                                            "example x.detach() + (x - x.detach()) * factor")),
+                    (torch, "manual_seed", refused("torch.manual_seed() in forward(), which a graph does not have: draw the numbers once into a buffer, or leave "
+                                                   "the seed to run.seed"))]
+        originals = [getattr(owner, name) for owner, name, _ in replaced]
         autocast, log_guard = torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard
 
         def autocast_of_cpu(self, device_type, *args, **kwargs):
@@ -174,6 +210,12 @@ class TracingGuards:
                 return cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
             return soft_cross_entropy(logits, target, weight, reduction, label_smoothing)
 
+        distribution = torch.distributions.Distribution
+        validates = distribution._validate_args
+        distribution.set_default_validate_args(False)  # which asks for values, and only raises errors
+        torch.Tensor.data = traced_data
+        for owner, name, function in replaced:
+            setattr(owner, name, function)
         torch.autograd.Function.apply = classmethod(guarded)
         checkpoint._checkpoint_without_reentrant_generator = no_recomputation
         transformer._detect_is_causal_mask, functions.cross_entropy_loss = hinted_causal, cross_entropy_of_sizes
@@ -181,10 +223,20 @@ class TracingGuards:
         try:
             yield
         finally:
+            for (owner, name, _), original in zip(replaced, originals):
+                setattr(owner, name, original)
+            distribution.set_default_validate_args(validates)
+            del torch.Tensor.data  # that of its base class is the original
             torch.autograd.Function.apply = apply
             torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard = autocast, log_guard
             checkpoint._checkpoint_without_reentrant_generator = generator
             transformer._detect_is_causal_mask, functions.cross_entropy_loss = detect_causal, cross_entropy
+
+
+def is_traced(tensor):
+    """Of the module, while torch.export runs it: PyTorch's own code asks for .data, too."""
+    return isinstance(tensor, FakeTensor) and torch.fx.experimental.proxy_tensor.get_proxy_mode() is not None and \
+        user_line(traceback.extract_stack(limit=4)[:-2][-1:]) is not None
 
 
 def soft_cross_entropy(logits, target, weight, reduction, label_smoothing):
@@ -202,18 +254,51 @@ def soft_cross_entropy(logits, target, weight, reduction, label_smoothing):
     return total / (logits.numel() // classes) if reduction == 1 else total
 
 
+def is_of_user(value):
+    """An object of a class that is neither Python's nor a package's, such as a schedule."""
+    kind = type(value)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module) and file is not None and not is_installed(file)
+
+
+def is_installed(file):
+    return file.startswith((*PACKAGES, os.path.dirname(os.__file__))) or "site-packages" in file or "dist-packages" in file
+
+
 def parts_of(value, depth=4):
-    """Numbers, texts and tensors in dictionaries and lists: (path, value)."""
+    """Numbers, texts and tensors in dictionaries, lists and objects: (path, value)."""
     if isinstance(value, (bool, int, float, str, torch.Tensor)):
         yield "", value
+    elif depth and is_of_user(value):
+        for key, each in list(vars(value).items()):
+            for path, part in parts_of(each, depth - 1):
+                yield f".{key}{path}", part
     elif depth and isinstance(value, (dict, list, tuple)):
         for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
             for path, part in parts_of(each, depth - 1):
                 yield f"[{key!r}]{path}", part
 
 
+def shared_state(kind):
+    """(what, attribute, value) of the user's class itself, and of the global variables that its methods name."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None or is_installed(file):
+        return
+    for key, value in list(vars(kind).items()):
+        if not key.startswith("__") and not callable(value):
+            yield f"the class {kind.__qualname__.replace('<locals>.', '')}", key, value
+        code = getattr(value, "__code__", None)
+        for name in code.co_names if code else ():
+            variable = value.__globals__.get(name)
+            if isinstance(variable, (bool, int, float, dict, list)) or is_of_user(variable):
+                yield "global variables", name, variable
+
+
 def attributes_of(module):
     """(what, attribute, value) of what a module or a function has in addition to its tensors."""
+    kinds = {type(each): None for each in module.modules()} if isinstance(module, torch.nn.Module) else [type(module)]
+    for kind in kinds:
+        yield from shared_state(kind)
     if isinstance(module, torch.nn.Module):
         for name, each in module.named_modules():
             where = f"{name} ({type(each).__name__})" if name else type(each).__name__
@@ -295,12 +380,12 @@ class State:
             vars(each).update(attributes)
 
     def changed_attribute(self):
-        """An attribute with a tensor that was not there: "last of blocks.0 (Block)"."""
+        """An attribute with a tensor that was not there, or None: "last of Block"."""
         for each, attributes in self.attributes:
             for key, value in vars(each).items():
                 if isinstance(value, torch.Tensor) and attributes.get(key) is not value:
                     return f"{key} of {type(each).__name__}"
-        return "an attribute"
+        return None
 
 
 # ---- Checks before anything is traced
@@ -308,6 +393,9 @@ class State:
 def check_module(module, loss):
     if not isinstance(module, torch.nn.Module):
         raise ExportError(f"the module is a {type(module).__name__}, not a torch.nn.Module")
+    compiled = next((name for name, each in module.named_modules() if isinstance(each, torch._dynamo.OptimizedModule)), None)
+    if compiled is not None:
+        raise ExportError(f"{compiled or 'the module'} is a result of torch.compile(): export the module itself (_orig_mod)")
     if any(isinstance(each, torch.jit.ScriptModule) for part in (module, loss) if isinstance(part, torch.nn.Module) for each in part.modules()):
         raise ExportError("a part of the module or its loss is TorchScript: export the Python module that it was written from, which takes the weights by "
                           "load_state_dict(torch.jit.load(FILE).state_dict())")
@@ -326,8 +414,16 @@ def check_module(module, loss):
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ExportError(f"{name} has a hook on its gradient (register_hook()), which a graph does not have: remove it, or put it into forward() as "
                               "differentiable operators")
+        if not parameter.is_floating_point():
+            raise ExportError(f"{name} is a parameter of {parameter.dtype}: make it a buffer (register_buffer())")
         if parameter.dtype != torch.float32:
             raise ExportError(f"{name} is {parameter.dtype}: parameters must be torch.float32; train.precision of the run chooses a lower precision")
+    for name, each in module.named_modules():
+        if getattr(each, "sparse", False) is True and isinstance(each, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            raise ExportError(f"{name or 'the module'} is a {type(each).__name__} with sparse=True, whose gradient no optimizer of stokerd takes: set sparse=False")
+        if isinstance(each, torch.nn.modules.batchnorm._NormBase) and each.momentum is None and each.track_running_stats:
+            raise ExportError(f"{name or 'the module'} is a {type(each).__name__} with momentum=None, whose factor PyTorch computes as a Python number from a tensor: "
+                              "set a momentum")
     if not any(p.requires_grad for p in module.parameters()):
         raise ExportError("the module has no parameter with requires_grad: nothing would be trained")
     if isinstance(loss, torch.nn.Module) and any(p.requires_grad for p in loss.parameters()):
@@ -353,11 +449,17 @@ def check_second_call(step, tensors, state, first):
     state.restore_tensors()
     torch.manual_seed(0)
     second = mean_loss(step(*tensors)[:step.num_loss_values])
-    if not torch.equal(first, second):
-        raise ExportError(f"forward() reads a tensor that the call before it kept in {state.changed_attribute()}; make it a buffer (register_buffer())")
+    if torch.equal(first, second) or first.isnan() and second.isnan():
+        return
+    attribute = state.changed_attribute()
+    if attribute is None:
+        raise ExportError("two calls of module and loss from the same seed differ: they read what is neither a parameter nor a buffer (a global variable, a class "
+                          "attribute, a generator of their own, the time), of which a graph would keep the value; use a buffer (register_buffer()) and "
+                          "torch.rand without a generator")
+    raise ExportError(f"forward() reads a tensor that the call before it kept in {attribute}; make it a buffer (register_buffer())")
 
 
-def check_leaves(loss, module):
+def check_leaves(loss, module, tensors):
     """What the loss is differentiated by must be parameters of the module."""
     known = {id(parameter) for parameter in module.parameters()}
     stack, seen = [(loss.grad_fn, None)], set()
@@ -370,6 +472,9 @@ def check_leaves(loss, module):
         if leaf is not None and id(leaf) not in known:
             frames = [] if user is None else re.findall(r'File "(.*)", line (\d+), in (.*)', "".join(user.metadata.get("traceback_", [])))
             line = user_line(traceback.FrameSummary(name, int(number), function, lookup_line=False) for name, number, function in frames)
+            if any(leaf is tensor for tensor in tensors):
+                raise ExportError(f"{line + ': ' if line else ''}forward() sets requires_grad of an input, as for torch.autograd.grad(), which cannot be exported: write the "
+                                  "derivative as operators, or use a plugin")
             raise ExportError(f"{line + ': ' if line else ''}a tensor {list(leaf.shape)} has requires_grad, but it is no parameter of the module and would not be "
                               "trained; make it one (self.name = torch.nn.Parameter(…))")
         stack.extend((following, node) for following, _ in node.next_functions)
@@ -399,7 +504,7 @@ def check_first_step(step, tensors):
             raise ExportError(f"the loss of the example batch is {loss.item()}; export with a batch that has a finite loss")
         if not loss.requires_grad:
             raise ExportError("the loss does not depend on a parameter with requires_grad: nothing would be trained")
-        check_leaves(loss, module)
+        check_leaves(loss, module, tensors)
         check_memory(module, changed)
         saved = module.state_dict()
         for name in sorted(changed - set(saved)):
@@ -410,6 +515,7 @@ def check_first_step(step, tensors):
         with torch.no_grad():
             outputs = step(*tensors)[step.num_values:]
         check_loss_state(step.loss, loss_state)
+        check_host_state(before, host_state(module, step.loss))
         if step.num_loss_values != train_values:
             raise ExportError("the loss must have the same form in training and in evaluation")
         if (step.loss_names, step.metric_names) != names_of_values:
@@ -425,7 +531,7 @@ def check_first_step(step, tensors):
     if step.fields:
         return
     if not outputs:
-        raise ExportError("the module returns no tensor")
+        raise ExportError("the module returns no tensor, or an object that PyTorch cannot look into: return a tensor, a tuple, a dictionary or a dataclass of tensors")
     for name, output in zip(step.output_names, outputs):
         if output.dim() == 0 and name == step.output_names[0]:
             raise ExportError(f"the output{name} that is scored has no dimension; return the outputs first, or as 'logits'")
@@ -481,8 +587,9 @@ def trace(step, tensors, what, guards):
                 continue
             raise ExportError(f"{what}: {explain(error)}") from error
         if batch_range(program, guards.lines) is None:
-            raise ExportError(f"{what}: the module's Python code fixes the batch size at that of the example ({tensors[0].shape[0]}); write "
-                              "x.shape[0] or -1 instead of a number")
+            line = guards.line_of_size(tensors[0].shape[0])
+            raise ExportError(f"{what}: {line + ': ' if line else ''}the module's Python code fixes the batch size at that of the example ({tensors[0].shape[0]}); write "
+                              "x.shape[0] or -1 instead of a number, x.shape[0] instead of len(x), and no Python loop over the samples")
         return program
     raise AssertionError("unreachable")
 
@@ -492,6 +599,8 @@ def explain(error):
     if any(word in text + kind for word in ("data-dependent", "DataDependent", "Could not guard", "Could not extract specialized integer")):
         return (f"{at_line(error)}the module's Python code depends on values of its tensors (an `if`, a loop or .item()); write it with torch.where "
                 "or torch.cond")
+    if "unsupported format string passed to FakeTensor" in text or "Cannot access data pointer" in text or ".numpy() is not supported" in text:
+        return f"{at_line(error)}the module's Python code reads values of its tensors (a format, .numpy() or the like), which a graph does not have; remove it"
     if "specialized" in text or "inferred to be a constant" in text or "Constraints violated" in text:
         return f"{at_line(error)}the module's Python code fixes the batch size; write x.shape[0] or -1 instead of a number"
     if "DynamicOutputShape" in kind:
@@ -582,7 +691,13 @@ def write(step, tensors, metrics, folder, say):
 
     say("comparing a step with Python's")
     state = State(module)
-    test = compare(step, traced, tensors, state.restore)
+    test = compare(step, traced, tensors, state.restore, bool(guards.checkpointed))
+    without = [name for name, gradient in test["gradients"].items() if gradient is None]
+    if without:  # PyTorch's optimizers leave them alone; stokerd's would decay them
+        say("get no gradient, so that they keep their values: " + ", ".join(without))
+        for name in without:
+            del test["gradients"][name]
+            table.entries[table.by_name[name]]["requires_grad"] = False
     weights = dict(zip((entry["name"] for entry in table.entries), table.values))
     safetensors.torch.save_file(weights, os.path.join(folder, "model.safetensors"))
     names = [*(f"input.{i}" for i in range(len(kept))), *(f"target.{i}" for i in range(len(tensors) - len(kept)))]

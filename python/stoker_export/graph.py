@@ -31,6 +31,8 @@ DROPPED = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range", "aten::
            "aten::_assert_scalar", "aten::_functional_assert_scalar"}
 with open(os.path.join(os.path.dirname(__file__), "operators.txt"), encoding="utf-8") as _file:
     ALLOWED = frozenset(line.strip() for line in _file if line.startswith("aten::"))
+# As PyTorch traces conj(), and torch.tensor([…]) in forward(): a new tensor in each call, which Python detaches in place.
+REPLACED = {"aten::_conj": "aten::conj", "aten::lift_fresh": "aten::lift_fresh_copy", "aten::detach_": "aten::detach"}
 # out= would resize its tensor: computed, then copied.
 WITHOUT_OUT = {"aten::div.out": "aten::div.Tensor"}
 MAY_RETURN_ARGUMENT = {f"aten::{name}" for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "broadcast_tensors",
@@ -216,6 +218,9 @@ class Writer:
             raise ExportError(f"{name} is not an operator of PyTorch itself")
         if name in WITHOUT_OUT:
             return self.without_out(WITHOUT_OUT[name], node, env)
+        if name in REPLACED:
+            name = REPLACED[name]
+            schema = operator_named(name)
         if name not in ALLOWED:
             raise ExportError(f"{name} is not on the list of operators that stokerd runs; {advice(schema)}")
         if name == "aten::broadcast_tensors" and len({str(tuple(each.meta["val"].shape)) for each in node.args[0]}) == 1:

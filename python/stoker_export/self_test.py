@@ -36,6 +36,7 @@ def run(step, call, tensors, restore):
               for name, value in metrics_of(step, all_values).items()}
     return {"loss": mean.detach(), "gradients": {name: p.grad for name, p in module.named_parameters() if p.requires_grad},
             "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
+            "parameters": {name: p.detach().clone() for name, p in module.named_parameters()},  # forward() can write to them
             "eval_loss": mean_of(evaluated[:count]), "metrics": values, "outputs": evaluated[step.num_values:]}
 
 
@@ -167,20 +168,25 @@ def bounds_of_graph(single):
     return {name: 4 * EPS * (norm[name] + (total if name.startswith("gradient of ") else 0)) for name in single}
 
 
-def check(expected, found, allowed):
+def check(expected, found, allowed, is_recomputed):
     for name, value in expected.items():
         other = found[name]
         if (value is None) != (other is None):
-            raise ExportError(f"the exported graph {'has a' if value is None else 'has no'} {name}, unlike Python; please report the module")
+            raise ExportError(f"the exported graph {'has a' if value is None else 'has no'} {name}, unlike Python: forward() changes requires_grad or replaces a "
+                              "parameter; use detach() or torch.no_grad(); if it does neither, please report the module")
         if value is None or torch.equal(value, other):
             continue
         difference = (finite(value) - finite(other)).norm().item()
         if value.shape != other.shape or value.dtype != other.dtype or not difference <= allowed[name]:
+            if is_recomputed and name.startswith("buffer "):
+                raise ExportError(f"torch.utils.checkpoint recomputes a part that changes the {name}, which Python therefore updates twice in a step: leave it (such as "
+                                  "a BatchNorm) out of that part, or call it without checkpoint()")
             raise ExportError(f"the exported graph computes another {name} than Python (difference {difference:.1e}, norm {finite(value).norm().item():.1e}): "
-                              "forward() does something that torch.export does not record; please report the module")
+                              "forward() does something that torch.export does not record, such as requires_grad_() (use detach() or torch.no_grad()), a seed, or "
+                              "state outside of parameters and buffers; if it does none of these, please report the module")
 
 
-def compare(step, traced, tensors, restore):
+def compare(step, traced, tensors, restore, is_recomputed=False):
     """Compares a step of the graph with that of the module itself. Returns what stokerd must get."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # graphs have the layers themselves
@@ -191,7 +197,12 @@ def compare(step, traced, tensors, restore):
         restore()
         graphs = {name: program.module() for name, program in traced.items()}
         single = flattened(expected)
-        check(single, flattened(run(step, graphs, tensors, restore)), bounds_of_graph(single))
+        of_graph = run(step, graphs, tensors, restore)
+        check(single, flattened(of_graph), bounds_of_graph(single), is_recomputed)
+        for name, value in expected["parameters"].items():
+            if not torch.equal(value, of_graph["parameters"][name]):
+                raise ExportError(f"forward() changes the parameter {name} in a way that a graph does not have, such as parameter.data = …: write to it in place "
+                                  "under torch.no_grad(), for example parameter.copy_(…)")
         try:
             other = run_in_double(step, tensors, restore)
         except Exception:  # such as a dtype that the module fixes
