@@ -58,8 +58,8 @@ TEST(SampleSpecTest, RejectsInvalidSettings) {
   fields_in(config).target = {"t"};
   expect_wrong(config, "fields.label");
   config = label_config();
-  fields_in(config).label = "";
-  expect_wrong(config, "fields.label");
+  fields_in(config).others = {"a", ""};
+  expect_wrong(config, "fields.others");
   config = numbers_config();
   record_in(config).num_targets = 0;
   expect_wrong(config, "num_targets");
@@ -69,6 +69,18 @@ TEST(SampleSpecTest, RejectsInvalidSettings) {
   config = label_config();
   fields_in(config).text = "txt";
   expect_wrong(config, "fields.text");
+}
+
+// Of a model with its own loss.
+TEST(SampleSpecTest, NeedsNeitherLabelNorTarget) {
+  config::DatasetConfig config = label_config();
+  fields_in(config).label = "";
+  EXPECT_EQ(spec_of(config)->tensors().size(), 1u);
+  fields_in(config).others = {"weight", "age"};
+  const std::vector<TensorSpec> tensors = spec_of(config)->tensors();
+  ASSERT_EQ(tensors.size(), 3u);
+  EXPECT_EQ(tensors[2], (TensorSpec{.name = "age", .dtype = DType::kF32, .shape = {}}));
+  EXPECT_EQ(spec_of(config)->fingerprint_text().find("label"), std::string::npos);
 }
 
 TEST(SampleSpecTest, CountsTargetsByNamesUnlessConfigured) {
