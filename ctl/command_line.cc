@@ -52,6 +52,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl runs runs                         list the runs in a directory
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
+  stokerctl install-service                   write systemd units for a Python environment
 
 top, watch, threads, pause, resume, checkpoint, stop, reload, events, get, set, unset, profile and
 inspect need a running stokerd; status and runs ask it if there is one, and otherwise print the end
@@ -117,12 +118,14 @@ class Parser {
         ->group("");
     add_commands_for_daemon();
     add_commands_for_directory();
+    add_install_service();
     app_.footer(kFooter);
     add_document_option(app_, 1);
   }
 
   // Throws CLI::ParseError.
   CommandLine parse(int argc, const char* const* argv) {
+    command_.invoked_as = argv[0];
     try {
       parse_options(app_, argc, argv);
     } catch (const CLI::ExtrasError&) {
@@ -442,6 +445,23 @@ class Parser {
         ->excludes(wait);
   }
 
+  void add_install_service() {
+    CLI::App* const command = add("install-service", Action::kInstallService,
+                                  "Write systemd units for this installation");
+    CLI::Option* const user =
+        command->add_flag("--user", command_.user_units, "Units of your own: systemctl --user");
+    command
+        ->add_option("--service-user", command_.service_user, "User that the system's units run as")
+        ->type_name("NAME")
+        ->capture_default_str()
+        ->excludes(user);
+    command
+        ->add_option("--output", command_.output,
+                     "Folder to write (default: /etc/systemd/system, with --user "
+                     "~/.config/systemd/user)")
+        ->type_name("DIR");
+  }
+
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const CLI::App* command : app_.get_subcommands({})) names.push_back(command->get_name());
@@ -485,6 +505,8 @@ class Parser {
     }
     if (!command_.runs.empty() && !command_.run_dir.empty())
       throw CLI::ValidationError(name + ": name the runs, or use --run-dir, not both");
+    if (command_.action == Action::kInstallService && (command_.json || !command_.run_dir.empty()))
+      throw CLI::ValidationError("install-service has neither --run-dir nor --json");
     if (command_.action == Action::kRuns && !command_.run_dir.empty())
       throw CLI::ValidationError("runs lists a directory of runs; use runs DIR, not --run-dir");
     if (command_.action == Action::kShowBatch && command_.step == 0)

@@ -37,6 +37,7 @@ enum class Action {
   kPlot,
   kRuns,
   kCandidates,  // CommandLine::candidates
+  kInstallService,
 };
 
 struct CommandLine {
@@ -55,7 +56,7 @@ struct CommandLine {
   std::optional<ExportFormat> format;    // export --format
   bool merge = false;                    // export --merge
   std::optional<ExportContent> content;  // export --include; not given: default_content()
-  std::string output;                    // --output of export, plot and profile
+  std::string output;                    // --output of export, plot, profile and install-service
   std::string html;                      // report --html
   std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
   std::string directory = ".";    // runs DIR
@@ -68,6 +69,9 @@ struct CommandLine {
   bool dry_run = false;           // evaluate --dry-run, reload --dry-run, export --dry-run
   bool evaluator = false;         // logs --evaluator
   std::optional<int> rank;        // logs --rank
+  bool user_units = false;        // install-service --user
+  std::string service_user = "stoker";  // install-service --service-user
+  std::string invoked_as;               // argv[0]
 };
 
 // Either the command line, or the exit code if parsing already handled it (--help, --version, a

@@ -8,6 +8,7 @@
 #include "ctl/daemon_commands.h"
 #include "ctl/directory_commands.h"
 #include "ctl/evaluate_command.h"
+#include "ctl/install_service.h"
 #include "ctl/run_locator.h"
 #include "ctl/show_batch.h"
 #include "ctl/subscription_commands.h"
@@ -99,6 +100,8 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return show_runs(command, console);
     case Action::kCandidates:
       return run_on_directory(command, console, show_candidates);
+    case Action::kInstallService:
+      return install_service(command, console);
   }
   return ExitCode::kInternal;  // unreachable; all actions are handled above
 }

@@ -61,8 +61,11 @@ inside stoker-eval --run-dir /home/ann/run || fail "evaluation"
 [[ $(inside stoker-export --help) == usage:* ]] || fail "stoker-export"
 [[ -s $root/home/ann/venv/share/man/man8/stokerd.8 ]] || fail "there is no man page in the environment"
 # A pipe without a reader: Python ignores SIGPIPE, and the programs that it starts must not.
-mkfifo "$root/home/ann/pipe"
-exec 3<>"$root/home/ann/pipe" 4>"$root/home/ann/pipe" 3<&-
+pipe=$root/home/ann/pipe
+mkfifo "$pipe"
+exec 3<>"$pipe"
+exec 4>"$pipe"
+exec 3<&-
 code=0
 inside stokerctl --help >&4 || code=$?
 exec 4>&-
