@@ -34,4 +34,5 @@ for generator in "${generators[@]}"; do
   step "Build the packages ($generator)" "package-$generator" \
     cpack --config build/release/CPackConfig.cmake -G "${generator/WHEEL/External}" -B "$packages"
 done
+rm -f "$packages"/*.json  # what CPack wrote about the wheel
 (cd "$packages" && find . -maxdepth 1 -type f -printf '%f\n' | sort | xargs sha256sum)

@@ -9,8 +9,8 @@ Usage: scripts/reproducible.sh [COMMIT]
 
 Builds the packages of COMMIT (default: HEAD) twice and compares them byte for byte: in folders of different names, with
 LibTorch in .deps and elsewhere, with different umasks, time zones and languages. Compiles everything twice, without
-ccache; STOKER_CCACHE=1 uses it, which only tests linking and packing. Needs LibTorch in .deps (scripts/deps.sh) and
-dpkg-dev.
+ccache; STOKER_CCACHE=1 uses it, which only tests linking and packing. Needs LibTorch in .deps (scripts/deps.sh),
+dpkg-dev and patchelf.
 HELP
   exit 0
 fi
@@ -34,7 +34,7 @@ step "Build in the first folder" reproducible-1 build_in "$first" 022 UTC C "$fi
 step "Build in the second folder" reproducible-2 build_in "$second" 077 Asia/Tokyo C.UTF-8 "$work/opt"
 
 different=0
-for file in "$first"/build/release/packages/*.{deb,tar.gz}; do
+for file in "$first"/build/release/packages/*.{deb,tar.gz,whl}; do
   other="$second/build/release/packages/$(basename "$file")"
   if cmp "$file" "$other"; then
     sha256sum "$file" | sed "s|  .*/|  |"

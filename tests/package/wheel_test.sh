@@ -25,7 +25,8 @@ find "$scratch/wheel/stoker" -type f \( -name '*.so*' -o -path '*/bin/*' -o -pat
   grep -F '*UND*' | grep -oE '\((GLIBC|GLIBCXX|CXXABI)_[0-9.]+\)' | tr -d '()' | sort -u >"$scratch/versions"
 newest=$(for name in GLIBC GLIBCXX CXXABI; do grep "^${name}_" "$scratch/versions" | sort -V | tail -n 1; done | paste -s -d ' ')
 [[ $newest == "GLIBC_2.34 GLIBCXX_3.4.30 CXXABI_1.3.13" ]] || fail "needs $newest: state it in docs/compatibility.md, and here"
-[[ $wheel == *-py3-none-manylinux_2_35_x86_64.whl ]] || fail "$wheel has another platform"
+version=$(dpkg-deb -f "$packages"/stoker_*.deb Version)
+[[ ${wheel##*/} == "stoker-$version-py3-none-manylinux_2_35_x86_64.whl" ]] || fail "$wheel: another version (python/pyproject.toml) or platform"
 [[ -z $(find "$scratch/wheel" -type l) ]] || fail "the wheel has links, which it cannot have"
 mapfile -t others < <(find "$scratch/wheel" -path '*/lib/stoker/*.so*' -printf '%f\n' | grep -v '^libstoker' | sort)
 for library in "${others[@]}"; do
