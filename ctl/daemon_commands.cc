@@ -289,18 +289,19 @@ std::string count_threads(const control::ThreadTable& table, bool queue_threads,
 }
 
 std::string render_threads(const control::ThreadTable& table, const TextStyle& style) {
-  constexpr size_t kTimeBegin = 11, kTimeBytes = 8;  // "12:00:00" in an ISO time
+  constexpr size_t kTimeBegin = 15, kTimeBytes = 8;  // "12:00:00" of format_local_time()
   TextTable text({{.title = "thread", .left = true},
                   {.title = "queue", .left = true},
                   {.title = "operation", .left = true},
                   {.title = "state", .left = true},
-                  {.title = "since (UTC)", .can_drop = true},
+                  {.title = "since (" + local_zone() + ")", .can_drop = true},
                   {.title = "for"}});
   for (const control::ThreadRow& row : table.rows) {
     const bool is_time = parse_iso8601(row.since).has_value();
     text.add({printable(row.name), printable(row.queue), printable(row.operation),
               std::string(to_string(row.state)),
-              is_time ? row.since.substr(kTimeBegin, kTimeBytes) : printable(row.since),
+              is_time ? format_local_time(row.since).substr(kTimeBegin, kTimeBytes)
+                      : printable(row.since),
               format_duration(row.seconds)});
   }
   return text.render(style) + "\n" + count_threads(table, true, "queue threads") + ", " +

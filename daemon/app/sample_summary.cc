@@ -43,9 +43,9 @@ std::string format_element(const Values& values, size_t i) {
     case DType::kI64:
       return std::to_string(values.at<int64_t>(i));
     case DType::kF32:
-      return format_value(values.at<float>(i));
+      return format_setting(values.at<float>(i));
     case DType::kF64:
-      return format_value(values.at<double>(i));
+      return format_setting(values.at<double>(i));
     case DType::kF16:
     case DType::kBF16:
     case DType::kBool:

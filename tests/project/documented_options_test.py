@@ -35,9 +35,9 @@ def options_of(*command):
 
 @lru_cache(maxsize=None)
 def names_of_commands(ctl):
-    """Of the section of --help: "  status     Show the training status"."""
-    section = re.split(r"^subcommands:\n", help_of(ctl), flags=re.IGNORECASE | re.MULTILINE)[1].split("\n\n")[0]
-    return set(re.findall(r"^  ([a-z][a-z-]+)\s", section, re.MULTILINE))
+    """Of the groups of --help: "  status     Show the training status"."""
+    groups = help_of(ctl).split("\nExamples:")[0]
+    return set(re.findall(r"^  ([a-z][a-z-]+)\s", groups, re.MULTILINE))
 
 
 def command_of(words):
@@ -87,7 +87,7 @@ class Checker:
 
 def exit_codes_of_help(text):
     """Those of "Exit codes: 0 success, 64 usage error, …"."""
-    return {int(code) for code in re.findall(r"(?:^|,)\s*(\d+) ", re.search(r"Exit codes: (.*?)\.\s", text + "\n", re.DOTALL)[1])}
+    return {int(code) for code in re.findall(r"(?:^|,)\s*(\d+)\s", re.search(r"Exit codes: (.*?)\.\s", text + "\n", re.DOTALL)[1])}
 
 
 def exit_codes_of_page(text, program):
@@ -97,7 +97,7 @@ def exit_codes_of_page(text, program):
 
 
 def check_exit_codes(root, folder, programs):
-    assert exit_codes_of_help("Exit codes: 0 done,\n64 usage, or 70, 143 forced.\n") == {0, 64, 143}
+    assert exit_codes_of_help("Exit codes: 0 done,\n64 usage, 65\ncorrupt, or 70, 143 forced.\n") == {0, 64, 65, 143}
     page = (root / "docs/operations.md").read_text()
     for program in programs:
         theirs, ours = exit_codes_of_help(help_of(str(folder / program))), exit_codes_of_page(page, program)

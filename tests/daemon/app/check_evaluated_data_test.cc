@@ -121,7 +121,7 @@ TEST_F(CheckEvaluatedDataTest, ReportsErrorOfTrainingAsItsOwn) {
 TEST_F(CheckEvaluatedDataTest, EndsWhenIndexingIsStopped) {
   set(csv("train", "x,kind\n1,cat\n2,dog\n"), csv("val", "x,kind\n3,dog\n"));
   std::string indexed;
-  const Status checked = check([&](const std::string& dataset, uint64_t, std::string_view) {
+  const Status checked = check([&](const std::string& dataset, uint64_t, std::string_view, double) {
     indexed = dataset;
     throw data::files::ScanStopped();
   });

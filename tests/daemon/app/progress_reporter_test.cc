@@ -51,7 +51,7 @@ TEST(ProgressLineTest, ShowsBestWhenKnownAndOmitsUnreportedLoss) {
   status.evaluator.best_step = 1000;
   EXPECT_NE(progress_line(status, 200).find("best val/loss 1.500 @1 000"), std::string::npos);
   status.loss = std::nan("");
-  EXPECT_EQ(progress_line(status, 200).find("loss"), std::string::npos);
+  EXPECT_EQ(progress_line(status, 200).find("  loss "), std::string::npos);
 }
 
 TEST(ProgressLineTest, FitsTerminalWidth) { EXPECT_EQ(progress_line(half_way(), 40).size(), 40u); }
