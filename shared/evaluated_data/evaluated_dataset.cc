@@ -14,6 +14,7 @@
 #include "shared/feed/sandboxed_dataset.h"
 #include "shared/feed/worker_sandbox.h"
 #include "shared/model/data_compatibility.h"
+#include "shared/model/model_file.h"
 
 namespace stoker::evaluated_data {
 namespace {
@@ -81,6 +82,8 @@ Result<EvaluatedDataset> open_evaluated_dataset(const config::Config& config,
                               data->classes(), {}, config.model.has_loss());
   if (!task.ok()) return task.status().with_context("data." + name);
   opened.task = *std::move(task);
+  STOKER_RETURN_IF_ERROR(
+      model::check_last_eval_batch(config.model, config.eval, name, data->size()));
   return opened;
 }
 

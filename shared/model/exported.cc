@@ -328,16 +328,17 @@ Status Exported::test_evaluation() {
   return check_tested_tensor("the loss in eval mode", loss, test.eval_loss).status();
 }
 
-Status check_batch_size(const GraphFile& file, const char* key, int64_t samples) {
+Status check_batch_size(const GraphFile& file, const std::string& what, int64_t samples) {
   if (samples >= file.min_batch && samples <= file.max_batch.value_or(samples)) return {};
   return Status(StatusCode::kMismatch,
                 "takes batches of " + std::to_string(file.min_batch) + " samples or more" +
                     (file.max_batch ? ", at most " + std::to_string(*file.max_batch) : "") + ", " +
-                    key + " is " + std::to_string(samples));
+                    what + std::to_string(samples));
 }
 
 Status Exported::prepare_training(const config::TrainConfig& config, c10::Device /*device*/) {
-  const Status sized = check_batch_size(file_, "train.micro_batch_size", config.micro_batch_size);
+  const Status sized =
+      check_batch_size(file_, "train.micro_batch_size is ", config.micro_batch_size);
   if (!sized.ok()) return mismatch(sized.message());
   const Tensors batch = self_test_batch();
   try {
@@ -404,15 +405,35 @@ Result<ModelPtr> make_exported(const config::ExportedConfig& config, const Sampl
   }
 }
 
-Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval) {
+namespace {
+
+Status check_batch_size(const config::ModelConfig& model, const std::string& what,
+                        int64_t samples) {
   const auto* const exported = std::get_if<config::ExportedConfig>(&model.arch);
-  if (exported == nullptr || eval.datasets.empty()) return {};
+  if (exported == nullptr) return {};
   const std::string path = exported->path + '/' + graph::kGraphName;
   const auto file = read_graph(path);
   const Status status =
-      file.ok() ? check_batch_size(*file, "eval.batch_size", eval.batch_size).with_context(path)
-                : file.status();
+      file.ok() ? check_batch_size(*file, what, samples).with_context(path) : file.status();
   return with_model_path(status, exported->path);
+}
+
+}  // namespace
+
+Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval) {
+  return eval.datasets.empty() ? Status()
+                               : check_batch_size(model, "eval.batch_size is ", eval.batch_size);
+}
+
+Status check_last_eval_batch(const config::ModelConfig& model, const config::EvalConfig& eval,
+                             const std::string& name, uint64_t size) {
+  const uint64_t evaluated = std::min(eval.max_samples.value_or(size), size);
+  const uint64_t last = evaluated % static_cast<uint64_t>(eval.batch_size);
+  if (last == 0) return {};
+  return check_batch_size(model,
+                          "the last of " + std::to_string(evaluated) + " samples of data." + name +
+                              " in batches of eval.batch_size has ",
+                          static_cast<int64_t>(last));
 }
 
 }  // namespace stoker::model

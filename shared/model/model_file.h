@@ -4,6 +4,7 @@
 // Threads: any.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "shared/base/status.h"
@@ -21,6 +22,9 @@ Result<std::string> file_digest(const config::ModelConfig& config);
 // can limit them; its graph.json is read. kMismatch: eval.batch_size is out of its range; others as
 // make_model().
 Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval);
+// The same for the last batch of the dataset `name` with `size` samples.
+Status check_last_eval_batch(const config::ModelConfig& model, const config::EvalConfig& eval,
+                             const std::string& name, uint64_t size);
 
 // Weights are valid only with the code, and the tokenizer, that they were trained with.
 // kInvalidArgument if `saved`, the Manifest::model_file or tokenizer of a checkpoint, is not empty

@@ -469,6 +469,16 @@ TEST_F(ExportedModelTest, RejectsBatchSizeOfTheEvaluationBeforeTraining) {
   config::TrainConfig train;
   train.micro_batch_size = 9;
   EXPECT_THAT(error_of("relu", copy, train), HasSubstr("at most 8, train.micro_batch_size is 9"));
+  config::EvalConfig eval;
+  eval.batch_size = 4;
+  const auto last_error = [&](uint64_t size) {
+    return check_last_eval_batch(config_of(copy), eval, "val", size).message();
+  };
+  for (const uint64_t size : {6, 7, 8}) EXPECT_EQ(last_error(size), "") << size;
+  EXPECT_THAT(last_error(9), HasSubstr("at most 8, the last of 9 samples of data.val in batches of "
+                                       "eval.batch_size has 1"));
+  eval.max_samples = 8;
+  EXPECT_EQ(last_error(9), "");
 }
 
 // Only lookups of the input: a target has another message.
