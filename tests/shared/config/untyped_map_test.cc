@@ -96,7 +96,9 @@ TEST(UserModelTest, RejectsWhatAnExportedModelCannotDo) {
   EXPECT_EQ(valid_config(kImageData + exported + "run: {rng: sequential}\n").run.rng,
             Rng::kSequential);
   valid_config(kTextData + exported + "task: {name: custom}\n");
-  EXPECT_THAT(errors_of(kTextData + "model: {name: gpt}\ntask: {name: custom}\n"),
+  EXPECT_THAT(errors_of(kImageData +
+                        "model: {name: sequential, layers: [flatten, linear: {out_features: 10}]}\n"
+                        "task: {name: custom}\n"),
               ElementsAre(HasSubstr("only model.name exported and plugin do")));
   EXPECT_THAT(errors_of(kImageData + "model: {name: exported}\n"),
               ElementsAre(HasSubstr("model.path: is required")));
