@@ -96,7 +96,7 @@ TEST(UserModelTest, RejectsWhatAnExportedModelCannotDo) {
   EXPECT_EQ(valid_config(kImageData + exported + "run: {rng: sequential}\n").run.rng,
             Rng::kSequential);
   valid_config(kTextData + exported + "task: {name: custom}\n");
-  EXPECT_THAT(errors_of(kImageData +
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\n"
                         "model: {name: sequential, layers: [flatten, linear: {out_features: 10}]}\n"
                         "task: {name: custom}\n"),
               ElementsAre(HasSubstr("only model.name exported and plugin do")));
