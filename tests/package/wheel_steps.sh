@@ -72,12 +72,12 @@ exec 4>&-
 ((code == 141)) || fail "stokerctl without a reader: $code"
 
 # PyTorch of the system's packages below an environment: not next to stoker.
-inside python3 -m venv --system-site-packages /home/ann/below
-inside /home/ann/below/bin/pip install --quiet --no-index --no-deps "/wheel/$wheel"
+rm "$root$site"/{torch,nvidia}
+sed -i 's/^include-system-site-packages = .*/include-system-site-packages = true/' "$root/home/ann/venv/pyvenv.cfg"
 system=$(inside /usr/bin/python3 -c 'import site; print(site.getsitepackages()[0])')
 mkdir -p "$root$system"
 ln -s /opt/pytorch/torch /opt/pytorch/nvidia "$root$system/"
-[[ $(inside /home/ann/below/bin/stokerd --version) == "stokerd "* ]] || fail "PyTorch of the system's packages is not found"
+[[ $(inside stokerd --version) == "stokerd "* ]] || fail "PyTorch of the system's packages is not found"
 
 inside pip uninstall --quiet --yes stoker
 left=$(find "$root/home/ann/venv" -name '*stoker*' ! -name '*.pyc' ! -name __pycache__ -not -type d)
