@@ -1247,9 +1247,10 @@ function showLive() {
     for (const name of addressed().getAll("compare")) if (runs.some(run => run.name === name)) compared.add(name);
     const name = addressed().get("run");
     missing.replaceChildren(...(name && !wanted() ? [h("p", {class: "notice bad", role: "alert"}, name + ": there is no such run here; this is the newest")] : []));
-    const isShown = addressed().get("show") === "comparison" || (compared.size > 1 && !name);
+    // Runs that are ticked while the first one is read are not those of the address.
+    const isLinked = compared.size > 1, isShown = addressed().get("show") === "comparison" || (isLinked && !name);
     await open((wanted() || runs[0]).name);
-    if (compared.size > 1) { drawList(); isComparing = isShown; choose(isShown); await readCompared(); }
+    if (isLinked) { drawList(); isComparing = isShown; choose(isShown); await readCompared(); }
   };
   window.addEventListener("hashchange", () => {
     const run = wanted();
