@@ -64,17 +64,19 @@ reachable, 70 internal error, or evaluate --wait: the evaluation failed, 74 I/O 
 75 stokerd is busy, 78 not a run directory, or no data yet. watch: that of a run that ends.)";
 
 // Of --help.
-std::string group_of(Action action, const std::string& name) {
+std::string group_of(const std::string& name) {
   for (const auto& [group, names] :
        {std::pair<const char*, std::vector<std::string>>{
             "Watch a run", {"status", "top", "watch", "threads", "events", "logs"}},
         {"Control training",
          {"pause", "resume", "checkpoint", "stop", "reload", "get", "set", "unset"}},
         {"Look inside a run", {"profile", "inspect", "show-batch"}},
-        {"Checkpoints", {"list", "verify", "diff", "export", "evaluate", "class-report"}}})
+        {"Checkpoints", {"list", "verify", "diff", "export", "evaluate", "class-report"}},
+        {"Compare runs", {"report", "plot", "runs"}},
+        {"Install", {"install-service"}}})
     if (std::ranges::find(names, name) != names.end()) return group;
-  assert(action == Action::kReport || action == Action::kPlot || action == Action::kRuns);
-  return "Compare runs";
+  assert(false);
+  return "Options";
 }
 
 std::string check_selector(const std::string& text) {
@@ -149,7 +151,7 @@ class Parser {
  private:
   CLI::App* add(const std::string& name, Action action, const std::string& text) {
     CLI::App* const command = app_.add_subcommand(name, text);
-    command->group(group_of(action, name));
+    command->group(group_of(name));
     command->footer("\nFor --run-dir, --json, examples and exit codes: stokerctl --help");
     command->callback([this, action] { command_.action = action; });
     return command;
