@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 "$root/scripts/quickstart.sh" --no-build --run-dir "$work/run" --set train.max_steps=20 --set checkpoint.save_every_steps=10 \
   --set eval.max_samples=8 --set eval.generate=null --set scheduler.warmup_steps=5 >"$work/out" 2>&1 ||
   { cat "$work/out" && exit 1; }
-for text in 'finished at step 20: max_steps reached' '● val loss' 'best val loss .* at step' 'Text sampled from the best checkpoint' 'Next steps'; do
+for text in '^finished +step 20/20' 'max_steps reached' '● val loss' '^best +val/loss .* at step' 'Text sampled from the best checkpoint' 'Next steps'; do
   grep -qE "$text" "$work/out" || { printf 'no "%s" in:\n' "$text" && cat "$work/out" && exit 1; }
 done
 "$STOKER_BIN/stokerctl" --run-dir "$work/run" verify --all

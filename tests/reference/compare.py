@@ -50,7 +50,7 @@ import trainer  # noqa: E402
 
 FACTOR = 16
 FLOOR = 4e-6
-RUNS, MORE_RUNS = 2, 12
+RUNS, MORE_RUNS = 2, 80
 TIMEOUT_SECONDS = 300
 
 
