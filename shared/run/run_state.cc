@@ -163,6 +163,9 @@ EvaluatorState read_evaluator_state(const RunLayout& layout) {
   const auto locked = is_locked(path);
   if (!locked.ok()) return {};
   if (*locked) return {.phase = Phase::kRunning};
+  const auto opened = default_file_system().open(layout.eval_exit_status_file(),
+                                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!opened.ok() && opened.status().code() != StatusCode::kNotFound) return {};  // a link
   const auto end = read_value<ExitStatus>(layout.eval_exit_status_file(), parse_exit_status);
   if (!end) return {.phase = Phase::kCrashed, .reason = "it was killed or the machine crashed"};
   if (end->outcome != RunOutcome::kFailed) return {.phase = Phase::kExited};

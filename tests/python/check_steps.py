@@ -179,7 +179,7 @@ def killed_after_save(arguments, run):
 
 
 def deterministic(run):
-    clock = ("samples_per_second", "step_time_ms", "data_wait_ms", "checkpoint_stall_ms", "degraded", "wall_time")
+    clock = ("samples_per_second", "step_time_ms", "data_wait_ms", "exchange_ms", "checkpoint_stall_ms", "degraded", "wall_time")
     return [{key: value for key, value in record.items() if key not in clock} for record in records_of(run)]
 
 
