@@ -85,7 +85,9 @@ usr/share/stoker/python/stoker_export/exporter.py
 usr/share/stoker/python/stoker_export/files.py
 usr/share/stoker/python/stoker_export/graph.py
 usr/share/stoker/python/stoker_export/operators.txt
+usr/share/stoker/python/stoker_export/run_data.py
 usr/share/stoker/python/stoker_export/self_test.py
+usr/share/stoker/python/stoker_export/step.py
 usr/share/zsh/vendor-completions/_stoker-eval
 usr/share/zsh/vendor-completions/_stoker-web
 usr/share/zsh/vendor-completions/_stokerctl
