@@ -129,8 +129,9 @@ class CsvScan {
   Status take_header(size_t file, const TextLine& row) {
     header_due_ = false;
     const size_t line_end = row.text.find_first_of("\r\n");
-    const bool has_returns = line_end + 1 < row.text.size() && row.text[line_end] == '\r' &&
-                             row.text[line_end + 1] != '\n' && row.text.find('\n') == row.text.npos;
+    const bool has_returns = line_end < row.text.size() && line_end + 1 < row.text.size() &&
+                             row.text[line_end] == '\r' && row.text[line_end + 1] != '\n' &&
+                             row.text.find('\n') == row.text.npos;
     if (has_returns && row.text.find('"') == row.text.npos)
       return Status(StatusCode::kCorrupt,
                     files_.path(file) +

@@ -906,7 +906,7 @@ function ordered(rows, [column, descending]) {
   });
 }
 // Whether a text has all words: "lr=0.1 failed".
-const hasWords = (text, filter) => filter.toLowerCase().split(/\s+/).filter(Boolean).every(word => text.toLowerCase().includes(word));
+const hasWords = (text, filter) => (filter ?? "").toLowerCase().split(/\s+/).filter(Boolean).every(word => text.toLowerCase().includes(word));
 // A number of the configuration as people write it: 3.0e-04 is 0.0003.
 const setting = value => /^-?\d[\d.]*e[-+]\d+$/.test(value ?? "") ? String(Number(Number(value).toPrecision(12))) : value ?? "–";
 
