@@ -372,9 +372,9 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }
 
-std::string render_export(const Exported& exported) {
+std::string render_export(const Exported& exported, ExportContent content) {
   return "step " + format_count(exported.step) + ": " + format_count(exported.tensors) +
-         (exported.is_average ? " tensors of averaged weights, " : " tensors, ") +
+         (content == ExportContent::kEma ? " tensors of averaged weights, " : " tensors, ") +
          format_bytes(exported.bytes) + (exported.is_dry_run ? ", would be written to " : ", in ") +
          printable(exported.path) + "\n";
 }

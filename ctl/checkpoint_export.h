@@ -39,13 +39,12 @@ struct Exported {
   std::string path;
   uint64_t bytes = 0;
   size_t tensors = 0;
-  bool is_average = false;  // of ExportContent::kEma
   bool is_dry_run = false;  // nothing was written; `bytes`: of the tensors
 };
 
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
                                    const Console& console, Clock& clock);
-std::string render_export(const Exported& exported);  // one line
-std::string to_json(const Exported& exported);        // one object on one line, without a newline
+std::string render_export(const Exported& exported, ExportContent content);  // one line
+std::string to_json(const Exported& exported);  // one object on one line, without a newline
 
 }  // namespace stoker::ctl

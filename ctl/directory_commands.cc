@@ -292,17 +292,16 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
   const ExportOptions request{
       .selector = command.selector,
       .format = command.format,
-      .content = command.content.value_or(default_content(layout, command.selector)),
+      .content = command.content ? *command.content : default_content(layout, command.selector),
       .merge = command.merge,
       .output = command.output,
       .dry_run = command.dry_run};
-  auto exported = export_checkpoint(layout, request, console, system_clock());
+  const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
-  exported->is_average = request.content == ExportContent::kEma;
   if (command.json)
     console.print_json(to_json(*exported));
   else
-    console.out << render_export(*exported);
+    console.out << render_export(*exported, request.content);
   return ExitCode::kSuccess;
 }
 

@@ -19,23 +19,14 @@ uint64_t seeded(uint64_t hash, const config::DatasetConfig& config) {
   return mix64(hash + (config.split_seed + 1) * kGolden64);
 }
 
-// Identifies samples by their files below data.NAME.path, so that a dataset can be moved.
-class SampleIdentity {
+// Names of files below data.NAME.path, so that a dataset can be moved.
+class RelativeNames {
  public:
-  SampleIdentity(const DatasetRequest& request, const files::Index& index)
+  RelativeNames(const DatasetRequest& request, const files::Index& index)
       : root_(index.files.root().empty() ? request.config.path() : index.files.root()),
         made_(index.metadata.made) {}
 
-  uint64_t hash(const SampleSource& source) {
-    if (source.file != file_) {
-      file_ = source.file;
-      file_hash_ = name_hash(name_of(file_));
-    }
-    return mix64(file_hash_ + (source.offset + 1) * kGolden64);
-  }
-
- private:
-  std::string name_of(const std::string& file) const {
+  std::string operator()(const std::string& file) const {
     if (file.starts_with(root_)) {
       std::string_view name = std::string_view(file).substr(root_.size());
       while (name.starts_with('/')) name.remove_prefix(1);
@@ -47,10 +38,9 @@ class SampleIdentity {
     return file;
   }
 
+ private:
   const std::string root_;
   const files::FileTable& made_;
-  std::string file_;  // the last one
-  uint64_t file_hash_ = name_hash("");
 };
 
 Result<std::vector<int64_t>> labels_of(const DatasetRequest& request, const Dataset& whole) {
@@ -103,11 +93,6 @@ bool contains(const SplitFraction& split, uint64_t hash) {
   return split.from <= place && place < split.to;
 }
 
-// The texts of all records are one stream.
-bool is_cut_into_blocks(const config::DatasetConfig& config) {
-  return config.record() != nullptr && config.has_text() && !config.has_variable_length();
-}
-
 Status none_of(const DatasetRequest& request, uint64_t count, const std::string& what) {
   return request.config_error("split", "takes none of the " + std::to_string(count) + ' ' + what +
                                            "; set another split_seed, or a larger part");
@@ -120,6 +105,18 @@ uint64_t name_hash(std::string_view name) {
   uint64_t hash = kOffsetBasis;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
   return mix64(hash);
+}
+
+uint64_t SourceHash::operator()(const SampleSource& source) {
+  if (source.file != file_) {
+    file_ = source.file;
+    file_hash_ = name_hash(name_of_(file_));
+  }
+  return mix64(file_hash_ + (source.offset + 1) * kGolden64);
+}
+
+bool is_cut_into_blocks(const config::DatasetConfig& config) {
+  return config.record() != nullptr && config.has_text() && !config.has_variable_length();
 }
 
 std::string split_text(const DatasetRequest& request) {
@@ -139,10 +136,10 @@ Result<std::vector<uint64_t>> choose_samples(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, fraction_of(request));
   std::vector<uint64_t> hashes = index.metadata.groups;
   if (request.config.split_by != config::SplitBy::kGroup) {
-    SampleIdentity identity(request, index);
+    SourceHash hash_of(RelativeNames(request, index));
     hashes.resize(whole.size());
     for (uint64_t sample = 0; sample < hashes.size(); ++sample)
-      hashes[sample] = identity.hash(whole.source(sample));
+      hashes[sample] = hash_of(whole.source(sample));
   } else if (is_cut_into_blocks(request.config) || hashes.size() != whole.size()) {
     return request.config_error("split_by",
                                 "group requires samples that are records: set sequence.max_length");

@@ -14,7 +14,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -27,6 +30,22 @@ namespace stoker::data {
 
 // The hash of a name: FNV-1a of 64 bits, then mix64().
 uint64_t name_hash(std::string_view name);
+
+// The hash of what identifies a sample: its file, by a name, and its offset there.
+class SourceHash {
+ public:
+  using NameOf = std::function<std::string(const std::string& file)>;
+  explicit SourceHash(NameOf name_of) : name_of_(std::move(name_of)) {}
+  uint64_t operator()(const SampleSource& source);
+
+ private:
+  const NameOf name_of_;
+  std::string file_;  // the last one
+  uint64_t file_hash_ = name_hash("");
+};
+
+// Whether the texts of all records are one stream, whose blocks are the samples.
+bool is_cut_into_blocks(const config::DatasetConfig& config);
 
 // For DatasetFormatOps::fingerprint_text: equal parts have equal texts. Empty for kPosition.
 std::string split_text(const DatasetRequest& request);

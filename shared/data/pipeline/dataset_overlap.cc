@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "shared/base/log.h"
-#include "shared/data/counter_rng.h"
 #include "shared/data/sample_split.h"
 
 namespace stoker::data::pipeline {
@@ -58,26 +57,15 @@ bool has_unknown_sources(const config::DatasetConfigs& datasets, const std::stri
   return std::ranges::any_of(
       config::sampled_datasets(datasets, name), [&](const std::string& part) {
         const auto found = datasets.find(part);
-        if (found == datasets.end() || found->second.stream) return true;
-        return found->second.record() != nullptr && found->second.has_text() &&
-               !found->second.has_variable_length();
+        return found == datasets.end() || found->second.stream || is_cut_into_blocks(found->second);
       });
 }
 
-class SourceHash {
+class CanonicalNames {
  public:
-  explicit SourceHash(std::vector<Place> places) : places_(std::move(places)) {}
+  explicit CanonicalNames(std::vector<Place> places) : places_(std::move(places)) {}
 
-  uint64_t operator()(const SampleSource& source) {
-    if (source.file != file_) {
-      file_ = source.file;
-      file_hash_ = name_hash(canonical_name(file_));
-    }
-    return mix64(file_hash_ + (source.offset + 1) * kGolden64);
-  }
-
- private:
-  std::string canonical_name(const std::string& file) const {
+  std::string operator()(const std::string& file) const {
     for (const Place& place : places_) {
       if (!is_at_or_below(file, place.path)) continue;
       std::string_view rest = std::string_view(file).substr(place.path.size());
@@ -92,9 +80,8 @@ class SourceHash {
     return file;
   }
 
-  const std::vector<Place> places_;
-  std::string file_;  // the last one
-  uint64_t file_hash_ = name_hash("");
+ private:
+  std::vector<Place> places_;
 };
 
 bool have_files_in_common(const std::vector<Place>& places, const std::vector<Place>& others) {
@@ -118,7 +105,8 @@ std::optional<Overlap> find_overlap(const config::DatasetConfigs& datasets, cons
       std::max(data.size(), other.size()) > kMaxCompared)
     return std::nullopt;
   std::vector<uint64_t> hashes(other.size());
-  SourceHash hash_of_other(std::move(others)), hash(std::move(places));
+  SourceHash hash_of_other(CanonicalNames(std::move(others))),
+      hash(CanonicalNames(std::move(places)));
   for (uint64_t sample = 0; sample < hashes.size(); ++sample)
     hashes[sample] = hash_of_other(other.source(sample));
   std::ranges::sort(hashes);
