@@ -207,6 +207,12 @@ def run_reference(stages, datasets, weights, dtype, seed=None):
     return records, tensors
 
 
+def overflows_single_precision(records):
+    """Whether a run in double precision has finite values where single precision has none."""
+    values = [record[key] for stage in records for record in stage for key in ("loss", "grad_norm") if record[key] is not None]
+    return any(math.isfinite(value) and abs(value) > torch.finfo(torch.float32).max for value in values)
+
+
 def reported(records, stages):
     """The records of train.jsonl: means over the steps since the previous one."""
     result, steps = {}, {}
@@ -496,6 +502,8 @@ def compared(folder, stages, seed):
     weights = load_weights(folder, 0, stages[0]["config"])
     is_bf16 = any(stage["config"]["train"]["precision"] == "bf16" for stage in stages)
     runs = [run_reference(stages, datasets, weights, torch.float32 if is_bf16 else torch.float64)]
+    if overflows_single_precision(runs[0][0]):
+        runs = [run_reference(stages, datasets, weights, torch.float32)]
     for num_runs in RUNS:
         while len(runs) <= num_runs:
             number = len(runs) - 1
