@@ -76,14 +76,6 @@ void add_cluster_options(CLI::App& app, CommandLine& command) {
       ->check(CLI::IsMember({"round_robin", "bytes"}))
       ->type_name("HOW")
       ->group(group);
-  auto* const replay = app.add_option("--replay", command.replay,
-                                      "Repeat the asynchronous run of this directory in one "
-                                      "process, in the order of its updates")
-                           ->type_name("DIR")
-                           ->group(group);
-  for (const char* const name : {"--ps_hosts", "--worker_hosts", "--job_name", "--task_index",
-                                 "--replicas", "--max-staleness", "--placement"})
-    replay->excludes(app.get_option(name));
 }
 
 void add_options(CLI::App& app, CommandLine& command) {

@@ -26,7 +26,6 @@ struct CommandLine {
   std::string replicas;                    // --replicas; empty: not set
   std::string placement;                   // --placement; empty: not set
   std::optional<uint64_t> max_staleness;   // --max-staleness
-  std::string replay;                      // --replay; empty: not set
   config::SettingOrigins origins;          // set by main() with the configuration
 };
 

@@ -122,9 +122,6 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
       run_->is_data_exhausted())
     end.reason = "data exhausted";
-  if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
-      run_->finished_because().empty() && !command_.replay.empty())
-    end.reason = "all logged updates are repeated";
   if (end.outcome == run::RunOutcome::kPreempted)
     code = static_cast<ExitCode>(is_preempted_ ? preemption_.exit_code
                                                : preemption_.exit_code_of_others);

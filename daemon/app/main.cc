@@ -2,10 +2,8 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <string>
-#include <system_error>
 
 #include "daemon/app/check_data.h"
 #include "daemon/app/cluster_start.h"
@@ -25,11 +23,6 @@
 
 namespace stoker {
 namespace {
-
-bool is_same_file(const std::string& path, const std::string& other) {
-  std::error_code none;
-  return std::filesystem::equivalent(path, other, none);
-}
 
 ExitCode run_daemon(int argc, char** argv) {
   ::umask(::umask(0) | 0027);  // files for owner and group only, as in the unit
@@ -82,24 +75,14 @@ ExitCode run_daemon(int argc, char** argv) {
   }
   // Platforms set it for all kinds of runs.
   const char* tf_config = std::getenv("TF_CONFIG");
-  const bool is_replay = !parsed.command->replay.empty();
   if (tf_config == nullptr || launch->world_size > 1) tf_config = "";
-  // A replay has one process, whatever the configuration of the run.
-  Result<std::optional<app::ClusterLaunch>> cluster = std::optional<app::ClusterLaunch>();
-  if (!is_replay) cluster = app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
-  const bool has_cluster =
-      !is_replay && (!config->cluster.ps.empty() || (cluster.ok() && *cluster));
+  Result<std::optional<app::ClusterLaunch>> cluster =
+      app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
+  const bool has_cluster = !config->cluster.ps.empty() || (cluster.ok() && *cluster);
   if (has_cluster && launch->world_size > 1)
     cluster = Status(StatusCode::kInvalidArgument,
                      "parameter servers: cannot be combined with a launcher of ranks, " +
                          std::string(group::to_string(launch->launcher)));
-  if (is_replay && launch->world_size > 1)
-    cluster = Status(StatusCode::kInvalidArgument,
-                     "--replay: cannot be combined with a launcher of ranks, " +
-                         std::string(group::to_string(launch->launcher)));
-  if (is_replay && is_same_file(parsed.command->replay, config->run.dir))
-    cluster = Status(StatusCode::kInvalidArgument,
-                     "--replay: is the run directory of this process; use another --run-dir");
   if (!cluster.ok()) {
     std::cerr << "stokerd: " << printable_lines(cluster.status().message(), "  ") << "\n";
     return ExitCode::kUsage;

@@ -252,7 +252,7 @@ Status archive_sample_errors_of_ranks(FileSystem& files, const run::RunLayout& l
 Status archive_run(FileSystem& files, const std::string& run_dir) {
   // The record follows the checkpoints. After a crash in between, a start exits with 65, and one
   // with --fresh moves the rest.
-  const std::array<const char*, 17> kRunEntries{"checkpoints",
+  const std::array<const char*, 16> kRunEntries{"checkpoints",
                                                 "last_checkpoint.json",
                                                 "lineage.jsonl",
                                                 "batch_sizes.json",
@@ -267,8 +267,7 @@ Status archive_run(FileSystem& files, const std::string& run_dir) {
                                                 "restart_count.json",
                                                 "dataset_versions.jsonl",
                                                 "setting_changes.jsonl",
-                                                "stream_history",
-                                                "updates"};
+                                                "stream_history"};
   std::vector<std::string> there;
   for (const char* const name : kRunEntries)
     if (std::filesystem::exists(std::filesystem::symlink_status(join_path(run_dir, name))))

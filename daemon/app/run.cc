@@ -43,7 +43,6 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
   // memory left for the EMA weights.
   const auto train = [&]() -> Result<run::RunOutcome> {
     try {
-      if (!command_.replay.empty()) return replay(stop, on_training);
       if (maybe_launch_ != nullptr && maybe_launch_->maybe_cluster)
         return train_in_cluster(stop, on_training);
       if (maybe_launch_ != nullptr) return train_in_group(stop, on_training);

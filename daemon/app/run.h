@@ -138,12 +138,8 @@ class Run final : public server::TrainingControl {
   Result<run::RunOutcome> train_as_worker(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
                                           const std::stop_token& stop,
                                           const std::function<void()>& on_training);
-  // What both the chief of a cluster and a replay do.
   Result<ResumeCheckpoint> find_checkpoint_of_chief(checkpoint::CheckpointStore& store);
   Status start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved);
-  // Of an asynchronous run with parameter servers (--replay).
-  Result<run::RunOutcome> replay(const std::stop_token& stop,
-                                 const std::function<void()>& on_training);
   Result<run::RunOutcome> start_or_finish(const std::stop_token& stop,
                                           const std::function<void()>& on_training);
   // The start of a group: settings and threads of all ranks.

@@ -1,13 +1,11 @@
-// The parts of Run that train with parameter servers, and replay such a run.
+// The parts of Run that train with parameter servers.
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "daemon/app/cluster_start.h"
 #include "daemon/app/group_start.h"
@@ -15,10 +13,7 @@
 #include "daemon/app/run.h"
 #include "daemon/app/run_segment.h"
 #include "daemon/parameter_server/parameter_server.h"
-#include "daemon/parameter_server/replay_connection.h"
-#include "daemon/parameter_server/replay_order.h"
 #include "daemon/parameter_server/replica_trainer.h"
-#include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/numerics.h"
 #include "daemon/writer/checkpoint_writer.h"
@@ -55,51 +50,6 @@ Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Conf
                              {"model digest", start.state->model_digest()},
                              {"model file digest", model_file}},
                             stop);
-}
-
-// Without the server. The section `cluster` does not count: options can replace it, and a log can continue
-// with another max_staleness.
-parameter_server::UpdateLogIdentity logged_run_of(config::Config config,
-                                                  const SegmentStart& start) {
-  config.cluster = {};
-  return {.config_digest = config::digest(config),
-          .data_fingerprint = start.data->fingerprint(),
-          .model_digest = start.state->model_digest()};
-}
-
-// The logs of all servers, by server.
-Result<std::vector<parameter_server::ReadUpdateLog>> read_update_logs(
-    const std::string& directory) {
-  std::vector<parameter_server::ReadUpdateLog> logs;
-  uint32_t num_servers = 1;
-  for (uint32_t i = 0; i < num_servers; ++i) {
-    auto log = parameter_server::read_update_log(parameter_server::update_log_path(directory, i));
-    if (log.status().code() == StatusCode::kNotFound && i == 0)
-      return Status(StatusCode::kNotFound,
-                    directory +
-                        ": has no update logs; only asynchronous runs with parameter "
-                        "servers have them");
-    if (!log.ok()) return log.status();
-    num_servers = log->identity.num_servers;
-    logs.push_back(*std::move(log));
-  }
-  return logs;
-}
-
-// Whether a replay with this configuration can have the bytes of the run.
-Status check_logged_run(const parameter_server::UpdateLogIdentity& logged,
-                        const parameter_server::UpdateLogIdentity& own) {
-  const auto differs = [](const char* what, const char* hint) {
-    return Status(StatusCode::kMismatch, std::string("the update logs are of a run with another ") +
-                                             what + "; use " + hint);
-  };
-  if (logged.config_digest != own.config_digest)
-    return differs("configuration", "the config.yaml of its run directory");
-  if (logged.data_fingerprint != own.data_fingerprint)
-    return differs("dataset", "the same files as data.train");
-  if (logged.model_digest != own.model_digest)
-    return differs("model", "the same version of stoker");
-  return {};
 }
 
 // Reads the samples in a worker process, unless workers are threads. A stop ends the reads.
@@ -182,37 +132,6 @@ class ChiefOutputs {
   Coordinator threads_;  // of the objects above
 };
 
-// Of a worker, or of a replay. Ends the reads by `reading`. Closes the outputs.
-Result<run::RunOutcome> train_replica(const config::Config& config, SegmentStart& start,
-                                      parameter_server::ServerConnection& connection,
-                                      std::optional<parameter_server::ChiefDuties> duties,
-                                      ChiefOutputs& outputs, train::TrainerChannels& channels,
-                                      Clock& clock, const std::stop_token& stop,
-                                      const std::stop_source& reading) {
-  log_training(config, *start.state);
-  parameter_server::ReplicaTrainer trainer(config, *start.data, start.plan, *start.state,
-                                           connection, channels, clock, std::move(duties), reading);
-  auto outcome = trainer.run(stop);
-  const Status written = outputs.close();
-  if (outcome.ok() && !written.ok()) return written;
-  return outcome;
-}
-
-Result<std::vector<parameter_server::VariableStore>> make_replayed_servers(
-    const config::Config& config, const data::Dataset& data, size_t num_servers,
-    config::VariablePlacement placement) {
-  std::vector<parameter_server::VariableStore> servers;
-  for (size_t i = 0; i < num_servers; ++i) {
-    STOKER_ASSIGN_OR_RETURN(auto state,
-                            train::TrainingState::create(config, data, c10::Device(c10::kCPU)));
-    STOKER_ASSIGN_OR_RETURN(
-        auto variables,
-        parameter_server::make_variable_store(config, std::move(state), i, num_servers, placement));
-    servers.push_back(std::move(variables));
-  }
-  return servers;
-}
-
 }  // namespace
 
 Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
@@ -250,10 +169,6 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const Status same =
       compare_data(met, /*is_chief=*/false, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
-  parameter_server::UpdateLogIdentity logged_run = logged_run_of(config_, start);
-  logged_run.server = static_cast<uint32_t>(cluster.task.index);
-  logged_run.num_servers = static_cast<uint32_t>(cluster.task.cluster.ps.size());
-  logged_run.placement = cluster.placement;
   int64_t untrained_bytes = 0;
   if (cluster.task.index == 0 && cluster.task.cluster.worker.size() > 1)
     untrained_bytes =
@@ -268,8 +183,6 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
        .is_recorded =
            [this](uint64_t step) { return parameter_server::is_recorded(config_, step); },
        .meeting = met.meeting,
-       .updates_dir = layout_.updates_dir(),
-       .logged_run = logged_run,
        .untrained_bytes = untrained_bytes},
       std::move(variables));
   on_training();
@@ -329,10 +242,6 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
     STOKER_RETURN_IF_ERROR(start_as_chief(start, saved));
-    // No log leads to the state of another run, or of steps that the run has since repeated.
-    if (!start.is_saved)
-      STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
-          default_file_system(), layout_.updates_dir(), start.state->step, /*leads_here=*/false));
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
   }
@@ -351,72 +260,13 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   if (!connection.ok()) return preparation_outcome(connection.status());
   channels_.board.set_step(start.state->step);
   on_training();
-  return train_replica(config_, start, **connection, std::move(duties), outputs, channels_, clock_,
-                       stop, reads.source());
-}
-
-// ---- Replay
-
-Result<run::RunOutcome> Run::replay(const std::stop_token& stop,
-                                    const std::function<void()>& on_training) {
-  const run::RunLayout replayed(command_.replay);
-  auto logs = read_update_logs(replayed.updates_dir());
-  if (!logs.ok()) return logs.status().with_context("--replay");
-  const parameter_server::UpdateLogIdentity logged = logs->front().identity;
-  ClusterLaunch cluster{.replicas = config::ReplicaMode::kAsync, .placement = logged.placement};
-  cluster.task.cluster = {.ps = std::vector<std::string>(logged.num_servers), .worker = {""}};
-  STOKER_RETURN_IF_ERROR(check_cluster_support(config_, cluster));
-  train::prepare_environment(config_.run);
-  if (const Status configured = train::configure_numerics(config_.run, config_.train);
-      !configured.ok())
-    return preparation_outcome(configured);
-  auto data = open_data(std::nullopt, true);
-  if (!data.ok()) return preparation_outcome(data.status());
-  auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
-                                                             default_file_system());
-  auto saved = find_checkpoint_of_chief(*store);
-  if (!saved.ok()) return preparation_outcome(saved.status());
-  STOKER_ASSIGN_OR_RETURN(SegmentStart start,
-                          create_state(*std::move(data), *saved, c10::Device(c10::kCPU)));
-  STOKER_RETURN_IF_ERROR(
-      check_logged_run(logged, logged_run_of(config_, start)).with_context("--replay"));
-  const uint64_t step = *saved ? (*saved)->manifest().step : 0;
-  if (*saved && is_checkpoint_of(*store, **saved))
-    STOKER_RETURN_IF_ERROR(parameter_server::compare_replayed_logs(replayed.updates_dir(),
-                                                                   layout_.updates_dir(),
-                                                                   logged.num_servers, step)
-                               .with_context("--replay"));
-  auto order = parameter_server::ReplayOrder::create(*logs, step);
-  if (!order.ok()) return order.status().with_context("--replay");
-  logs->clear();
-  start.config = config_;
-  start.store = std::move(store);
-  STOKER_RETURN_IF_ERROR(start_as_chief(start, *saved));
-  STOKER_RETURN_IF_ERROR(
-      parameter_server::cut_update_logs(default_file_system(), layout_.updates_dir(), step));
-  STOKER_RETURN_IF_ERROR(parameter_server::copy_replayed_logs(
-      default_file_system(), replayed.updates_dir(), layout_.updates_dir(), logged.num_servers));
-  ChiefOutputs outputs(config_, layout_, clock_);
-  STOKER_ASSIGN_OR_RETURN(auto duties, outputs.open(start));
-
-  const size_t num_servers = cluster.task.cluster.ps.size();
-  STOKER_ASSIGN_OR_RETURN(
-      auto servers, make_replayed_servers(config_, *start.data, num_servers, cluster.placement));
-  SampleReads reads(stop);
-  STOKER_ASSIGN_OR_RETURN(start.data,
-                          reads.open(config_, layout_.index_dir(), std::move(start.data)));
-  parameter_server::ReplayConnection connection(
-      *std::move(order),
-      parameter_server::make_server_parts(*start.state, num_servers, cluster.placement,
-                                          /*has_state=*/true),
-      std::move(servers),
-      [this](uint64_t ended) { return parameter_server::is_recorded(config_, ended); });
-  channels_.board.set_step(start.state->step);
-  channels_.board.set_phase(control::TrainerPhase::kUnwatched);
-  on_training();
-  const auto outcome = train_replica(config_, start, connection, std::move(duties), outputs,
-                                     channels_, clock_, stop, reads.source());
-  if (outcome.ok() && connection.has_ended()) return run::RunOutcome::kFinished;
+  log_training(config_, *start.state);
+  parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
+                                           **connection, channels_, clock_, std::move(duties),
+                                           reads.source());
+  auto outcome = trainer.run(stop);
+  const Status written = outputs.close();
+  if (outcome.ok() && !written.ok()) return written;
   return outcome;
 }
 

@@ -29,7 +29,6 @@
 #include "daemon/app/stream_history_file.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/version.h"
-#include "daemon/parameter_server/update_log.h"
 #include "daemon/train/device.h"
 #include "daemon/train/live_state.h"
 #include "daemon/train/numerics.h"
@@ -200,14 +199,9 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_RETURN_IF_ERROR(
       config::write_config(default_file_system(), own_layout_.config_file(), start.config));
   if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);
-  if (is_chief()) {
+  if (is_chief())
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
-    // What follows is not in the logs of a cluster that has trained before; of the state of another run, or of
-    // steps that the run has since repeated, nothing is.
-    STOKER_RETURN_IF_ERROR(parameter_server::cut_update_logs(
-        default_file_system(), layout_.updates_dir(), start.state->step, start.is_saved));
-  }
   if (group_)
     STOKER_RETURN_IF_ERROR(group_->text_of_chief("prepared", preparation_stop()).status());
   STOKER_RETURN_IF_ERROR(check_stop());

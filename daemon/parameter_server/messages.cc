@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -49,25 +48,6 @@ void add_step(Sums& interval, const Sums& of_step) {
     interval.metric_counts[i] += of_step.metric_counts[i];
   }
   ++interval.steps;
-}
-
-int64_t push_bytes(int64_t gradients, size_t num_servers) {
-  return gradients + static_cast<int64_t>(num_servers * sizeof(uint64_t));
-}
-
-void put_read_steps(const std::vector<uint64_t>& steps, const at::Tensor& payload) {
-  const size_t size = steps.size() * sizeof(uint64_t);
-  auto* const end = static_cast<std::byte*>(payload.mutable_data_ptr()) + payload.nbytes();
-  std::memcpy(end - size, steps.data(), size);
-}
-
-std::vector<uint64_t> read_steps_of(const at::Tensor& payload, size_t num_servers) {
-  std::vector<uint64_t> steps(num_servers);
-  const size_t size = num_servers * sizeof(uint64_t);
-  const auto* const end =
-      static_cast<const std::byte*>(payload.const_data_ptr()) + payload.nbytes();
-  std::memcpy(steps.data(), end - size, size);
-  return steps;
 }
 
 Status send_header(group::PairConnection& connection, const Header& header,

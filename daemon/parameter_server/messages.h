@@ -6,10 +6,8 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <stop_token>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -20,13 +18,11 @@
 namespace stoker::parameter_server {
 
 enum class Operation : int64_t {
-  kInitialize =
-      1,  // start_id of the update logs, step + Sums; then parameters and optimizer state, to server 0 also those that are
-          // not trained. Only from the chief
+  kInitialize = 1,  // step + Sums; then parameters and optimizer state, to server 0 also those that are not
+                    // trained. Only from the chief
   kClaim,  // -> ClaimReply, ticket, step; as Sums::steps the ticket to prefetch, -1: none. Only server 0
   kPull,  // step + norm -> step; then parameters
-  kPush,  // ticket, step + Sums of the micro-batch; then gradients and the steps that kPull returned
-          // on each server -> PushResult, step
+  kPush,  // ticket, step + Sums of the micro-batch; then gradients -> PushResult, step
   kReadUntrained,  // ->; then the parameters that are not trained. Only server 0
   kReadStepNorms,  // step -> 1 if there are any, then the norms of the own gradients in the update to
                    // this step, before and after train.max_grad_value. Sync
@@ -77,11 +73,6 @@ Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const
 Sums sums_of(const Header& header);
 // Adds those of one step, but not the norm; nothing of a step whose loss has no values.
 void add_step(Sums& interval, const Sums& of_step);
-
-// The payload of kPush: `gradients` bytes, and a step per server.
-int64_t push_bytes(int64_t gradients, size_t num_servers);
-void put_read_steps(const std::vector<uint64_t>& steps, const at::Tensor& payload);
-std::vector<uint64_t> read_steps_of(const at::Tensor& payload, size_t num_servers);
 
 Status send_header(group::PairConnection& connection, const Header& header,
                    const std::stop_token& stop);

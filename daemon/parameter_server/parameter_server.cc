@@ -505,7 +505,6 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
   STOKER_RETURN_IF_ERROR(connection.receive(state, stop));
   const at::Tensor untrained = make_bytes(options_.untrained_bytes);
   if (is_first()) STOKER_RETURN_IF_ERROR(connection.receive(untrained, stop));
-  Status opened;
   {
     const std::lock_guard lock(mutex_);
     untrained_ = untrained;
@@ -513,17 +512,10 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
     unpack(parameters, variables_.parameters());
     unpack(state, variables_.state());
     variables_.initialize(step);
-    opened = open_log(step, static_cast<uint64_t>(request[1]));
-    if (opened.ok()) {
-      if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
-      interval_ = sums_of(request);
-      log_info("cluster initialized", {{"step", step}});
-    }
+    if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
+    interval_ = sums_of(request);
+    log_info("cluster initialized", {{"step", step}});
     changed_.notify_all();
-  }
-  if (!opened.ok()) {  // not of this worker alone
-    fail(opened);
-    return opened;
   }
   return send_header(connection, make_header(0), stop);
 }
@@ -564,22 +556,12 @@ Status ParameterServer::pull(const Header& request, bool with_state,
   const at::Tensor parameters = make_bytes(parameter_bytes_);
   const at::Tensor state = make_bytes(with_state ? state_bytes_ : 0);
   Header reply = make_header(0);
-  UpdateLog* log = nullptr;
   {
     const std::lock_guard lock(mutex_);
     STOKER_RETURN_IF_ERROR(commit(request));
     pack(variables_.parameters(), parameters);
-    if (with_state) {
-      pack(variables_.state(), state);
-      log = writable_log();
-    }
+    if (with_state) pack(variables_.state(), state);
     reply[2] = static_cast<int64_t>(variables_.step());
-  }
-  // A checkpoint of these updates follows. Other workers need not wait for the disk.
-  if (log != nullptr) {
-    const Status synced = log->sync();
-    const std::lock_guard lock(mutex_);
-    keep_log(synced);
   }
   STOKER_RETURN_IF_ERROR(send_header(connection, reply, stop));
   STOKER_RETURN_IF_ERROR(connection.send(parameters, stop));
@@ -588,8 +570,7 @@ Status ParameterServer::pull(const Header& request, bool with_state,
 
 Status ParameterServer::push(const WorkerLife& worker, const Header& request,
                              group::PairConnection& connection, const std::stop_token& stop) {
-  const size_t num_servers = options_.task.cluster.ps.size();
-  const at::Tensor payload = make_bytes(push_bytes(parameter_bytes_, num_servers));
+  const at::Tensor payload = make_bytes(parameter_bytes_);
   STOKER_RETURN_IF_ERROR(connection.receive(payload, stop));
   Header reply = make_header(0);
   {
@@ -611,7 +592,7 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
     return Status(StatusCode::kInvalidArgument, "the gradient of ticket " + std::to_string(ticket) +
                                                     " has no norm of all gradients");
   const auto add = [&]() -> Status {
-    if (!is_sync) return apply(worker, ticket, payload, sums);
+    if (!is_sync) return variables_.apply(ticket, payload, sums.norm, sums.count);
     variables_.stage(ticket, payload, sums.count);
     return {};
   };
@@ -629,47 +610,6 @@ Result<PushResult> ParameterServer::update(const WorkerLife& worker, const Heade
   STOKER_RETURN_IF_ERROR(add());
   STOKER_RETURN_IF_ERROR(complete_step());
   return result;
-}
-
-Status ParameterServer::apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
-                              const Sums& sums) {
-  const uint64_t before = variables_.step();
-  const Status applied = variables_.apply(ticket, payload, sums.norm, sums.count);
-  UpdateLog* const log = writable_log();
-  if (variables_.step() > before && log != nullptr)
-    keep_log(log->append({.ticket = ticket,
-                          .worker = static_cast<uint32_t>(worker.worker),
-                          .read_steps = read_steps_of(payload, options_.task.cluster.ps.size())}));
-  return applied;
-}
-
-// Of a sync run there is none: it has the bytes of one process. Without a log, none of before may stay: the
-// updates after `step` in it are no longer those of the run.
-Status ParameterServer::open_log(uint64_t step, uint64_t start_id) {
-  log_.reset();
-  is_log_failed_ = false;
-  FileSystem& files = *options_.files;
-  if (options_.updates.replicas == config::ReplicaMode::kSync)
-    return is_first() ? cut_update_logs(files, options_.updates_dir, step) : Status();
-  UpdateLogIdentity identity = options_.logged_run;
-  identity.start_id = start_id;
-  const std::string path = update_log_path(options_.updates_dir, identity.server);
-  auto log = UpdateLog::open(files, path, identity, step);
-  if (log.ok()) {
-    log_.emplace(*std::move(log));
-    return {};
-  }
-  keep_log(log.status());
-  return remove_update_log(files, path);
-}
-
-UpdateLog* ParameterServer::writable_log() { return log_ && !is_log_failed_ ? &*log_ : nullptr; }
-
-// Training continues without the log, which then ends at the last update that it has.
-void ParameterServer::keep_log(const Status& written) {
-  if (written.ok()) return;
-  is_log_failed_ = true;
-  log_warn("file write failed", {{"path", options_.updates_dir}, {"error", written.to_string()}});
 }
 
 void ParameterServer::log_dropped(const WorkerLife& worker, uint64_t ticket, bool is_stale) {

@@ -19,7 +19,6 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,10 +28,8 @@
 #include "daemon/parameter_server/cluster_spec.h"
 #include "daemon/parameter_server/meeting.h"
 #include "daemon/parameter_server/messages.h"
-#include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_store.h"
-#include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/run/run_state.h"
 
@@ -43,9 +40,6 @@ struct ServerOptions {
   UpdateOptions updates;
   std::function<bool(uint64_t step)> is_recorded;  // whether a metrics record ends with this step
   Meeting meeting;
-  std::string updates_dir;                     // of the update logs
-  UpdateLogIdentity logged_run;                // of the log of this server
-  FileSystem* files = &default_file_system();  // of the logs; must outlive the server
   int64_t untrained_bytes = 0;  // server 0: of the parameters that are not trained, for all workers
   // Throws std::system_error if the system has no more threads.
   std::function<std::jthread(std::function<void()> body)> start_thread =
@@ -94,9 +88,6 @@ class ParameterServer {
                             const at::Tensor& payload);
   Status apply(const WorkerLife& worker, uint64_t ticket, const at::Tensor& payload,
                const Sums& sums);
-  Status open_log(uint64_t step, uint64_t start_id);
-  UpdateLog* writable_log();  // null: none. mutex_ is locked
-  void keep_log(const Status& written);
   Status complete_step();  // of server 0. mutex_ is locked
   void log_lost(const WorkerLife& life, const Status& lost);
   void log_dropped(const WorkerLife& worker, uint64_t ticket, bool is_stale);
@@ -112,8 +103,6 @@ class ParameterServer {
   // Guarded by mutex_.
   VariableStore variables_;
   // kAsync. Replaced only in a request of the chief, whose thread can therefore use it without mutex_.
-  std::optional<UpdateLog> log_;
-  bool is_log_failed_ = false;        // a write has failed
   at::Tensor untrained_;              // bytes
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket

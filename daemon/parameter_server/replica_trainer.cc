@@ -162,13 +162,6 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
       return stopped;
     }
     if (chief_) {
-      if (stop_requested_ &&
-          !connection_.can_save_soon()) {  // the next start repeats the steps since
-        STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
-        STOKER_RETURN_IF_ERROR(check_saved());
-        reject_saving(Status(StatusCode::kCancelled, "stopped where nothing can be saved"));
-        return stopped;
-      }
       if (stop_requested_) is_save_due_ = is_last_save_ = true;
       if (is_save_due_) STOKER_RETURN_IF_ERROR(save_if_complete(stop));
       if (has_saved_last_) break;

@@ -1,5 +1,4 @@
-// ServerConnection: what a worker asks of all parameter servers. Of a cluster: WorkerConnection. Of a replay:
-// ReplayConnection.
+// ServerConnection: what a worker asks of all parameter servers.
 //
 // Threads:   one.
 // Blocking:  each call until the servers have answered; a stop wakes it. claim() returns kWait after a short
@@ -74,8 +73,6 @@ class ServerConnection {
   // then nullopt makes the servers wait for this, too.
   virtual Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(
       const std::stop_token& stop) = 0;
-  // Whether begin_save() succeeds without many updates before.
-  virtual bool can_save_soon() const { return true; }
   virtual Status read_state(uint64_t step, const std::stop_token& stop) = 0;
   virtual Status end_save(const std::stop_token& stop) = 0;
   struct Record {
@@ -87,7 +84,7 @@ class ServerConnection {
   // that is committed, are then deleted.
   virtual Result<std::optional<Record>> take_record(uint64_t step, uint64_t saved_step,
                                                     const std::stop_token& stop) = 0;
-  // Tasks, and what server 0 counts. Of a replay: none.
+  // Tasks, and what server 0 counts.
   virtual Result<control::TrainerStatus::Cluster> read_status(const std::stop_token& stop) = 0;
   virtual Status end_run(run::RunOutcome outcome, const std::stop_token& stop) = 0;
 

@@ -1,7 +1,6 @@
 #include "daemon/parameter_server/worker_connection.h"
 
 #include <algorithm>
-#include <random>
 #include <string>
 
 #include <ATen/ops/empty.h>
@@ -62,14 +61,11 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
                             .address = meeting.address,
                             .peer = "ps " + std::to_string(i) + " (" + task.cluster.ps[i] + ")",
                             .timeout = meeting.timeout}));
-    server.push_bytes =
-        at::empty({push_bytes(packed_bytes(parts[i].parameters), parts.size())}, at::kByte);
-    server.parameter_bytes = server.push_bytes.narrow(0, 0, packed_bytes(parts[i].parameters));
+    server.parameter_bytes = bytes_for(parts[i].parameters);
     server.state_bytes = bytes_for(parts[i].state);
     server.part = std::move(parts[i]);
     made->servers_.push_back(std::move(server));
   }
-  made->read_steps_.resize(made->servers_.size());
   return made;
 }
 
@@ -111,12 +107,9 @@ Status WorkerConnection::keep_alive(const std::stop_token& stop) {
 Status WorkerConnection::pull(uint64_t step, const std::stop_token& stop) {
   if (!has_untrained_) STOKER_RETURN_IF_ERROR(read_untrained(stop));
   STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(step, stop));
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    Server& server = servers_[i];
-    STOKER_ASSIGN_OR_RETURN(
-        const Header reply,
-        ask(server, request_of(Operation::kPull, 0, step, {.norm = norm}), stop));
-    read_steps_[i] = static_cast<uint64_t>(reply[2]);
+  for (Server& server : servers_) {
+    STOKER_RETURN_IF_ERROR(
+        ask(server, request_of(Operation::kPull, 0, step, {.norm = norm}), stop).status());
     STOKER_RETURN_IF_ERROR(server.connection->receive(server.parameter_bytes, stop));
     unpack(server.parameter_bytes, server.part.parameters);
   }
@@ -169,18 +162,15 @@ Result<PushResult> WorkerConnection::push(uint64_t ticket, uint64_t step, const 
   for (size_t i = servers_.size(); i-- > 0;) {
     Server& server = servers_[i];
     pack(server.part.own_of(gradients), server.parameter_bytes);
-    put_read_steps(read_steps_, server.push_bytes);
     STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
-    STOKER_RETURN_IF_ERROR(server.connection->send(server.push_bytes, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->send(server.parameter_bytes, stop));
     STOKER_ASSIGN_OR_RETURN(reply, receive_header(*server.connection, stop));
   }
   return static_cast<PushResult>(reply[0]);
 }
 
 Status WorkerConnection::initialize(uint64_t step, const Sums& sums, const std::stop_token& stop) {
-  std::random_device random;
-  const uint64_t start_id = uint64_t{random()} << 32 | random();
-  const Header request = request_of(Operation::kInitialize, start_id, step, sums);
+  const Header request = request_of(Operation::kInitialize, 0, step, sums);
   for (size_t i = servers_.size(); i-- > 0;) {
     Server& server = servers_[i];
     pack(server.part.parameters, server.parameter_bytes);

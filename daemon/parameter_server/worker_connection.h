@@ -61,7 +61,6 @@ class WorkerConnection final : public ServerConnection {
     std::unique_ptr<group::TcpStore> store;
     std::unique_ptr<group::PairConnection> connection;
     ServerPart part;
-    at::Tensor push_bytes;  // gradients, and the steps of pull() of all servers
     at::Tensor parameter_bytes, state_bytes;
   };
 
@@ -76,8 +75,7 @@ class WorkerConnection final : public ServerConnection {
   std::chrono::milliseconds keep_alive_interval_{0};
   std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;
-  bool has_untrained_ = false;        // read
-  std::vector<uint64_t> read_steps_;  // of the last pull(), by server
+  bool has_untrained_ = false;  // read
   uint64_t updated_step_ = 0;         // sync: that all servers have done
 };
 

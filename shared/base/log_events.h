@@ -57,8 +57,6 @@ inline constexpr LogEventInfo kAll[] = {
      "before; "
      "backup: another worker has computed the same one first. At most one line in 10 s; "
      "`suppressed` before it are not shown."},
-    {LogTopic::kRun, "update log removed", kWarn, "path step reason",
-     "The updates before `step`, at which training continues, can no longer be replayed."},
     {LogTopic::kRun, "cluster ended", kInfo, "state step",
      "The chief has ended the run, or this server was stopped without one."},
     {LogTopic::kRun, "group hang detected", kError, "step seconds activity",

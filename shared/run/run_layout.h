@@ -60,7 +60,6 @@ class RunLayout {
   // Of a rank of a group other than the chief: its log, lock and sample errors, at the paths of a run.
   std::string rank_dir(int rank) const { return at("ranks") + "/" + std::to_string(rank); }
   // Of asynchronous training with parameter servers: what each server has applied, in which order.
-  std::string updates_dir() const { return at("updates"); }
   // What the processes of a group prove to each other that they know; only its owner can read it.
   std::string group_secret_file() const { return at("group_secret"); }
   std::string profiles_dir() const { return at("profiles"); }  // of `stokerctl profile`

@@ -37,16 +37,6 @@ TEST(DaemonCommandLineTest, ParsesEachAllowFlagSeparately) {
   }
 }
 
-TEST(DaemonCommandLineTest, ReplaysWithoutServersAndWorkers) {
-  const auto parsed = parse({"--config", "a.yaml", "--replay", "runs/x"});
-  ASSERT_TRUE(parsed.command.has_value());
-  EXPECT_EQ(parsed.command->replay, "runs/x");
-  EXPECT_EQ(parse({"--config", "a.yaml", "--replay", "x", "--replicas", "async"}).exit_code,
-            ExitCode::kUsage);
-  EXPECT_EQ(parse({"--config", "a.yaml", "--job_name", "ps", "--replay", "x"}).exit_code,
-            ExitCode::kUsage);
-}
-
 TEST(DaemonCommandLineTest, ReturnsSuccessForHelpAndVersion) {
   for (const char* const word : {"--help", "--version"}) {
     const auto parsed = parse({word});

@@ -235,10 +235,8 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   record(10);
   for (const char* const rank : {"1", "2", "3"}) fs::create_directories(run_ / "ranks/" + rank);
   std::ofstream(run_ / "ranks/2/sample_errors.jsonl") << "x";
-  fs::create_directories(run_ / "updates");
   std::ofstream(run_ / "data_schema.json") << "x";
   ASSERT_TRUE(archive_run(default_file_system(), run_.path()).ok());
-  EXPECT_TRUE(fs::exists(run_ / "archive-1/updates"));
   EXPECT_TRUE(fs::exists(run_ / "archive-1/ranks/2/sample_errors.jsonl"));
   EXPECT_FALSE(fs::exists(run_ / "ranks/2/sample_errors.jsonl"));
   EXPECT_TRUE(fs::exists(run_ / "ranks/3"));

@@ -3,17 +3,11 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -21,18 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include "daemon/group/socket_address.h"
-#include "daemon/parameter_server/update_log.h"
 #include "daemon/parameter_server/worker_connection.h"
-#include "shared/base/exception_status.h"
 #include "tests/support/eventually.h"
-#include "tests/support/forwarding_files.h"
-#include "tests/support/temporary_directory.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -67,10 +58,7 @@ class ServerStartTest : public ::testing::Test {
                     .gradients_per_step = 1,
                     .max_steps = max_steps_},
         .is_recorded = [](uint64_t) { return true; },
-        .meeting = meeting_,
-        .updates_dir = updates_dir_,
-        .logged_run = {.server = static_cast<uint32_t>(server), .num_servers = kNumServers},
-        .files = files_};
+        .meeting = meeting_};
     options.task.job = Job::kPs;
     options.task.index = static_cast<int>(server);
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
@@ -89,13 +77,10 @@ class ServerStartTest : public ::testing::Test {
         needs_norm);
   }
 
-  FileSystem* files_ = &default_file_system();  // of the servers
   config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
   size_t num_workers_ = 2;
   int64_t num_elements_ = 3;  // of the variables of each server
   uint64_t max_steps_ = 100;
-  const test::TemporaryDirectory folder_;
-  const std::string updates_dir_ = folder_.path() + "/updates";
   ClusterTask task_;
   Meeting meeting_;
   std::unique_ptr<group::TcpStore> store_;
@@ -160,7 +145,10 @@ class ParameterServerTest : public ServerStartTest {
   }
   void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
             double norm = -1) const {
-    const at::Tensor gradient = at::full({num_elements_}, 0.5);
+    push(worker, claimed, at::full({num_elements_}, 0.5), norm);
+  }
+  static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
+                   const at::Tensor& gradient, double norm = -1) {
     const auto pushed =
         worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
                     {gradient, gradient}, {});
@@ -463,35 +451,6 @@ class AsyncServerTest : public ParameterServerTest {
   AsyncServerTest() { replicas_ = config::ReplicaMode::kAsync; }
 };
 
-TEST_F(AsyncServerTest, LogsUpdatesWithStepsOfVariables) {
-  WorkerConnection& chief = connect(0);
-  ASSERT_TRUE(chief.initialize(4, {}, {}).ok());
-  WorkerConnection& other = connect(1);
-  const auto slow = pull(chief);
-  EXPECT_EQ(slow.prefetch, 5u);
-  train(other);
-  push(chief, slow);
-  train(other);
-  for (uint32_t server = 0; server < kNumServers; ++server) {
-    const auto log = read_update_log(update_log_path(updates_dir_, server));
-    ASSERT_TRUE(log.ok()) << log.status().to_string();
-    EXPECT_EQ(log->first_step, 4u);
-    EXPECT_NE(log->identity.start_id, 0u);
-    EXPECT_EQ(log->identity.start_id,
-              read_update_log(update_log_path(updates_dir_, 0))->identity.start_id);
-    const std::vector<LoggedUpdate> expected{
-        {.ticket = 6, .worker = 1, .read_steps = {4, 4}},  // the chief prefetches ticket 5
-        {.ticket = 4, .worker = 0, .read_steps = {4, 4}},
-        {.ticket = 7, .worker = 1, .read_steps = {6, 6}}};
-    ASSERT_EQ(log->updates.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_EQ(log->updates.ticket(i), expected[i].ticket);
-      EXPECT_EQ(log->updates.worker(i), expected[i].worker);
-      EXPECT_TRUE(std::ranges::equal(log->updates.read_steps(i), expected[i].read_steps));
-    }
-  }
-}
-
 // The allocator of tensors. Calls a function in an allocation.
 class HookedAllocator final : public c10::Allocator {
  public:
@@ -581,13 +540,17 @@ class FourWorkersTest : public AsyncServerTest {
   FourWorkersTest() {
     num_workers_ = 4;
     max_steps_ = 80;
+    num_elements_ = static_cast<int64_t>(max_steps_);
   }
 };
 
-TEST_F(FourWorkersTest, MakeAsManyUpdatesAsTheRunHasSteps) {
+// The gradient of each ticket is one in an element of its own.
+TEST_F(FourWorkersTest, UpdateOnceByEachTicketOnEachServer) {
   std::vector<WorkerConnection*> workers;
-  for (int i = 0; i < static_cast<int>(num_workers_); ++i) workers.push_back(&connect(i));
-  ASSERT_TRUE(workers.front()->initialize(0, {}, {}).ok());
+  for (int i = static_cast<int>(num_workers_); i-- > 0;) workers.push_back(&connect(i));
+  WorkerConnection& chief = *workers.back();
+  const auto read = parameters_;
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
   std::vector<std::jthread> threads;
   for (WorkerConnection* const worker : workers)
     threads.emplace_back([this, worker] {
@@ -597,15 +560,16 @@ TEST_F(FourWorkersTest, MakeAsManyUpdatesAsTheRunHasSteps) {
         if (claimed->reply == ClaimReply::kEnded) return;
         if (claimed->reply == ClaimReply::kWait) continue;
         ASSERT_TRUE(worker->pull(claimed->step, {}).ok());
-        push(*worker, *claimed);
+        at::Tensor gradient = at::full({num_elements_}, 0.0);
+        gradient[static_cast<int64_t>(claimed->ticket)] = 1.0;
+        push(*worker, *claimed, gradient);
       }
     });
   threads.clear();
-  for (uint32_t server = 0; server < kNumServers; ++server) {
-    const auto log = read_update_log(update_log_path(updates_dir_, server));
-    ASSERT_TRUE(log.ok()) << log.status().to_string();
-    EXPECT_EQ(log->updates.size(), max_steps_);
-  }
+  ASSERT_TRUE(chief.pull(max_steps_, {}).ok());
+  // SGD with a rate of 0.1 from 0.
+  for (const at::Tensor& each : read)
+    EXPECT_TRUE(at::allclose(each, at::full({num_elements_}, -0.1))) << each;
 }
 
 TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {
@@ -626,93 +590,6 @@ TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {
   EXPECT_EQ(other.claim_gap({})->reply, ClaimReply::kWait);
   const auto begun = chief.begin_save({});
   EXPECT_TRUE(begun.ok() && *begun);
-}
-
-// A log that can neither be opened nor removed has updates of another state.
-TEST_F(AsyncServerTest, EndsIfFormerLogStays) {
-  std::filesystem::create_directories(update_log_path(updates_dir_, 1));
-  WorkerConnection& chief = connect(0);
-  EXPECT_FALSE(chief.initialize(0, {}, {}).ok());
-  threads_[1].join();
-  EXPECT_NE(outcomes_[1].message().find("ps-1.log"), std::string::npos) << outcomes_[1].to_string();
-}
-
-TEST_F(AsyncServerTest, TrainsWithoutLogThatCannotBeWritten) {
-  test::write_whole(updates_dir_, "no directory");
-  WorkerConnection& chief = connect(0);
-  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
-  for (int i = 0; i < 3; ++i) train(chief);
-  const auto begun = chief.begin_save({});
-  ASSERT_TRUE(begun.ok() && *begun);
-  EXPECT_TRUE(chief.read_state(3, {}).ok());
-}
-
-// A disk that keeps sync() of a file waiting until release().
-class SlowDisk final : public test::ForwardingFiles {
- public:
-  void block() {
-    const std::lock_guard lock(mutex_);
-    is_blocked_ = true;
-  }
-  void release() {
-    const std::lock_guard lock(mutex_);
-    is_blocked_ = false;
-    changed_.notify_all();
-  }
-  bool wait_until_syncing() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 60s, [this] { return is_syncing_; });
-  }
-  bool is_syncing() {
-    const std::lock_guard lock(mutex_);
-    return is_syncing_;
-  }
-
-  Status sync(int fd, const std::string& path) override {
-    {
-      std::unique_lock lock(mutex_);
-      is_syncing_ = is_blocked_;
-      changed_.notify_all();
-      changed_.wait_for(lock, 30s, [this] { return !is_blocked_; });
-      is_syncing_ = false;
-    }
-    return ForwardingFiles::sync(fd, path);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  bool is_blocked_ = false, is_syncing_ = false;
-};
-
-class SlowDiskTest : public AsyncServerTest {
- protected:
-  SlowDiskTest() { files_ = &disk_; }
-  SlowDisk disk_;
-};
-
-TEST_F(SlowDiskTest, ServesWorkersWhileLogIsSynced) {
-  WorkerConnection& chief = connect(0);
-  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
-  WorkerConnection& worker = connect(1);
-  train(chief);
-  const auto begun = chief.begin_save({});
-  ASSERT_TRUE(begun.ok() && *begun);
-  disk_.block();
-  std::atomic<bool> has_state = false;
-  Status read;
-  std::jthread saving([&] {
-    read = chief.read_state(1, {});
-    has_state = true;
-  });
-  ASSERT_TRUE(disk_.wait_until_syncing());
-  EXPECT_TRUE(worker.pull(1, {}).ok());
-  EXPECT_TRUE(disk_.is_syncing()) << "the worker has waited for the disk";
-  EXPECT_FALSE(has_state) << "a checkpoint could have updates that are not durable";
-  disk_.release();
-  saving.join();
-  EXPECT_TRUE(read.ok()) << read.to_string();
 }
 
 }  // namespace
