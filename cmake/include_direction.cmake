@@ -47,7 +47,6 @@ shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/cuda "shared/model daemon/cuda/kernels daemon/group")
 set(ALLOW_daemon/cuda/kernels "shared/model")
-set(ALLOW_daemon/fake_device "daemon/cuda daemon/cuda/kernels")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/parameter_server "shared/base shared/config shared/metrics shared/checkpoint shared/data \
 shared/data/order shared/run shared/feed shared/control daemon/group daemon/train daemon/writer")
@@ -58,7 +57,7 @@ set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run 
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint shared/run \
-shared/data shared/data/order shared/pretrained shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
+shared/data shared/data/order shared/pretrained shared/model shared/feed shared/task daemon/cuda daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/pretrained shared/model \
 shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/batch shared/view shared/task shared/evaluated_data daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
@@ -75,7 +74,7 @@ set(ONLY_spdlog "shared/base")
 set(ONLY_systemd "shared/base")
 set(ONLY_elfutils "daemon/stacks")
 set(ONLY_prometheus "daemon/monitoring")
-set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/fake_device daemon/group daemon/parameter_server daemon/app evaluator")
+set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/group daemon/parameter_server daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
 set(ONLY_stoker "shared/model")  # include/stoker: the plugin headers

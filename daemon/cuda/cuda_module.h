@@ -1,7 +1,7 @@
 // CudaModule: the function table that libstoker_cuda.so exports to stokerd, so that neither links
 // the other.
 //
-// daemon/fake_device has such a table, too, which is linked.
+// tests/support/fake_device has such a table, too, which is linked.
 //
 // Loading the module with RTLD_GLOBAL loads LibTorch's CUDA libraries into the process; LibTorch
 // then supports `cuda` tensors.

@@ -3,7 +3,7 @@
 // the semantics of CUDA: a stream runs in order and later than the calls, and nothing orders the streams
 // with each other or with the host but events. StreamQueue decides which event waits for what.
 //
-// The CUDA module implements it for CUDA. daemon/fake_device implements it without a device.
+// The CUDA module implements it for CUDA. tests/support/fake_device implements it without a device.
 //
 // What reads or writes device memory is a function. The CUDA implementation calls it immediately,
 // and LibTorch submits its kernels to the work stream; other implementations call it later, in

@@ -9,9 +9,6 @@
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/model/fused_kernels.h"
-#ifdef STOKER_FAKE_DEVICE
-#include "daemon/fake_device/fake_module.h"
-#endif
 
 namespace stoker::train {
 namespace {
@@ -56,24 +53,26 @@ Result<c10::Device> open_cuda(int index) {
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
 }
 
+// Not a global: it is set while globals are constructed.
+FakeModule& registered_fake_module() {
+  static FakeModule module = nullptr;
+  return module;
+}
+
 Result<const cuda::CudaModule*> fake_module(const config::DeviceConfig& device) {
-#ifdef STOKER_FAKE_DEVICE
-  return fake_device::module_of_seed(static_cast<uint64_t>(device.index.value_or(0)));
-#else
-  return check_supported_by_build(device);
-#endif
+  STOKER_RETURN_IF_ERROR(check_supported_by_build(device));
+  return registered_fake_module()(static_cast<uint64_t>(device.index.value_or(0)));
 }
 
 }  // namespace
 
-Status check_supported_by_build([[maybe_unused]] const config::DeviceConfig& device) {
-#ifndef STOKER_FAKE_DEVICE
-  if (device.type == config::DeviceConfig::Type::kFake)
-    return Status(
-        StatusCode::kInvalidArgument,
-        "train.device: fake exists in builds of type Debug only; set it to auto, cpu or cuda");
-#endif
-  return {};
+void register_fake_module(FakeModule module) { registered_fake_module() = module; }
+
+Status check_supported_by_build(const config::DeviceConfig& device) {
+  if (device.type != config::DeviceConfig::Type::kFake || registered_fake_module() != nullptr)
+    return {};
+  return Status(StatusCode::kInvalidArgument,
+                "train.device: fake exists in stoker's own tests only; set it to auto, cpu or cuda");
 }
 
 Result<c10::Device> open_device(const config::DeviceConfig& device) {

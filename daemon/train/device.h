@@ -3,11 +3,13 @@
 // `cpu` never loads CUDA. `cuda` and `auto` load libstoker_cuda.so. It is a separate module because
 // loading LibTorch's CUDA libraries adds seconds to the start and hundreds of megabytes to the
 // process. `auto` falls back to the CPU if the module, a driver or a device is missing, and logs
-// the reason. `fake` is for tests of builds of type Debug: the CPU as an asynchronous device, see
-// daemon/fake_device.
+// the reason. `fake` is the CPU as an asynchronous device, in programs of tests that register it
+// (tests/support/fake_device).
 //
-// Threads: open_device() once, from one thread, before any other use of LibTorch.
+// Threads: register_fake_module() before main(). open_device() once, from one thread, before any other use of LibTorch.
 #pragma once
+
+#include <cstdint>
 
 #include <c10/core/Device.h>
 
@@ -20,7 +22,10 @@
 
 namespace stoker::train {
 
-// kInvalidArgument: this type of build does not have the device.
+using FakeModule = const cuda::CudaModule* (*)(uint64_t seed);
+void register_fake_module(FakeModule module);
+
+// kInvalidArgument: this program does not have the device.
 Status check_supported_by_build(const config::DeviceConfig& device);
 
 // kInvalidArgument: the device does not exist or is not supported by this machine, driver or build;

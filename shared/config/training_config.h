@@ -249,7 +249,7 @@ enum class OnNonfinite { kFail, kSkipStep, kRollback };
 template <>
 inline constexpr auto kWords<OnNonfinite> = words("fail", "skip_step", "rollback");
 
-// train.device: auto, cpu, cuda or cuda:N. Builds of type Debug also have fake and fake:SEED, for tests.
+// train.device: auto, cpu, cuda or cuda:N. Tests also have fake and fake:SEED.
 struct DeviceConfig {
   enum class Type { kAuto, kCpu, kCuda, kFake };
   Type type = Type::kAuto;

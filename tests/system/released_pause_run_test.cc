@@ -98,7 +98,7 @@ TEST_F(ReleasedPauseRunTest, NeedsBuildWithSimulatedDevice) {
   const std::vector<std::string> fake{"--set", "train.device=fake"};
   EXPECT_EQ(train(config, run_dir(), fake).code, 78);
   const std::string line =
-      "stokerd: train.device: fake exists in builds of type Debug only; set it to auto, cpu or "
+      "stokerd: train.device: fake exists in stoker's own tests only; set it to auto, cpu or "
       "cuda\n";
   EXPECT_EQ(log_of("stokerd"), line);
   EXPECT_EQ(train(config, run_dir(), joined(fake, {"--check-config"})).code, 78);

@@ -68,9 +68,9 @@
 #include <gtest/gtest.h>
 
 #include "daemon/cuda/stream_queue.h"
-#include "daemon/fake_device/device_allocator.h"
-#include "daemon/fake_device/fake_streams.h"
-#include "daemon/fake_device/fused_kernels.h"
+#include "tests/support/fake_device/device_allocator.h"
+#include "tests/support/fake_device/fake_streams.h"
+#include "tests/support/fake_device/fused_kernels.h"
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device_engine.h"
 #include "daemon/train/trainer.h"

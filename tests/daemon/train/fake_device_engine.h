@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/cuda/stream_queue.h"
-#include "daemon/fake_device/fake_streams.h"
+#include "tests/support/fake_device/fake_streams.h"
 #include "daemon/train/device_engine.h"
 #include "shared/ring/shm_ring.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/fake_device/device_allocator.h"
+#include "tests/support/fake_device/device_allocator.h"
 
 #include <atomic>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "daemon/fake_device/fake_streams.h"
+#include "tests/support/fake_device/fake_streams.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/Exception.h>
 
-#include "daemon/fake_device/device_allocator.h"
+#include "tests/support/fake_device/device_allocator.h"
 
 namespace stoker::fake_device {
 namespace {

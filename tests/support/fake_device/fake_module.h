@@ -1,5 +1,4 @@
-// The function table of the fake device, as that of libstoker_cuda.so. stokerd has it in builds of type
-// Debug only (train.device: fake, or fake:SEED).
+// The function table of the fake device, as that of libstoker_cuda.so, for train::register_fake_module().
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "daemon/cuda/device_streams.h"
-#include "daemon/fake_device/op_recorder.h"
+#include "tests/support/fake_device/op_recorder.h"
 
 namespace stoker::fake_device {
 

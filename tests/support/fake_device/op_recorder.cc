@@ -1,4 +1,4 @@
-#include "daemon/fake_device/op_recorder.h"
+#include "tests/support/fake_device/op_recorder.h"
 
 #include <algorithm>
 #include <array>

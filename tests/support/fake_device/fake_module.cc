@@ -1,11 +1,11 @@
-#include "daemon/fake_device/fake_module.h"
+#include "tests/support/fake_device/fake_module.h"
 
 #include <atomic>
 #include <memory>
 
-#include "daemon/fake_device/device_allocator.h"
-#include "daemon/fake_device/fake_streams.h"
-#include "daemon/fake_device/fused_kernels.h"
+#include "tests/support/fake_device/device_allocator.h"
+#include "tests/support/fake_device/fake_streams.h"
+#include "tests/support/fake_device/fused_kernels.h"
 
 namespace stoker::fake_device {
 namespace {

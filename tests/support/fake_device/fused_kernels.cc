@@ -1,10 +1,10 @@
-#include "daemon/fake_device/fused_kernels.h"
+#include "tests/support/fake_device/fused_kernels.h"
 
 #include <cstdint>
 #include <vector>
 
 #include "daemon/cuda/kernels/host_kernels.h"
-#include "daemon/fake_device/op_recorder.h"
+#include "tests/support/fake_device/op_recorder.h"
 
 namespace stoker::fake_device {
 namespace {
