@@ -1139,10 +1139,9 @@ Fields fields_of_stream(StreamConfig& stream) {
                     .target = &stream.source,
                     .help = "Source: stdin, a path, a pattern of files, spool or external",
                     .details =
-                        "A path is a FIFO, a Unix socket to connect to, or a file to which "
-                        "another program appends. A pattern, such as "
+                        "A path is a FIFO or a complete file. A pattern, such as "
                         "\"train-{000..146}.tar.gz\", names complete files, which are read in "
-                        "the order of their names and can be compressed with gzip or zstd. "
+                        "the order of their names. Files can be compressed with gzip or zstd. "
                         "spool: files that other programs rename into the folder path. external: "
                         "programs that connect to producers.sock in the run directory.",
                     .is_required = true,
@@ -1178,13 +1177,13 @@ Fields fields_of_stream(StreamConfig& stream) {
            .max = 64}),
       sample_field({.name = "num_epochs",
                     .target = &stream.num_epochs,
-                    .help = "How often a pattern of files is read; null: without end",
+                    .help = "How often the files are read; null: without end",
                     .min = 1,
                     .max = kMaxSamples}),
       sample_field(
           {.name = "save_elements_mib",
            .target = &stream.save_elements_mib,
-           .help = "Bytes of stdin, a FIFO, a socket or external that checkpoints contain at most",
+           .help = "Bytes of stdin, a FIFO or external that checkpoints contain at most",
            .details = "They cannot be read again: this many of the last bytes are held, "
                       "and a checkpoint contains those that were not used yet. 0: none; "
                       "a resumed run continues with the next bytes that come.",

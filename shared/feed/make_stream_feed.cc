@@ -42,8 +42,6 @@ int num_readers(const config::StreamConfig& stream, StreamSource::Kind kind) {
       return static_cast<int>(stream.num_threads.value_or(1));
     case StreamSource::Kind::kStdin:
     case StreamSource::Kind::kFifo:
-    case StreamSource::Kind::kSocket:
-    case StreamSource::Kind::kGrowingFile:
       return 1;
   }
   return 1;
@@ -108,8 +106,7 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
   };
   const uint64_t first = maybe_from == nullptr ? 0 : maybe_from->next_source;
   switch (source.kind()) {
-    case StreamSource::Kind::kShards:
-    case StreamSource::Kind::kGrowingFile: {
+    case StreamSource::Kind::kShards: {
       std::optional<uint64_t> epochs;
       if (data.stream->num_epochs) epochs = static_cast<uint64_t>(*data.stream->num_epochs);
       return data::stream::make_file_inputs(source, epochs, first);
@@ -119,7 +116,6 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
           data.path(), maybe_from == nullptr ? SpoolFolder::Taken() : taken_files(*maybe_from));
     case StreamSource::Kind::kStdin:
     case StreamSource::Kind::kFifo:
-    case StreamSource::Kind::kSocket:
       if (!maybe_descriptor) return invalid("the descriptor was not passed");
       if (maybe_history)
         return data::stream::make_recorded_inputs(*std::move(maybe_descriptor), *maybe_history,

@@ -386,7 +386,6 @@ Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {
     if (filled.ok()) filled = read;
   }
   STOKER_RETURN_IF_ERROR(filled);
-  STOKER_RETURN_IF_ERROR(identify_inputs());
   return record_state_(claim.ticket, state_);
 }
 
@@ -497,12 +496,6 @@ void StreamFeed::finish_input(const StreamState::Source& input) {
     return !inputs_.must_remember(other.name_hash);
   });
   kept_finished_ = finished.size();
-}
-
-// Without the locks of capture_state(), because the identity of a growing file is read from it.
-Status StreamFeed::identify_inputs() {
-  for (const auto& reader : readers_) STOKER_RETURN_IF_ERROR(reader->identify(state_.sources));
-  return {};
 }
 
 void StreamFeed::write_rows(const Tuple& batch, std::span<const uint64_t> rows,

@@ -14,7 +14,7 @@
 //
 // Reproducible, bit for bit, are the batches of one reader thread
 //  - of complete files (a GLOB): they are a function of settings and files;
-//  - of a growing file, a pipe or a socket with a FIFOQueue or PaddingFIFOQueue: a function of the bytes;
+//  - of a pipe with a FIFOQueue or PaddingFIFOQueue: a function of the bytes;
 //  - of a spool folder with one of these: if the order of its files is (spool_folder.h);
 //  - of one producer that connects, with one of these: a function of its bytes.
 // A RandomShuffleQueue or PriorityQueue whose source runs dry takes from what has arrived until then,
@@ -183,7 +183,6 @@ class StreamFeed {
   Result<queue::Tuple> take_batch(uint64_t ticket, size_t rows, const std::stop_token& stop);
   void capture_state(const queue::QueueContents& contents);
   void finish_input(const StreamState::Source& input);
-  Status identify_inputs();
   void write_rows(const queue::Tuple& batch, std::span<const uint64_t> rows,
                   std::span<std::byte> slot) const;
   void pad_labels(std::span<std::byte> slot, std::span<const uint64_t> rows) const;

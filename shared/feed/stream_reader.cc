@@ -114,8 +114,7 @@ Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
     from.identity = 0;  // it can become one of the other kind
   }
   STOKER_ASSIGN_OR_RETURN(auto stream, feed_.open_input(from));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t identity, stream->input().identity(from.next.offset));
-  feed_.set_identity(source, identity);
+  feed_.set_identity(source, stream->input().identity());
   is_usable_ = from.next.record > 0;
   {
     const std::lock_guard lock(mutex_);
@@ -124,15 +123,6 @@ Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
   }
   --feed_.pending_names_;
   return stream_->skip_to(from.next, stop);
-}
-
-Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) const {
-  const std::lock_guard lock(mutex_);
-  if (stream_ == nullptr) return {};
-  const auto source = std::ranges::find(sources, source_, &StreamState::Source::number);
-  if (source == sources.end()) return {};
-  STOKER_ASSIGN_OR_RETURN(source->identity, stream_->input().identity(source->next.offset));
-  return {};
 }
 
 void StreamFeed::Reader::close_input(const Status& error) {
@@ -160,7 +150,6 @@ Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
     return {};
   }
   const bool can_continue = stream_->can_continue();
-  if (!can_continue && !feed_.inputs_.can_skip_rest()) return error;
   STOKER_RETURN_IF_ERROR(feed_.report(error, sample_number(source_, record), stop));
   if (can_continue) return {};
   log_warn("stream input skipped",

@@ -59,8 +59,6 @@ class StreamFeed::Reader {
   std::string input_name() const;  // empty: none
   size_t held_bytes() const;       // for reading
   uint64_t polls() const;          // as ByteInput::polls(), of all inputs so far
-  // Sets the identity of its input, if that is among the sources.
-  Status identify(std::span<StreamState::Source> sources) const;
 
  private:
   Status read_next(const std::stop_token& stop);

@@ -2,13 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,11 +38,8 @@ Result<uint64_t> ByteInput::skip(uint64_t count, const std::stop_token& stop) {
   return skipped;
 }
 
-Result<uint64_t> ByteInput::identity(uint64_t /*offset*/) const { return uint64_t{0}; }
-
 Status ByteInput::check_identity(uint64_t offset, uint64_t saved) const {
-  STOKER_ASSIGN_OR_RETURN(const uint64_t now, identity(offset));
-  if (now == saved) return {};
+  if (identity() == saved) return {};
   return Status(StatusCode::kCorrupt,
                 name_ +
                     ": is not what was read before: it was replaced, or its bytes before offset " +
@@ -161,23 +156,6 @@ Result<InputDescriptor> open_fifo(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
   return InputDescriptor{.fd = std::move(fd), .name = path};
-}
-
-Result<InputDescriptor> connect_socket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Status(StatusCode::kInvalidArgument, path + ": the path of a socket has at most " +
-                                                    std::to_string(sizeof address.sun_path - 1) +
-                                                    " bytes");
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno(errno, "socket");
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return Status::from_errno(errno, "connect to " + path);
-  const auto peer = peer_of(fd.get());
-  std::string name = peer ? path + " (" + peer->process + ")" : path;
-  return InputDescriptor{.fd = std::move(fd), .name = std::move(name)};
 }
 
 }  // namespace stoker::data::stream

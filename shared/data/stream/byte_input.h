@@ -9,7 +9,7 @@
 //           makes its bytes unreliable. Each names the input. An input must not be used after an
 //           error.
 // Sandbox:  in a worker process, after its system call filter was installed: make_descriptor_input(),
-//           open_shard(), open_growing_file() and every method of an input. Before the filter, or in
+//           open_shard() and every method of an input. Before the filter, or in
 //           the process that starts the worker: the other functions.
 #pragma once
 
@@ -43,12 +43,10 @@ class ByteInput {
   // Skips `count` bytes, fewer only if the input ends before; returns their number.
   virtual Result<uint64_t> skip(uint64_t count, const std::stop_token& stop);
 
-  // Identifies the bytes before `offset` (of the decompressed input), which were read: a checkpoint
-  // saves it with the offset. 0 if they cannot be read again. Of a shard, its size and time, which
-  // cp -a keeps; of a growing file, its inode and the last bytes before the offset. kCorrupt: a
-  // growing file has fewer bytes.
-  virtual Result<uint64_t> identity(uint64_t offset) const;
-  // kCorrupt if identity(offset) is not `saved`: the input is another one, or has changed. To be
+  // Identifies the bytes, of a shard by its size and time, which cp -a keeps: a checkpoint saves it. 0 if they cannot be
+  // read again.
+  virtual uint64_t identity() const { return 0; }
+  // kCorrupt if identity() is not `saved`: the input is another one, or has changed. To be
   // called before reading continues at a saved offset.
   Status check_identity(uint64_t offset, uint64_t saved) const;
 
@@ -92,8 +90,6 @@ Result<SocketPeer> peer_of(int socket);
 // Standard input of this process, which stays open.
 Result<InputDescriptor> open_stdin();
 Result<InputDescriptor> open_fifo(const std::string& path);
-// Connects to a Unix socket. The name contains the process that listens.
-Result<InputDescriptor> connect_socket(const std::string& path);
 
 // A pipe, terminal or connected socket. It ends when the last writer has closed it. A FIFO that no
 // process has opened for writing yet does not end.
@@ -110,10 +106,5 @@ std::unique_ptr<ByteInput> make_recorded_input(std::shared_ptr<const InputDescri
 Result<std::unique_ptr<ByteInput>> open_shard(const std::string& path);
 // Of a shard with this stamp. Not 0.
 uint64_t shard_identity(const files::FileStamp& stamp);
-
-// A file to which another program appends. At its end read() looks for more every 100 ms; it ends when
-// the file is removed and no other file has its name. kCorrupt: the file was truncated or overwritten,
-// or it was rotated: another file has its name, or it has another name. All its bytes were then read.
-Result<std::unique_ptr<ByteInput>> open_growing_file(const std::string& path);
 
 }  // namespace stoker::data::stream

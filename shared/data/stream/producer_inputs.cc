@@ -105,7 +105,7 @@ class ConnectionInput final : public ByteInput {
     save(std::as_bytes(std::span(connection_.received)));
   }
 
-  Result<uint64_t> identity(uint64_t /*offset*/) const override {
+  uint64_t identity() const override {
     return connection_.can_replay ? kReplayingProducer : 0;
   }
 
@@ -152,9 +152,7 @@ class HistoryInput final : public ByteInput {
         history_(std::move(history)),
         at_(offset) {}
 
-  Result<uint64_t> identity(uint64_t /*offset*/) const override {
-    return can_replay_ ? kReplayingProducer : 0;
-  }
+  uint64_t identity() const override { return can_replay_ ? kReplayingProducer : 0; }
 
  private:
   Result<size_t> read_available(std::span<std::byte> out,

@@ -25,7 +25,6 @@ class FileInputs final : public StreamInputs {
                                           const StreamPosition& /*from*/) override {
     return source_.open(name);
   }
-  bool can_skip_rest() const override { return source_.kind() == StreamSource::Kind::kShards; }
   uint64_t period() const override { return num_epochs_ ? 0 : source_.names().size(); }
 
  private:
@@ -101,7 +100,6 @@ class DescriptorInputs final : public StreamInputs {
 
 std::unique_ptr<StreamInputs> make_file_inputs(StreamSource source,
                                                std::optional<uint64_t> num_epochs, uint64_t first) {
-  if (source.kind() != StreamSource::Kind::kShards) num_epochs = 1;
   return std::make_unique<FileInputs>(std::move(source), num_epochs, first);
 }
 

@@ -42,8 +42,6 @@ class StreamInputs {
   // Whether an input must be remembered after it was read, so that it is not read again. By
   // hash_of_name(), because there can be many.
   virtual bool must_remember(uint64_t /*name_hash*/) const { return false; }
-  // Whether the stream continues after an input in which no further record can be found.
-  virtual bool can_skip_rest() const { return true; }
   // Whether open() can be called again for a name, and returns the same bytes. Otherwise it can be
   // called once, and reading continues with the first byte that comes.
   virtual bool can_be_read_again() const { return true; }
@@ -66,15 +64,15 @@ class StreamInputs {
   virtual uint64_t period() const { return 0; }
 };
 
-// The files of a GLOB, `num_epochs` times (nullopt: without end), or a growing file. `first`: number
-// of the first one, to continue.
+// The files of a GLOB, `num_epochs` times; nullopt: without end. `first`: number of the first one, to
+// continue.
 std::unique_ptr<StreamInputs> make_file_inputs(StreamSource source,
                                                std::optional<uint64_t> num_epochs,
                                                uint64_t first = 0);
 // The files of a spool folder, without those that are in `taken`.
 Result<std::unique_ptr<StreamInputs>> make_spool_inputs(const std::string& folder,
                                                         SpoolFolder::Taken taken = {});
-// Standard input, a FIFO or a socket. `first`: as above; with 1, next() has nothing, and open() is
+// Standard input or a FIFO. `first`: as above; with 1, next() has nothing, and open() is
 // called for the input that the state of the stream names.
 std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor,
                                                      uint64_t first = 0);

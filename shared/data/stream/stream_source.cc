@@ -33,6 +33,11 @@ Result<std::vector<std::string>> list_shards(const std::string& pattern) {
   return paths;
 }
 
+bool is_regular_file(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
 bool is_directory(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -48,8 +53,10 @@ Result<StreamSource::Kind> kind_of_path(const std::string& path) {
     return Status::from_errno(error, path);
   }
   if (S_ISFIFO(info.st_mode)) return StreamSource::Kind::kFifo;
-  if (S_ISSOCK(info.st_mode)) return StreamSource::Kind::kSocket;
-  if (S_ISREG(info.st_mode)) return StreamSource::Kind::kGrowingFile;
+  if (S_ISREG(info.st_mode)) return StreamSource::Kind::kShards;
+  if (S_ISSOCK(info.st_mode))
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": is a socket; use source: external, to which programs connect");
   if (S_ISDIR(info.st_mode))
     return Status(
         StatusCode::kInvalidArgument,
@@ -71,7 +78,7 @@ Result<StreamSource> StreamSource::of(const std::string& source, const std::stri
                                                     : folder + ": is no folder");
   }
   STOKER_ASSIGN_OR_RETURN(const Kind kind, kind_of_path(source));
-  if (kind != Kind::kShards) return StreamSource(kind, {source});
+  if (kind != Kind::kShards || is_regular_file(source)) return StreamSource(kind, {source});
   STOKER_ASSIGN_OR_RETURN(std::vector<std::string> shards, list_shards(source));
   return StreamSource(kind, std::move(shards));
 }
@@ -94,9 +101,7 @@ bool StreamSource::has_descriptor() const {
   switch (kind_) {
     case Kind::kStdin:
     case Kind::kFifo:
-    case Kind::kSocket:
       return true;
-    case Kind::kGrowingFile:
     case Kind::kShards:
     case Kind::kSpool:
     case Kind::kExternal:
@@ -107,13 +112,12 @@ bool StreamSource::has_descriptor() const {
 
 Result<InputDescriptor> StreamSource::open_descriptor() const {
   assert(has_descriptor() && names_.size() == 1);
-  if (kind_ == Kind::kStdin) return open_stdin();
-  return kind_ == Kind::kFifo ? open_fifo(names_[0]) : connect_socket(names_[0]);
+  return kind_ == Kind::kStdin ? open_stdin() : open_fifo(names_[0]);
 }
 
 Result<std::unique_ptr<ByteInput>> StreamSource::open(const std::string& name) const {
   assert(!has_descriptor() && kind_ != Kind::kExternal);
-  return kind_ == Kind::kGrowingFile ? open_growing_file(name) : open_shard(name);
+  return open_shard(name);
 }
 
 }  // namespace stoker::data::stream

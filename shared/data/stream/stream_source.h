@@ -1,18 +1,17 @@
 // StreamSource: what data.NAME.stream.source names: the inputs of a stream, in order.
 //
 //   stdin          standard input
-//   PATH           a FIFO, a Unix socket to connect to, or a file that grows
+//   PATH           a FIFO, or a complete file
 //   GLOB           complete files, in the order of their names: "/data/train-{000..146}.tar.gz"
 //   spool          files that other programs rename into the folder data.NAME.path
 //   external       producers that connect to a socket (producer_inputs.h)
 //
-// A path with a wildcard or a brace is a GLOB, unless a file has that name. A regular file is one that
-// grows; a single complete file is a GLOB, such as "train[.]jsonl".
+// A path with a wildcard or a brace is a GLOB, unless a file has that name.
 //
 // Threads:  immutable; any.
-// Blocking: for the disk; open_descriptor() of a socket until the other side accepts.
+// Blocking: for the disk.
 // Errors:   kNotFound, kPermission, kIoError, kInvalidArgument; each names the path.
-// Sandbox:  open() as open_shard() and open_growing_file(); of() and open_descriptor() are called
+// Sandbox:  open() as open_shard(); of() and open_descriptor() are called
 //           before the system call filter of a worker process is installed.
 #pragma once
 
@@ -30,7 +29,7 @@ namespace stoker::data::stream {
 
 class StreamSource {
  public:
-  enum class Kind { kStdin, kFifo, kSocket, kGrowingFile, kShards, kSpool, kExternal };
+  enum class Kind { kStdin, kFifo, kShards, kSpool, kExternal };
 
   // `folder`: data.NAME.path, for spool.
   static Result<StreamSource> of(const std::string& source, const std::string& folder);
@@ -45,7 +44,7 @@ class StreamSource {
   // Equal fingerprints mean that what is saved of one stream continues another: the same inputs, and a
   // queue that can hold the elements.
   std::string fingerprint(const config::StreamConfig& stream) const;
-  // Whether the input is a descriptor: stdin, a FIFO or a socket.
+  // Whether the input is a descriptor: stdin or a FIFO.
   bool has_descriptor() const;
   // The descriptor for make_descriptor_input(). has_descriptor() must be true.
   Result<InputDescriptor> open_descriptor() const;

@@ -118,7 +118,6 @@ class ScriptedInputs final : public StreamInputs {
 
   void repeat() { repeats_ = true; }
   void wait_at_end() { waits_at_end_ = true; }
-  void make_rest_necessary() { can_skip_rest_ = false; }
   // As a pipe: an input continues where its reader has stopped.
   void make_unrepeatable() { can_be_read_again_ = false; }
   // open() of this input fails.
@@ -139,7 +138,6 @@ class ScriptedInputs final : public StreamInputs {
     return std::unique_ptr<ByteInput>(std::make_unique<ScriptedInput>(name, inputs_.at(input)()));
   }
   bool is_waiting() const override { return waiting_; }
-  bool can_skip_rest() const override { return can_skip_rest_; }
   bool can_be_read_again() const override { return can_be_read_again_; }
   bool starts_at_offset() const override { return !can_be_read_again_; }
   uint64_t period() const override { return repeats_ ? inputs_.size() : 0; }
@@ -149,7 +147,6 @@ class ScriptedInputs final : public StreamInputs {
   uint64_t next_;
   bool repeats_ = false;
   bool waits_at_end_ = false;
-  bool can_skip_rest_ = true;
   bool can_be_read_again_ = true;
   std::optional<std::pair<size_t, Status>> failing_;
   std::atomic<bool> waiting_{false};
@@ -1010,12 +1007,6 @@ TEST_F(StreamFeedTest, SkipsRestOfTruncatedShard) {
   EXPECT_GE(labels.back(), 50'004);
   ASSERT_THAT(batches.errors, SizeIs(1));
   EXPECT_THAT(batches.errors[0].reason, HasSubstr("a.jsonl.gz"));
-}
-
-TEST_F(StreamFeedTest, FailsWhenRestOfInputIsNecessary) {
-  ScriptedInputs inputs(texts({json_lines(0, 3) + "{\"x\": 1"}));
-  inputs.make_rest_necessary();
-  EXPECT_EQ(run(inputs).status.code(), StatusCode::kCorrupt);
 }
 
 TEST_F(StreamFeedTest, FailsWithErrorOfInput) {

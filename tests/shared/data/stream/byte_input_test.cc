@@ -1,9 +1,7 @@
 #include "shared/data/stream/byte_input.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -115,28 +113,6 @@ TEST(DescriptorInputTest, WaitsForFirstWriterOfFifo) {
   EXPECT_EQ(read.bytes, "abc");
 }
 
-TEST(DescriptorInputTest, NamesProcessBehindSocket) {
-  const TemporaryDirectory folder;
-  const std::string path = folder / "socket";
-  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  ASSERT_LT(path.size(), sizeof address.sun_path);
-  path.copy(address.sun_path, path.size());
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  auto connection = connect_socket(path);
-  ASSERT_TRUE(connection.ok()) << connection.status().to_string();
-  EXPECT_THAT(connection->name,
-              HasSubstr(path + " (process " + std::to_string(::getpid()) + ", data_stream"));
-  const auto input = make_descriptor_input(*std::move(connection));
-  {
-    const UniqueFd producer(::accept(listener.get(), nullptr, nullptr));
-    ASSERT_EQ(::write(producer.get(), "abc", 3), 3);
-  }
-  EXPECT_EQ(read_rest(*input).bytes, "abc");
-}
-
 TEST(DescriptorInputTest, StopsWhileBytesAreAvailable) {
   Pipe pipe;
   pipe.write("abc");
@@ -144,14 +120,12 @@ TEST(DescriptorInputTest, StopsWhileBytesAreAvailable) {
 }
 
 TEST(DescriptorInputTest, CannotBeReadAgain) {
-  EXPECT_EQ(*Pipe().input->identity(0), 0u);
+  EXPECT_EQ(Pipe().input->identity(), 0u);
   EXPECT_TRUE(Pipe().input->check_identity(7, 0).ok());
 }
 
-TEST(DescriptorInputTest, ReportsMissingFifoAndSocket) {
+TEST(DescriptorInputTest, ReportsMissingFifo) {
   EXPECT_EQ(open_fifo("/nowhere/fifo").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(connect_socket("/nowhere/socket").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(connect_socket(std::string(200, 'x')).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(ByteInputTest, SkipsAtMostToEnd) {
@@ -201,9 +175,8 @@ TEST_P(ShardIdentityTest, IsSizeAndTimeButNotInode) {
   write_whole(path, "some bytes");
   const auto input = open_shard(path);
   ASSERT_TRUE(input.ok());
-  const uint64_t identity = *(*input)->identity(0);
+  const uint64_t identity = (*input)->identity();
   EXPECT_NE(identity, 0u);
-  EXPECT_EQ(*(*input)->identity(100), identity);
   // As cp -a does.
   const auto time = std::filesystem::last_write_time(path);
   std::filesystem::copy_file(path, path + ".copy");
@@ -248,7 +221,6 @@ TEST(ShardTest, RejectsMissingAndSpecialFiles) {
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
   EXPECT_EQ(open_shard(folder / "fifo").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(open_shard(folder / "none").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(open_growing_file(folder / "none").status().code(), StatusCode::kNotFound);
 }
 
 std::string text_of(size_t bytes) {
@@ -356,151 +328,6 @@ TEST(ZstdShardTest, LimitsWindow) {
   EXPECT_EQ(read(zstd_with_window(25)).bytes, "content");
   expect_corrupt(read(zstd_with_window(26)).status,
                  "a window of more than 32 MiB (compress it without --long and --ultra)");
-}
-
-// ---- Growing files
-
-class GrowingFileTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    write_whole(path_, "first\n");
-    auto opened = open_growing_file(path_);
-    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-    input_ = *std::move(opened);
-  }
-  // Reads until the end while `change` runs during a wait at the end of the file.
-  template <typename Change>
-  testing::ReadBytes read_while(const Change& change) {
-    testing::ReadBytes read;
-    std::jthread reader([&] { read = read_rest(*input_); });
-    EXPECT_TRUE(eventually([&] { return input_->is_waiting(); }));
-    change();
-    reader.join();
-    return read;
-  }
-
-  const TemporaryDirectory folder_;
-  const std::string path_ = folder_ / "log";
-  std::unique_ptr<ByteInput> input_;
-};
-
-TEST_F(GrowingFileTest, ReturnsAppendedBytesUntilRemoved) {
-  EXPECT_EQ(read_some(*input_), "first\n");
-  append(path_, "second\n");
-  EXPECT_EQ(read_some(*input_), "second\n");
-  append(path_, "third\n");
-  std::filesystem::remove(path_);
-  const auto rest = read_rest(*input_);
-  EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
-  EXPECT_EQ(rest.bytes, "third\n");
-}
-
-TEST_F(GrowingFileTest, WaitsForAppendedBytes) {
-  const auto read = read_while([this] {
-    append(path_, "second\n");
-    EXPECT_TRUE(eventually([this] { return input_->is_waiting(); }));
-    std::filesystem::remove(path_);
-  });
-  EXPECT_TRUE(read.status.ok()) << read.status.to_string();
-  EXPECT_EQ(read.bytes, "first\nsecond\n");
-}
-
-TEST_F(GrowingFileTest, StopsWhileWaiting) {
-  EXPECT_EQ(read_some(*input_), "first\n");
-  std::optional<Result<size_t>> got;
-  std::jthread reader([&](const std::stop_token& stop) {
-    std::array<std::byte, 8> bytes;
-    got = input_->read(bytes, stop);
-  });
-  EXPECT_TRUE(eventually([&] { return input_->is_waiting(); }));
-  reader.request_stop();
-  reader.join();
-  EXPECT_EQ(got->status().code(), StatusCode::kCancelled);
-}
-
-TEST_F(GrowingFileTest, ReportsTruncation) {
-  const auto read = read_while([this] { std::filesystem::resize_file(path_, 2); });
-  EXPECT_EQ(read.bytes, "first\n");
-  expect_corrupt(read.status, "was truncated: it has 2 bytes, but 6 were read before");
-}
-
-TEST_F(GrowingFileTest, ReportsTruncationThatWasOvergrown) {
-  EXPECT_EQ(read_some(*input_), "first\n");
-  std::jthread reader;
-  testing::ReadBytes read;
-  reader = std::jthread([&] { read = read_rest(*input_); });
-  EXPECT_TRUE(eventually([&] { return input_->is_waiting(); }));
-  // Replaced in place by one write, which is longer: the size alone does not show it.
-  const UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
-  ASSERT_EQ(::pwrite(fd.get(), "another beginning\n", 18, 0), 18);
-  reader.join();
-  expect_corrupt(read.status, "was overwritten: the bytes before offset 6 have changed");
-}
-
-TEST_F(GrowingFileTest, ReportsRotationAfterLastBytes) {
-  EXPECT_EQ(read_some(*input_), "first\n");
-  append(path_, "last\n");
-  std::filesystem::rename(path_, path_ + ".1");
-  write_whole(path_, "of the next file\n");
-  const auto read = read_rest(*input_);
-  EXPECT_EQ(read.bytes, "last\n");
-  expect_corrupt(read.status, "was rotated after 11 bytes");
-}
-
-TEST_F(GrowingFileTest, ReportsRenamedFile) {
-  const auto read = read_while([this] { std::filesystem::rename(path_, path_ + ".1"); });
-  EXPECT_EQ(read.bytes, "first\n");
-  expect_corrupt(read.status, "was rotated after 6 bytes");
-}
-
-TEST_F(GrowingFileTest, StopsWhileBytesAreAvailable) { expect_stopped(*input_); }
-
-TEST_F(GrowingFileTest, SkipsBytesThatAreAppendedLater) {
-  EXPECT_EQ(*input_->skip(2, {}), 2u);
-  EXPECT_EQ(read_some(*input_), "rst\n");
-  std::jthread reader([&] { EXPECT_EQ(*input_->skip(3, {}), 3u); });
-  EXPECT_TRUE(eventually([this] { return input_->is_waiting(); }));
-  append(path_, "second");
-  reader.join();
-  EXPECT_EQ(read_some(*input_), "ond");
-}
-
-class GrowingFileIdentityTest : public GrowingFileTest {
- protected:
-  void SetUp() override {
-    GrowingFileTest::SetUp();
-    append(path_, std::string(100, 'x') + "\n");
-    start_ = *input_->identity(0);
-    saved_ = *input_->identity(kOffset);
-  }
-  Status check(uint64_t offset, uint64_t saved) const {
-    return (*open_growing_file(path_))->check_identity(offset, saved);
-  }
-
-  static constexpr uint64_t kOffset = 80;
-  uint64_t start_ = 0;
-  uint64_t saved_ = 0;
-};
-
-TEST_F(GrowingFileIdentityTest, RemainsWhenFileGrows) {
-  append(path_, "more\n");
-  EXPECT_TRUE(check(0, start_).ok());
-  EXPECT_TRUE(check(kOffset, saved_).ok());
-}
-
-TEST_F(GrowingFileIdentityTest, DiffersIfFileWasRotated) {
-  const std::string content(107, 'x');
-  std::filesystem::rename(path_, path_ + ".1");
-  write_whole(path_, content);
-  expect_corrupt(check(0, start_), path_ + ": is not what was read before");
-  expect_corrupt(check(kOffset, saved_), "its bytes before offset 80 have changed");
-}
-
-TEST_F(GrowingFileIdentityTest, DiffersIfFileWasTruncatedAndHasGrownAgain) {
-  std::filesystem::resize_file(path_, 0);
-  expect_corrupt(check(kOffset, saved_), "it has 0 bytes, but 80 were read before");
-  append(path_, std::string(200, 'y'));
-  expect_corrupt(check(kOffset, saved_), "its bytes before offset 80 have changed");
 }
 
 }  // namespace

@@ -289,7 +289,7 @@ TEST_F(ProducerInputsTest, ReadsBytesThatFollowFirstLine) {
   EXPECT_EQ(next(), "a");
   const auto input = open_input("a");
   EXPECT_EQ(testing::read_rest(*input).bytes, "first second");
-  EXPECT_EQ(*input->identity(0), 0u);
+  EXPECT_EQ(input->identity(), 0u);
 }
 
 TEST_F(ProducerInputsTest, ContinuesNameAfterItWasClosed) {
@@ -572,7 +572,7 @@ TEST_F(ContinuedProducersTest, ReadsSavedBytesBeforeConnection) {
   EXPECT_EQ(next(), "a");
   auto input = open_input("a", {.offset = 12, .record = 1});
   EXPECT_EQ(testing::read_rest(*input).bytes, "ved");
-  EXPECT_EQ(*input->identity(0), kReplayingProducer);
+  EXPECT_EQ(input->identity(), kReplayingProducer);
   // The connection waits until they are in the queue.
   {
     const Accepting accepting(*inputs_);

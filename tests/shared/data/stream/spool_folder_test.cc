@@ -137,7 +137,7 @@ TEST_F(SpoolFolderTest, ReturnsIdentityOfShard) {
   const SpoolFolder::File file = take(*spool);
   const auto shard = open_shard(file.path);
   ASSERT_TRUE(shard.ok());
-  EXPECT_EQ(file.identity, *(*shard)->identity(0));
+  EXPECT_EQ(file.identity, (*shard)->identity());
 }
 
 TEST_F(SpoolFolderTest, TakesNewFileWithNameOfTakenOne) {

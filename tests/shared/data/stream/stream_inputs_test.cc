@@ -56,13 +56,6 @@ TEST_F(StreamInputsTest, ContinuesFromNumber) {
   EXPECT_THAT(names_of(*make_file_inputs(source_of("*"), 2, 4)), IsEmpty());
 }
 
-TEST_F(StreamInputsTest, ReadsGrowingFileOnce) {
-  write("log", "1");
-  const auto inputs = make_file_inputs(source_of("log"), std::nullopt);
-  EXPECT_THAT(names_of(*inputs), ElementsAre("log"));
-  EXPECT_FALSE(inputs->can_skip_rest());
-}
-
 TEST_F(StreamInputsTest, RemembersFilesOfSpoolFolder) {
   write("spool/a", "1");
   write("spool/b", "2");

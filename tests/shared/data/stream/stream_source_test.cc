@@ -1,6 +1,8 @@
 #include "shared/data/stream/stream_source.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <filesystem>
 #include <string>
@@ -9,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
 #include "tests/shared/data/stream/stream_fixture.h"
 #include "tests/support/packed_bytes.h"
 #include "tests/support/temporary_directory.h"
@@ -78,14 +81,14 @@ TEST_F(StreamSourceTest, OpensCompressedShards) {
 TEST_F(StreamSourceTest, DistinguishesFilesByType) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   EXPECT_EQ(of(folder_ / "fifo").kind(), Kind::kFifo);
-  EXPECT_EQ(of(folder_ / "shard-00.jsonl").kind(), Kind::kGrowingFile);
+  EXPECT_EQ(of(folder_ / "shard-00.jsonl").kind(), Kind::kShards);
   EXPECT_EQ(of(folder_ / "shard-0[0].jsonl").kind(), Kind::kShards);
   EXPECT_EQ(of("stdin").kind(), Kind::kStdin);
   EXPECT_EQ(of("external").kind(), Kind::kExternal);
   EXPECT_EQ(of("spool", folder_.path()).kind(), Kind::kSpool);
 }
 
-TEST_F(StreamSourceTest, OpensDescriptorOfStdinFifoAndSocketOnly) {
+TEST_F(StreamSourceTest, OpensDescriptorOfStdinAndFifoOnly) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   const StreamSource fifo = of(folder_ / "fifo");
   EXPECT_TRUE(fifo.has_descriptor());
@@ -108,11 +111,18 @@ TEST_F(StreamSourceTest, AcceptsLongPattern) {
 
 TEST_F(StreamSourceTest, TakesExistingNameWithWildcardLiterally) {
   write_whole(folder_ / "a[1].jsonl", "{}\n");
-  EXPECT_EQ(of(folder_ / "a[1].jsonl").kind(), Kind::kGrowingFile);
+  EXPECT_THAT(of(folder_ / "a[1].jsonl").names(), ElementsAre(folder_ / "a[1].jsonl"));
 }
 
-TEST_F(StreamSourceTest, RejectsFoldersAndDevices) {
+TEST_F(StreamSourceTest, RejectsFoldersSocketsAndDevices) {
   expect_error(folder_.path(), StatusCode::kInvalidArgument, "use source: spool");
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = folder_ / "socket";
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  path.copy(address.sun_path, path.size());
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  expect_error(path, StatusCode::kInvalidArgument, "use source: external");
   expect_error("/dev/null", StatusCode::kInvalidArgument, "is a device");
   expect_error("spool", StatusCode::kInvalidArgument, "requires the path of a folder");
   expect_error("", StatusCode::kInvalidArgument, "must name a source");
