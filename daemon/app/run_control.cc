@@ -129,7 +129,7 @@ void Run::post(control::Command command, Done done, OnProgress on_progress) {
   if (std::holds_alternative<control::Stop>(command) && on_stop_ && !is_prepared() &&
       !is_released_) {
     on_stop_();
-    return train::answer(done, R"({"state":"stopping","step":)" + std::to_string(step()) + "}");
+    return train::answer_at_step(done, step(), R"("state":"stopping")");
   }
   channels_.mailbox.post({std::move(command), std::move(done), std::move(on_progress)});
 }

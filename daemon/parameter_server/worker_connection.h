@@ -76,7 +76,7 @@ class WorkerConnection final : public ServerConnection {
   std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;
   bool has_untrained_ = false;  // read
-  uint64_t updated_step_ = 0;         // sync: that all servers have done
+  uint64_t updated_step_ = 0;   // sync: that all servers have done
 };
 
 }  // namespace stoker::parameter_server

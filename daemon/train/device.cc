@@ -71,8 +71,9 @@ void register_fake_module(FakeModule module) { registered_fake_module() = module
 Status check_supported_by_build(const config::DeviceConfig& device) {
   if (device.type != config::DeviceConfig::Type::kFake || registered_fake_module() != nullptr)
     return {};
-  return Status(StatusCode::kInvalidArgument,
-                "train.device: fake exists in stoker's own tests only; set it to auto, cpu or cuda");
+  return Status(
+      StatusCode::kInvalidArgument,
+      "train.device: fake exists in stoker's own tests only; set it to auto, cpu or cuda");
 }
 
 Result<c10::Device> open_device(const config::DeviceConfig& device) {

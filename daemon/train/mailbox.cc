@@ -10,6 +10,10 @@ void answer(const Done& done, Result<std::string> reply) {
   if (done) done(std::move(reply));
 }
 
+void answer_at_step(const Done& done, uint64_t step, const std::string& fields) {
+  answer(done, "{\"step\":" + std::to_string(step) + (fields.empty() ? "" : "," + fields) + "}");
+}
+
 Status training_ended(const Status& failure) {
   const std::string why = failure.ok() ? "" : ": " + failure.to_string();
   return Status(StatusCode::kClosed, "training has ended" + why);

@@ -25,6 +25,8 @@ namespace stoker::train {
 using Done = std::function<void(Result<std::string>)>;
 
 void answer(const Done& done, Result<std::string> reply);
+// With the step, and further fields as JSON.
+void answer_at_step(const Done& done, uint64_t step, const std::string& fields = "");
 
 // kClosed: the reply to requests that training no longer handles. `failure`: why it has ended; ok: regularly.
 Status training_ended(const Status& failure = {});

@@ -24,23 +24,20 @@ std::string released_reply(uint64_t step, uint64_t reserved_bytes) {
 // Returns true for `stop`.
 bool answer_while_released(TrainerChannels& channels, const Request& request) {
   const uint64_t step = channels.board.step();
-  const auto with_step = [step](const std::string& field) {
-    return "{\"step\":" + std::to_string(step) + "," + field + "}";
-  };
   return std::visit(
       [&](const auto& command) {
         using C = std::decay_t<decltype(command)>;
         if constexpr (std::is_same_v<C, control::Resume>) {
           channels.is_paused = false;
-          answer(request.done, with_step(R"("state":"training")"));
+          answer_at_step(request.done, step, R"("state":"training")");
         } else if constexpr (std::is_same_v<C, control::Pause>) {
           channels.is_paused = true;
           answer(request.done,
                  released_reply(step, channels.board.read()->memory.device_reserved_bytes));
         } else if constexpr (std::is_same_v<C, control::SaveCheckpoint>) {
-          answer(request.done, with_step(R"("already_saved":true)"));
+          answer_at_step(request.done, step, R"("already_saved":true)");
         } else if constexpr (std::is_same_v<C, control::Stop>) {
-          answer(request.done, with_step(R"("state":"stopping")"));
+          answer_at_step(request.done, step, R"("state":"stopping")");
           return true;
         } else {
           answer(request.done,

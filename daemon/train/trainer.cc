@@ -7,6 +7,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "daemon/train/group_coordination.h"
 #include "daemon/train/make_engine.h"
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
@@ -22,22 +23,20 @@ constexpr milliseconds kBusyPollInterval{1};  // poll interval while device work
 constexpr ThreadActivity kWaitForBatch{.operation = "wait for batch", .is_waiting = true};
 constexpr ThreadActivity kPaused{.operation = "wait for resume", .is_waiting = true};
 
-ring::TicketShare all_tickets(int64_t micro_batches) {
-  return {.tickets_per_step = static_cast<uint64_t>(micro_batches)};
+std::unique_ptr<Coordination> make_coordination(group::ProcessGroup* maybe_group,
+                                                const config::Config& config, TrainingState& state,
+                                                BatchSource& source, TrainerChannels& channels) {
+  if (maybe_group == nullptr)
+    return std::make_unique<SoloCoordination>(source, config.train.gradient_accumulation_steps);
+  return std::make_unique<GroupCoordination>(*maybe_group, config, state, source, channels);
 }
 
-std::optional<GroupStep> make_group_step(group::ProcessGroup* maybe_group, int64_t micro_batches,
-                                         const model::Model& model) {
-  if (maybe_group == nullptr) return std::nullopt;
-  return std::optional<GroupStep>(std::in_place, *maybe_group, micro_batches,
-                                  shared_buffers(model));
-}
-
-std::unique_ptr<GradientBuckets> make_buckets(group::ProcessGroup* maybe_group,
-                                              const config::DistributedConfig& config,
-                                              const Optimizer& optimizer) {
-  if (maybe_group == nullptr || config.reduction != config::Reduction::kAllReduce) return nullptr;
-  return std::make_unique<GradientBuckets>(*maybe_group, optimizer, config.bucket_mib);
+Checkpointing::Start make_checkpointing_start(TrainerStart& start, uint64_t step) {
+  const bool is_resumed = step > 0 || !start.manifest.parent_checkpoint.empty();
+  return {.manifest = std::move(start.manifest),
+          .metrics_bytes = start.metrics_bytes,
+          .save_after_resume = start.save_after_resume,
+          .is_saved = is_resumed && start.is_saved};
 }
 
 // After an error, what ends the segment must not be taken for a hang.
@@ -92,50 +91,34 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       clock_(clock),
       make_engine_(std::move(make_engine)),
       uses_tree_(config.distributed.reduction == config::Reduction::kOrdered),
-      maybe_group_(make_group_step(start.maybe_group, config.train.gradient_accumulation_steps,
-                                   state.model())),
-      maybe_buckets_(make_buckets(start.maybe_group, config.distributed, state.optimizer())),
-      share_(maybe_group_ ? maybe_group_->share()
-                          : all_tickets(config.train.gradient_accumulation_steps)),
+      ranks_(make_coordination(start.maybe_group, config_, state, source, channels)),
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
-      manifest_(std::move(start.manifest)),
-      metrics_bytes_(start.metrics_bytes),
       step_(state.model(), state.task(), state.optimizer(), config_.train, state.loss_scale(),
-            static_cast<int64_t>(share_.length())),
+            static_cast<int64_t>(ranks_->share().length())),
       guard_(config_.train, state),
-      triggers_(config_.checkpoint, start.save_after_resume),
       instrumentation_(config_.metrics, sink, channels.inspections, clock, state.model(),
                        state.device(), source),
+      checkpointing_(config_, state, source, *ranks_, instrumentation_, writer, channels.board,
+                     clock, make_checkpointing_start(start, state.step), on_submit()),
       on_setting_change_(std::move(start.on_setting_change)),
       has_device_memory_(start.has_device_memory),
       last_step_(config_.train.max_steps),
       is_sharded_(state.optimizer().is_sharded()) {
-  if (share_.length() > 1 || guard_.can_skip()) state.keep_undo();
+  if (ranks_->share().length() > 1 || guard_.can_skip()) state.keep_undo();
+  if (is_sharded_ && !ranks_->is_chief()) state.save_only_optimizer();
   publish_settings();
   status_.device = state.device().str();
-  if (manifest_.data_schema) status_.data = describe(*manifest_.data_schema);
+  if (const auto& schema = checkpointing_.manifest().data_schema) status_.data = describe(*schema);
   status_.step = state.step;
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
-  const bool is_resumed = state.step > 0 || !manifest_.parent_checkpoint.empty();
-  if (is_resumed && start.is_saved) maybe_submitted_step_ = state.step;
-  if (!start.maybe_group) return;
-  if (is_sharded_ && !may_save()) state.save_only_optimizer();
-  for (const auto& [name, tensor] : state.optimizer().state()) optimizer_bytes_ += tensor.nbytes();
-  const auto world_size = static_cast<size_t>(start.maybe_group->world_size());
-  num_quarantined_sent_ = state.quarantined.size();
-  num_quarantined_.assign(world_size, num_quarantined_sent_);
-  quarantined_of_others_.resize(world_size);
-  rank_totals_.resize(world_size);
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
-  stop_ = stop;
   interval_.started = clock_.monotonic();
-  triggers_.start(interval_.started);
   channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
-  channels_.expects_exchange = maybe_group_.has_value();
+  channels_.expects_exchange = ranks_->shares_steps();
   const EndOfExchanges end(channels_);
   const auto outcome = [&]() -> Result<TrainerOutcome> {
     try {
@@ -149,7 +132,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   // Then a loss that is not finite, or an error of the device, is that of collectives that were ended.
   const bool can_be_effect = outcome.ok() ? *outcome == TrainerOutcome::kRolledBack
                                           : outcome.status().code() != StatusCode::kPeerLost;
-  const Status lost = maybe_group_ && can_be_effect ? maybe_group_->group().check_lost() : Status();
+  const Status lost = can_be_effect ? ranks_->check_lost() : Status();
   const auto ended = lost.ok() ? outcome : Result<TrainerOutcome>(lost);
   if (!ended.ok() || !continues_after(*ended)) end_requests(ended.status());
   return ended;
@@ -157,8 +140,10 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
 
 Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(open_engine());
-  if (has_snapshots()) writer_.reserve(state_.snapshot_bytes());
-  if (config_.checkpoint.save_at_start && state_.step == 0 && has_snapshots()) (void)try_save();
+  ranks_->start(*engine_, stop);
+  checkpointing_.start(interval_.started);
+  if (config_.checkpoint.save_at_start && state_.step == 0 && checkpointing_.has_snapshots())
+    (void)checkpointing_.try_save(*engine_);
   if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
   while (state_.step < config_.train.max_steps) {
     instrumentation_.begin_step();
@@ -189,34 +174,33 @@ Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
 TrainerOutcome Trainer::roll_back() {
   channels_.expects_exchange = false;  // until the next segment
   // The run returns to the last checkpoint, which can be in flight.
-  wait_for_writer();
-  reject_saving(Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
+  checkpointing_.wait_for_writer();
+  checkpointing_.reject_requests(
+      Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
   instrumentation_.finish("the run was rolled back to the last checkpoint");
   return end_segment(TrainerOutcome::kRolledBack);
 }
 
 TrainerOutcome Trainer::end_segment(TrainerOutcome outcome) {
-  return_deferred();
+  auto deferred = ranks_->take_deferred();
+  if (!deferred.empty()) channels_.mailbox.put_back(std::move(deferred));
   return outcome;
 }
 
-// In a group the chief knows of new data, and announces the version with the step before.
 Result<bool> Trainer::switch_dataset_version() {
-  const bool starts_version =
-      maybe_group_ ? is_refresh_agreed_ : source_.has_new_version_at(state_.ticket);
-  if (!starts_version) return false;
+  if (!ranks_->starts_dataset_version(state_.ticket)) return false;
   return save_for_next_segment("new dataset version");
 }
 
 // A nonfinite state must not be saved, so the run does not switch to another segment from it.
 Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
-  if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().wait_for_devices({}));
+  STOKER_RETURN_IF_ERROR(ranks_->wait_for_devices());
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
   channels_.expects_exchange = false;  // until the next segment
   publish(control::TrainerState::kSaving);
-  STOKER_RETURN_IF_ERROR(save_last(false));
+  STOKER_RETURN_IF_ERROR(checkpointing_.save_last(*engine_, false));
   instrumentation_.finish(reason);
   return true;
 }
@@ -230,10 +214,21 @@ Status Trainer::open_engine() {
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
   const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
-  StepEngine::Calls calls{prepare, work, release, exchanges()};
-  if (maybe_buckets_)
-    calls.sums = {.count = maybe_buckets_->size(),
-                  .start = [this](size_t bucket) { maybe_buckets_->start(bucket); }};
+  const auto ms = [](nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  Coordination::Updates updates{
+      .update = [this] { update(); },
+      .update_ema = {},
+      .announces_save = [this](uint64_t step) { return checkpointing_.must_announce(step); },
+      .times =
+          [this, ms] {
+            return std::pair(ms(clock_.monotonic() - step_start_),
+                             ms(interval_.waited - waited_before_step_));
+          }};
+  if (state_.ema_weights() != nullptr) updates.update_ema = [this] { update_ema(); };
+  StepEngine::Calls calls{prepare, work, release, ranks_->exchanges(step_, std::move(updates)),
+                          ranks_->sums()};
   auto made = make_engine_ ? make_engine_(calls)
                            : make_engine(config_.train, state_.device(), source_.ring(),
                                          receiver_.memory(), calls);
@@ -261,7 +256,7 @@ Status Trainer::failed(const std::exception& error) const {
 Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   const bool finished = state_.step >= config_.train.max_steps || has_data_ended_;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
-  if (maybe_group_) STOKER_RETURN_IF_ERROR(maybe_group_->group().wait_for_devices({}));
+  STOKER_RETURN_IF_ERROR(ranks_->wait_for_devices());
   const bool is_alone = is_sharded_ && !finished && !stop_requested_;
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking(is_alone));
@@ -273,14 +268,14 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
         Status(StatusCode::kCancelled,
                "training ended on this rank only, at step " + std::to_string(state_.step) +
                    "; its part of the optimizer state cannot be saved without the others");
-    reject_saving(ended_alone);
+    checkpointing_.reject_requests(ended_alone);
   } else if (action == NonfiniteGuard::NonfiniteAction::kContinue) {
-    STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
+    STOKER_RETURN_IF_ERROR(checkpointing_.save_last(*engine_, stop.stop_requested()));
   } else {
     log_warn("final checkpoint skipped",
              {{"step", state_.step}, {"reason", "loss, gradient or state not finite"}});
-    wait_for_writer();  // the run continues from the checkpoint in flight
-    reject_saving(nonfinite_state());
+    checkpointing_.wait_for_writer();  // the run continues from the checkpoint in flight
+    checkpointing_.reject_requests(nonfinite_state());
   }
   STOKER_RETURN_IF_ERROR(ended_alone);
   const bool is_finite = action == NonfiniteGuard::NonfiniteAction::kContinue;
@@ -293,16 +288,24 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
 
 void Trainer::answer_requests(std::stop_token stop) {
   execute_commands();
-  if (!save_requests_.empty() && !stop.stop_requested() && !is_sharded_) save_for_requests();
+  if (checkpointing_.has_requests() && !stop.stop_requested() && !is_sharded_) save_for_requests();
 }
 
 void Trainer::save_for_requests() {
   const auto action = read_device_metrics_blocking();
   if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kContinue) {
-    (void)try_save();
+    (void)checkpointing_.try_save(*engine_);
   } else {
-    reject_saving(action.ok() ? nonfinite_state() : action.status());
+    checkpointing_.reject_requests(action.ok() ? nonfinite_state() : action.status());
   }
+}
+
+Checkpointing::OnSubmit Trainer::on_submit() {
+  return [this](nanoseconds stall) {
+    interval_.stalled += stall;
+    status_.checkpoint.stall_ms = std::chrono::duration<double, std::milli>(stall).count();
+    publish(control::TrainerState::kSaving);
+  };
 }
 
 Status Trainer::nonfinite_state() const {
@@ -323,17 +326,12 @@ Result<bool> Trainer::save_for_release() {
   if (saved.ok() && *saved) return saved;
   reject_release(saved.ok() ? nonfinite_state() : saved.status());
   if (!saved.ok() && !writer_.is_degraded()) return saved;
-  STOKER_RETURN_IF_ERROR(check_saving());
+  STOKER_RETURN_IF_ERROR(checkpointing_.check());
   return false;
 }
 
 void Trainer::reject_release(const Status& why) {
   for (const Done& done : std::exchange(channels_.release_requests, {})) answer(done, why);
-}
-
-void Trainer::reject_saving(const Status& why) {
-  save_progress_.clear();
-  for (const Done& done : std::exchange(save_requests_, {})) answer(done, why);
 }
 
 // Replies to all that have no reply yet, and to those that come later: no segment follows.
@@ -343,10 +341,9 @@ void Trainer::end_requests(const Status& failure) {
     instrumentation_.finish("training ended");
   else
     instrumentation_.abandon("training ended", ended);
-  reject_saving(ended);
+  checkpointing_.reject_requests(ended);
   reject_release(ended);
-  for (const Request& request : std::exchange(shared_requests_, {})) answer(request.done, ended);
-  for (const Done& done : std::exchange(stop_requests_, {})) answer(done, ended);
+  for (const Request& request : ranks_->take_deferred()) answer(request.done, ended);
   channels_.mailbox.close(ended);
 }
 
@@ -356,52 +353,56 @@ void Trainer::execute_commands() {
       answer(request.done, possible);
       continue;
     }
-    if (defer(request)) continue;
-    std::visit(
-        [&](const auto& command) {
-          if constexpr (requires { execute(command, request.done, request.on_progress); })
-            execute(command, request.done, request.on_progress);
-          else
-            execute(command, request.done);
-        },
-        request.command);
+    if (!ranks_->defer(request)) execute(request);
   }
 }
 
-void Trainer::answer_at_step(const Done& done, const std::string& field) const {
-  answer(done, "{\"step\":" + std::to_string(state_.step) + "," + field + "}");
+void Trainer::execute(const std::vector<Request>& agreed) {
+  for (const Request& request : agreed) execute(request);
+}
+
+void Trainer::execute(const Request& request) {
+  std::visit(
+      [&](const auto& command) {
+        if constexpr (requires { execute(command, request.done, request.on_progress); })
+          execute(command, request.done, request.on_progress);
+        else
+          execute(command, request.done);
+      },
+      request.command);
 }
 
 void Trainer::execute(const control::Pause& pause, const Done& done) {
   channels_.is_paused = true;
   publish(activity());  // before the answer, which a request for the status can follow
-  if (!pause.release) return answer_at_step(done, R"("state":"paused")");
+  if (!pause.release) return answer_at_step(done, state_.step, R"("state":"paused")");
   if (!has_device_memory_)
     return answer_at_step(
-        done, R"("state":"paused","released":false,"reason":"training on the CPU has no memory of )"
-              R"(a device to release")");
+        done, state_.step,
+        R"("state":"paused","released":false,"reason":"training on the CPU has no memory of )"
+        R"(a device to release")");
   if (state_.step == 0)
-    return answer_at_step(done, R"("state":"paused","released":false,"reason":"the run has no )"
-                                R"(step that it could continue from")");
+    return answer_at_step(done, state_.step,
+                          R"("state":"paused","released":false,"reason":"the run has no )"
+                          R"(step that it could continue from")");
   channels_.release_requests.push_back(done);
 }
 
 void Trainer::execute(const control::Resume&, const Done& done) {
   channels_.is_paused = false;
   publish(activity());
-  answer_at_step(done, R"("state":"training")");
+  answer_at_step(done, state_.step, R"("state":"training")");
 }
 
 void Trainer::execute(const control::SaveCheckpoint&, const Done& done,
                       const OnProgress& on_progress) {
-  save_requests_.push_back(done);
-  if (on_progress) save_progress_.push_back(on_progress);
+  checkpointing_.request(done, on_progress);
 }
 
 void Trainer::execute(const control::Stop& stop, const Done& done) {
   stop_requested_ = true;
   if (stop.is_preemption) is_preempted_ = true;
-  answer_at_step(done, R"("state":"stopping")");
+  answer_at_step(done, state_.step, R"("state":"stopping")");
 }
 
 void Trainer::execute(const control::Profile& command, const Done& done,
@@ -424,9 +425,14 @@ Status Trainer::wait_while_paused(std::stop_token stop) {
   const nanoseconds began = clock_.monotonic();
   while (channels_.is_paused && channels_.release_requests.empty() && !stop_requested_ &&
          !stop.stop_requested()) {
-    if (may_save()) channels_.mailbox.wait(kPollInterval);
+    if (ranks_->is_chief()) channels_.mailbox.wait(kPollInterval);
     answer_requests(stop);
-    if (maybe_group_) STOKER_RETURN_IF_ERROR(agree_while_paused());
+    STOKER_ASSIGN_OR_RETURN(const auto agreed, ranks_->agree_while_paused());
+    execute(agreed);
+    if (ranks_->is_save_agreed()) {
+      checkpointing_.wait_for_writer();
+      save_for_requests();
+    }
   }
   interval_.paused += clock_.monotonic() - began;
   if (!channels_.release_requests.empty()) return {};  // still paused
@@ -485,13 +491,14 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
     engine_->drop_captured_work();
   }
   instrumentation_.enter_step(state_.step + 1);
-  if (maybe_group_) maybe_group_->group().begin_step(state_.step + 1);
+  ranks_->begin_step(state_.step + 1);
   step_start_ = clock_.monotonic();
   waited_before_step_ = interval_.waited;
-  const auto parts = static_cast<int64_t>(share_.length());
+  const ring::TicketShare& share = ranks_->share();
+  const auto parts = static_cast<int64_t>(share.length());
   if (parts > 1) engine_->submit([this] { step_began_ = state_.mark(); });
   for (int64_t part = 0; part < parts; ++part) {
-    const uint64_t ticket = state_.ticket + share_.begin() + static_cast<uint64_t>(part);
+    const uint64_t ticket = state_.ticket + share.begin() + static_cast<uint64_t>(part);
     STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(ticket, stop));
     if (!batch) {
       // An incomplete step is undone, and the ticket stays at the start of the step.
@@ -516,7 +523,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
     }
     if (config_.run.rng == config::Rng::kPerTicket) seed_generators(batch->ticket);
     engine_->run(*batch, micro_batch);
-    STOKER_RETURN_IF_ERROR(group_status_);
+    STOKER_RETURN_IF_ERROR(ranks_->exchange_status());
     channels_.board.record_progress();
   }
   ++state_.loss_steps;
@@ -527,7 +534,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   channels_.board.set_step(state_.step);
   // The state does not depend on which micro-batches this process has trained on.
   if (config_.run.rng == config::Rng::kPerTicket) seed_generators(state_.ticket);
-  if (maybe_group_) STOKER_RETURN_IF_ERROR(apply_agreed());
+  STOKER_ASSIGN_OR_RETURN(const auto agreed, ranks_->agree());
+  execute(agreed);
   return true;
 }
 
@@ -539,13 +547,12 @@ void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
   step_.set_observer(observer_of(micro_batch));
   if (micro_batch.is_first) state_.begin_step();
-  GradientBuckets* const maybe_buckets = micro_batch.is_last ? maybe_buckets_.get() : nullptr;
-  if (maybe_buckets != nullptr)
-    maybe_buckets->begin([this](size_t bucket) { engine_->on_gradients_complete(bucket); });
+  if (micro_batch.is_last)
+    ranks_->begin_sums([this](size_t sum) { engine_->on_gradients_complete(sum); });
   step_.add(batch, micro_batch.is_first || uses_tree_);
-  if (maybe_buckets != nullptr) maybe_buckets->end();
+  if (micro_batch.is_last) ranks_->end_sums();
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
-  if (micro_batch.is_last && !maybe_group_) update();
+  if (micro_batch.is_last && !ranks_->shares_steps()) update();
 }
 
 void Trainer::update() {

@@ -19,7 +19,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,15 +26,13 @@
 #include <string>
 #include <vector>
 
-#include "daemon/group/control_record.h"
 #include "daemon/group/process_group.h"
 #include "daemon/train/batch_source.h"
-#include "daemon/train/gradient_buckets.h"
-#include "daemon/train/group_step.h"
+#include "daemon/train/checkpointing.h"
+#include "daemon/train/coordination.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
 #include "daemon/train/remaining_time.h"
-#include "daemon/train/save_triggers.h"
 #include "daemon/train/step_engine.h"
 #include "daemon/train/step_instrumentation.h"
 #include "daemon/train/train_step.h"
@@ -111,6 +108,8 @@ class Trainer {
 
   void answer_requests(std::stop_token stop);
   void execute_commands();  // those in the mailbox
+  void execute(const Request& request);
+  void execute(const std::vector<Request>& agreed);
   // One for each kind of control::Command.
   void execute(const control::Pause&, const Done& done);
   void execute(const control::Resume&, const Done& done);
@@ -128,44 +127,20 @@ class Trainer {
   Result<bool> save_for_new_settings();
   Result<bool> save_for_next_segment(const std::string& reason);
   void publish_settings();  // with the next status
-  // Answers with the step and `field`, as JSON.
-  void answer_at_step(const Done& done, const std::string& field) const;
   Status wait_while_paused(std::stop_token stop);
   // True if the state was saved and the pause continues without this trainer.
   Result<bool> save_for_release();
   void reject_release(const Status& why);
   void save_for_requests();
-  void reject_saving(const Status& why);     // replies to pending checkpoint requests
   void end_requests(const Status& failure);  // replies to all, at the end of training
   Status nonfinite_state() const;            // why it is not saved
+  Checkpointing::OnSubmit on_submit();
   Result<TrainerOutcome> train(std::stop_token stop);
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<feed::ReceivedBatch>> next_batch(uint64_t ticket, std::stop_token stop);
   double learning_rate() const { return learning_rate_of(config_); }
   double learning_rate_of(const config::Config& config) const;  // at the current step
-
-  // Only in a group.
-  bool defer(const Request& request);
-  Status change_agreed_setting(const Request& request);
-  group::ControlRecord own_record(uint64_t step_to_save);
-  group::RankReport own_report();
-  Status publish_quarantine();
-  Status receive_quarantine();
-  Status sum_over_ranks();
-  Status apply_agreed();
-  void apply_capture_votes(const group::ControlRecord& agreed);
-  std::vector<StepEngine::Exchange> exchanges();
-  void report_ranks();
-  Status agree_while_paused();
-  void return_deferred();
-  // Whether this rank saves; with a sharded optimizer the others do so when the chief says.
-  bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
-  bool has_snapshots() const { return may_save() || is_sharded_; }
-  bool must_announce_save(uint64_t step);
-  void wait_for_writer();
-  Status gather_parameters();
-  Result<std::string> first_nonfinite_of_ranks(const std::string& own);
 
   Status open_engine();
   StepObserver* observer_of(MicroBatchInfo micro_batch);
@@ -191,21 +166,12 @@ class Trainer {
   void record_device_usage();
   void finish_metrics(metrics::TrainMetrics& metrics, const NonfiniteGuard::NonfiniteReport& found,
                       int64_t loss_steps);
-  SaveReason save_due();
-  void save_if_triggered(SaveReason reason);
-  void record_skipped_save(uint64_t step);
-  // Fails with on_write_error: fail, or if this process has lost its group.
-  Status check_saving() const;
-  // Takes a snapshot and submits it. False if another one is still in flight.
-  bool try_save();
-  void fill(writer::Snapshot& snapshot);
   // True if the state was saved and the run must continue with a new dataset version.
   Result<bool> switch_dataset_version();
   TrainerOutcome roll_back();
   // The run continues with another trainer, which takes the requests that have not taken effect.
   TrainerOutcome end_segment(TrainerOutcome outcome);
   Result<TrainerOutcome> end_run(std::stop_token stop);
-  Status save_last(bool hurried);
 
   control::TrainerState activity() const;
   void publish(control::TrainerState activity);
@@ -220,18 +186,14 @@ class Trainer {
   Clock& clock_;
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
   const bool uses_tree_;                   // distributed.reduction: ordered
-  std::optional<GroupStep> maybe_group_;
-  // distributed.reduction: allreduce. Before step_, which can take the gradients from the parameters.
-  std::unique_ptr<GradientBuckets> maybe_buckets_;
-  const ring::TicketShare share_;  // the tickets that this process trains on
+  // Before step_, which can take the gradients from the parameters.
+  const std::unique_ptr<Coordination> ranks_;
   feed::BatchReceiver receiver_;
 
-  checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent
-  uint64_t metrics_bytes_;         // length of train.jsonl
   TrainStep step_;
   NonfiniteGuard guard_;
-  SaveTriggers triggers_;
   StepInstrumentation instrumentation_;
+  Checkpointing checkpointing_;
   // The first action or error other than kContinue.
   Result<NonfiniteGuard::NonfiniteAction> nonfinite_action_ =
       NonfiniteGuard::NonfiniteAction::kContinue;
@@ -245,32 +207,8 @@ class Trainer {
   bool stop_requested_ = false;
   bool is_preempted_ = false;  // by the launcher
   bool has_data_ended_ = false;
-  std::vector<Done> save_requests_;        // `checkpoint` commands that wait for the next snapshot
-  std::vector<OnProgress> save_progress_;  // of some of them
-  // Only in a group:
-  std::stop_token stop_;                  // of run()
-  Status group_status_;                   // of the collective of the last step
-  const bool is_sharded_;                 // the optimizer
-  uint64_t optimizer_bytes_ = 0;          // of its state on this rank
-  bool is_save_agreed_ = false;           // with a sharded optimizer, of the current step
-  bool is_refresh_agreed_ = false;        // a dataset version starts after the current step
-  group::ControlRecord agreed_;           // of the last step; applied after it
-  std::deque<Request> shared_requests_;   // one takes effect per step; only on the chief
-  std::vector<Done> stop_requests_;       // `stop` commands that wait for the end of a step
-  bool asks_for_save_ = false;            // a rank other than the chief was requested to save
-  uint64_t sample_errors_of_others_ = 0;  // since this start
-  bool was_preempted_ = false;            // this rank
+  const bool is_sharded_;  // the optimizer
   nanoseconds step_start_{0}, waited_before_step_{0};
-  bool has_compared_ = false;  // the parameters of the ranks, since this start
-  size_t num_quarantined_sent_ = 0;
-  // On the chief, of each other rank:
-  std::vector<std::vector<uint64_t>> quarantined_of_others_;
-  std::vector<uint64_t> num_quarantined_;
-  std::vector<group::RankReport> rank_totals_;  // since the last report; of `rank_steps_` steps
-  uint64_t rank_steps_ = 0;
-  // Step of the last submitted snapshot, or of the checkpoint of this run resumed from.
-  std::optional<uint64_t> maybe_submitted_step_;
-  bool is_skip_logged_ = false;
   double step_lr_ = 0;  // of the last step
   Interval interval_;
   RemainingTime remaining_;

@@ -1,5 +1,4 @@
 // The reporting part of Trainer: device values, metrics and status.
-#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -23,32 +22,32 @@ void Trainer::Interval::add_to(metrics::TrainMetrics& metrics, nanoseconds now,
 }
 
 Result<bool> Trainer::report_and_save() {
-  STOKER_RETURN_IF_ERROR(check_saving());
+  STOKER_RETURN_IF_ERROR(checkpointing_.check());
   const bool is_last = state_.step == config_.train.max_steps;
   const bool report_due = is_last || state_.step % config_.metrics.log_every_steps == 0;
   // The ranks of a group must find a nonfinite value at the same step.
-  if (report_due || maybe_group_ || save_due() != SaveReason::kNone) {
+  if (report_due || ranks_->shares_steps() || checkpointing_.due() != SaveReason::kNone) {
     read_device_metrics(report_due ? std::optional(begin_metrics()) : std::nullopt);
     // The state must be known to be finite before it is saved. The ranks of a group save the last one together.
     if (is_last)
       STOKER_RETURN_IF_ERROR(check_state(Checked::kByAllRanks).status());
-    else if (save_due() != SaveReason::kNone)
+    else if (checkpointing_.due() != SaveReason::kNone)
       engine_->synchronize();
   }
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action, nonfinite_action_);
   if (action == NonfiniteGuard::NonfiniteAction::kRollBack) return false;
-  // The last step is saved by save_last(), which waits for a free snapshot.
+  // The last step is saved by Checkpointing::save_last(), which waits for a free snapshot.
   if (!is_last) STOKER_RETURN_IF_ERROR(save_if_due());
   return nonfinite_action_.ok() && *nonfinite_action_ == NonfiniteGuard::NonfiniteAction::kContinue;
 }
 
 // Evaluates the triggers again, because the loss that was just reported can trigger a save.
 Status Trainer::save_if_due() {
-  const SaveReason reason = save_due();
+  const SaveReason reason = checkpointing_.due();
   if (reason == SaveReason::kNone) return {};
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
-  if (action == NonfiniteGuard::NonfiniteAction::kContinue) save_if_triggered(reason);
+  if (action == NonfiniteGuard::NonfiniteAction::kContinue) checkpointing_.save(reason, *engine_);
   return {};
 }
 
@@ -80,8 +79,8 @@ void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_met
 Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking(bool is_alone) {
   if (!engine_) return NonfiniteGuard::NonfiniteAction::kContinue;  // no step was run
   read_device_metrics(std::nullopt);
-  return check_state(is_alone || (maybe_group_ && !is_sharded_) ? Checked::kByThisRank
-                                                                : Checked::kByAllRanks);
+  return check_state(is_alone || (ranks_->shares_steps() && !is_sharded_) ? Checked::kByThisRank
+                                                                          : Checked::kByAllRanks);
 }
 
 // A rank that checks alone saves nothing, and cannot roll back alone: it fails.
@@ -90,8 +89,8 @@ Result<NonfiniteGuard::NonfiniteAction> Trainer::check_state(Checked checked) {
   if (!nonfinite_action_.ok() || *nonfinite_action_ != NonfiniteGuard::NonfiniteAction::kContinue)
     return nonfinite_action_;
   std::string found = state_.first_nonfinite();
-  if (is_sharded_ && checked == Checked::kByAllRanks) {
-    STOKER_ASSIGN_OR_RETURN(found, first_nonfinite_of_ranks(found));
+  if (checked == Checked::kByAllRanks) {
+    STOKER_ASSIGN_OR_RETURN(found, ranks_->first_nonfinite(std::move(found)));
   }
   const auto action = guard_.evaluate_state(found, state_.step);
   if (checked == Checked::kByAllRanks)
@@ -120,13 +119,7 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   const double stall_ms = metrics.checkpoint_stall_ms / static_cast<double>(interval_.steps);
   interval_ = Interval{.started = now};
   record_device_usage();
-  report_ranks();
-  if (const auto& ranks = status_.group.ranks; !ranks.empty()) {
-    const double busy_ms =
-        ranks[static_cast<size_t>(maybe_group_->group().rank())].compute_ms + stall_ms;
-    status_.group.exchange_ms = std::max(0.0, metrics.step_time_ms - busy_ms);
-    metrics.maybe_exchange_ms = status_.group.exchange_ms;
-  }
+  ranks_->report(metrics, stall_ms, status_.group);
   return metrics;
 }
 
@@ -134,7 +127,7 @@ void Trainer::record_device_usage() {
   const cuda::DeviceUsage use = engine_->device_usage();
   if (const uint64_t works = use.works - device_usage_.works; works > 0)
     status_.device_time_ms = (use.work_ms - device_usage_.work_ms) / static_cast<double>(works) *
-                             static_cast<double>(share_.length());
+                             static_cast<double>(ranks_->share().length());
   status_.memory.device_allocated_bytes = use.allocated_bytes;
   status_.memory.device_reserved_bytes = use.reserved_bytes;
   status_.memory.device_peak_allocated_bytes = use.peak_bytes;
@@ -150,7 +143,7 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
   metrics.grad_norm = found.grad_norm;
   if (guard_.counts()) metrics.maybe_skipped_steps = state_.skipped_steps;
   metrics.maybe_loss_scale = found.maybe_loss_scale;
-  metrics_bytes_ = sink_.report(metrics);
+  checkpointing_.set_metrics_bytes(sink_.report(metrics));
 
   state_.loss_trend.add(metrics.loss);
   status_.loss = metrics.loss;

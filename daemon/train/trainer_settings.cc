@@ -32,12 +32,8 @@ void log_warnings(const std::vector<ConfigWarning>& warnings) {
 
 }  // namespace
 
-// What the ranks of a group cannot know of each other.
 Status Trainer::check_command(const control::Command& command) const {
-  const auto* const pause = std::get_if<control::Pause>(&command);
-  if (pause != nullptr && pause->release && maybe_group_)
-    return Status(StatusCode::kInvalidArgument,
-                  "pause release: not supported by a run of several ranks; omit release");
+  STOKER_RETURN_IF_ERROR(ranks_->check(command));
   const std::string* const key = control::changed_setting(command);
   const bool needs_segment = key != nullptr && (*key == kNumWorkers || *key == kMaxSteps);
   if (!needs_segment || !writer_.is_degraded()) return {};
@@ -75,9 +71,10 @@ void Trainer::change_settings(const std::string& key, Result<config::LiveConfig>
   const auto warnings = config::new_config_warnings(config_, changed->config);
   if (!is_dry_run) apply_settings(*std::move(changed), change);
   if (!is_dry_run) log_warnings(warnings);
-  answer_at_step(done, "\"key\":\"" + key + "\",\"value\":" +
-                           config::to_json_value(change.current) + ",\"lr\":" + format_exact(lr) +
-                           (is_dry_run ? ",\"dry_run\":true" : "") + warnings_field(warnings));
+  answer_at_step(done, state_.step,
+                 "\"key\":\"" + key + "\",\"value\":" + config::to_json_value(change.current) +
+                     ",\"lr\":" + format_exact(lr) + (is_dry_run ? ",\"dry_run\":true" : "") +
+                     warnings_field(warnings));
 }
 
 void Trainer::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {
@@ -99,12 +96,12 @@ void Trainer::apply_settings(config::LiveConfig changed, const config::SettingCh
 // At step 0 there is no state to save, from which producers that cannot send again would continue.
 Result<bool> Trainer::save_for_new_settings() {
   if (segment_key_.empty() || state_.step == 0) return false;
-  // The ranks of a group do not know whether the others have saved, and the ring ends at the last step.
-  const bool must_save = maybe_group_.has_value() || state_.step >= last_step_;
+  // Ranks do not know whether the others have saved, and the ring ends at the last step.
+  const bool must_save = ranks_->shares_steps() || state_.step >= last_step_;
   if (!must_save && writer_.is_degraded()) return false;
   Result<bool> saved = save_for_next_segment("new settings");
   if (saved.ok() || must_save || !writer_.is_degraded()) return saved;
-  STOKER_RETURN_IF_ERROR(check_saving());
+  STOKER_RETURN_IF_ERROR(checkpointing_.check());
   log_warn("setting change deferred",
            {{"key", segment_key_}, {"effective", "after the next checkpoint"}});
   publish(control::TrainerState::kTraining);

@@ -1180,15 +1180,14 @@ Fields fields_of_stream(StreamConfig& stream) {
                     .help = "How often the files are read; null: without end",
                     .min = 1,
                     .max = kMaxSamples}),
-      sample_field(
-          {.name = "save_elements_mib",
-           .target = &stream.save_elements_mib,
-           .help = "Bytes of stdin, a FIFO or external that checkpoints contain at most",
-           .details = "They cannot be read again: this many of the last bytes are held, "
-                      "and a checkpoint contains those that were not used yet. 0: none; "
-                      "a resumed run continues with the next bytes that come.",
-           .min = 0,
-           .max = 4096})};
+      sample_field({.name = "save_elements_mib",
+                    .target = &stream.save_elements_mib,
+                    .help = "Bytes of stdin, a FIFO or external that checkpoints contain at most",
+                    .details = "They cannot be read again: this many of the last bytes are held, "
+                               "and a checkpoint contains those that were not used yet. 0: none; "
+                               "a resumed run continues with the next bytes that come.",
+                    .min = 0,
+                    .max = 4096})};
 }
 
 Field stream_source_field(std::optional<StreamConfig>& stream) {

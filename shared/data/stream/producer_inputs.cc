@@ -105,9 +105,7 @@ class ConnectionInput final : public ByteInput {
     save(std::as_bytes(std::span(connection_.received)));
   }
 
-  uint64_t identity() const override {
-    return connection_.can_replay ? kReplayingProducer : 0;
-  }
+  uint64_t identity() const override { return connection_.can_replay ? kReplayingProducer : 0; }
 
  private:
   Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {

@@ -51,14 +51,13 @@ class ServerStartTest : public ::testing::Test {
   }
 
   ServerOptions options_of(size_t server) const {
-    ServerOptions options{
-        .task = task_,
-        .updates = {.replicas = replicas_,
-                    .num_workers = num_workers_,
-                    .gradients_per_step = 1,
-                    .max_steps = max_steps_},
-        .is_recorded = [](uint64_t) { return true; },
-        .meeting = meeting_};
+    ServerOptions options{.task = task_,
+                          .updates = {.replicas = replicas_,
+                                      .num_workers = num_workers_,
+                                      .gradients_per_step = 1,
+                                      .max_steps = max_steps_},
+                          .is_recorded = [](uint64_t) { return true; },
+                          .meeting = meeting_};
     options.task.job = Job::kPs;
     options.task.index = static_cast<int>(server);
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();

@@ -68,9 +68,6 @@
 #include <gtest/gtest.h>
 
 #include "daemon/cuda/stream_queue.h"
-#include "tests/support/fake_device/device_allocator.h"
-#include "tests/support/fake_device/fake_streams.h"
-#include "tests/support/fake_device/fused_kernels.h"
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device_engine.h"
 #include "daemon/train/trainer.h"
@@ -82,6 +79,9 @@
 #include "shared/model/fused_kernels.h"
 #include "tests/daemon/train/thread_group.h"
 #include "tests/support/eventually.h"
+#include "tests/support/fake_device/device_allocator.h"
+#include "tests/support/fake_device/fake_streams.h"
+#include "tests/support/fake_device/fused_kernels.h"
 #include "tests/support/full_test.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_seed.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "daemon/cuda/stream_queue.h"
-#include "tests/support/fake_device/fake_streams.h"
 #include "daemon/train/device_engine.h"
 #include "shared/ring/shm_ring.h"
+#include "tests/support/fake_device/fake_streams.h"
 
 namespace stoker::train {
 

@@ -6,9 +6,9 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/support/fake_device/device_allocator.h"
 #include "tests/daemon/train/fake_device_engine.h"
 #include "tests/daemon/train/trainer_session.h"
+#include "tests/support/fake_device/device_allocator.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/logged_text.h"
 

@@ -13,9 +13,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/fake_device/device_allocator.h"
 #include "tests/daemon/train/fake_device_engine.h"
 #include "tests/daemon/train/trainer_group_fixture.h"
+#include "tests/support/fake_device/device_allocator.h"
 #include "tests/support/logged_text.h"
 
 namespace stoker::train {
