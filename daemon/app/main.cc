@@ -10,6 +10,7 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/daemon_app.h"
 #include "daemon/group/launch_environment.h"
+#include "daemon/parameter_server/cluster_spec.h"
 #include "daemon/train/device.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
@@ -75,9 +76,12 @@ ExitCode run_daemon(int argc, char** argv) {
   }
   // Platforms set it for all kinds of runs.
   const char* tf_config = std::getenv("TF_CONFIG");
-  if (tf_config == nullptr || launch->world_size > 1) tf_config = "";
+  if (tf_config == nullptr) tf_config = "";
+  const Status is_valid = parameter_server::check_tf_config(tf_config);
+  if (launch->world_size > 1) tf_config = "";
   Result<std::optional<app::ClusterLaunch>> cluster =
       app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
+  if (cluster.ok() && !is_valid.ok()) cluster = is_valid;
   const bool has_cluster = !config->cluster.ps.empty() || (cluster.ok() && *cluster);
   if (has_cluster && launch->world_size > 1)
     cluster = Status(StatusCode::kInvalidArgument,

@@ -116,10 +116,6 @@ struct TfCluster {
 };
 
 Result<TfCluster> parse_tf_cluster(const json::object& cluster) {
-  for (const auto& job : cluster)
-    if (job.key() != "ps" && job.key() != "worker" && job.key() != "chief" &&
-        job.key() != "master" && job.key() != "evaluator")
-      return invalid("TF_CONFIG: unknown job '" + std::string(job.key()) + "' in cluster");
   TfCluster made;
   STOKER_ASSIGN_OR_RETURN(made.spec.ps, hosts_of(cluster, "ps"));
   STOKER_ASSIGN_OR_RETURN(made.spec.worker, chief_of(cluster));
@@ -166,6 +162,25 @@ Result<ClusterTask> parse_tf_task(const json::object& task, std::optional<int64_
   return made;
 }
 
+// null: empty text.
+Result<json::value> parse_tf_object(std::string_view text) {
+  if (text.empty()) return json::value();
+  boost::system::error_code error;
+  json::value parsed = json::parse(text, error);
+  if (error || !parsed.is_object())
+    return invalid("TF_CONFIG: must be a JSON object, got " + quote_for_message(std::string(text)) +
+                   "; correct or unset it");
+  const json::value* const cluster = parsed.get_object().if_contains("cluster");
+  if (cluster == nullptr) return parsed;
+  if (!cluster->is_object()) return invalid("TF_CONFIG: cluster must be an object");
+  for (const auto& job : cluster->get_object())
+    if (job.key() != "ps" && job.key() != "worker" && job.key() != "chief" &&
+        job.key() != "master" && job.key() != "evaluator")
+      return invalid("TF_CONFIG: unknown job '" + printable(std::string(job.key())) +
+                     "' in cluster; the jobs are ps, worker, chief, master and evaluator");
+  return parsed;
+}
+
 // Empty if it is not of a cluster with parameter servers. `has_cluster`: another source has one.
 Result<Source> parse_tf_config(std::string_view text, bool has_cluster) {
   Source source{.cluster_name = "TF_CONFIG (cluster)",
@@ -173,13 +188,11 @@ Result<Source> parse_tf_config(std::string_view text, bool has_cluster) {
                 .task_name = "TF_CONFIG (task)",
                 .index_name = "TF_CONFIG: task.index",
                 .task = {}};
-  boost::system::error_code error;
-  const json::value parsed = json::parse(text, error);
-  if (error || !parsed.is_object()) return source;
+  STOKER_ASSIGN_OR_RETURN(const json::value parsed, parse_tf_object(text));
+  if (parsed.is_null()) return source;
   const json::value* const cluster = parsed.get_object().if_contains("cluster");
   const json::value* const task = parsed.get_object().if_contains("task");
-  const bool is_other_kind =
-      cluster != nullptr && (!cluster->is_object() || !cluster->get_object().contains("ps"));
+  const bool is_other_kind = cluster != nullptr && !cluster->get_object().contains("ps");
   if (is_other_kind || (cluster == nullptr && (!has_cluster || task == nullptr))) return source;
   if (task == nullptr || !task->is_object()) return invalid("TF_CONFIG: must have the object task");
   std::optional<int64_t> num_chiefs;
@@ -218,6 +231,8 @@ std::string ClusterTask::name() const {
   return std::string(to_string(job)) + " " + std::to_string(index) + " (" +
          tasks[static_cast<size_t>(index)] + ")";
 }
+
+Status check_tf_config(std::string_view text) { return parse_tf_object(text).status(); }
 
 Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
                                                       std::string_view tf_config,

@@ -56,3 +56,7 @@ Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
                                                       const config::ClusterConfig& configured = {});
 
 }  // namespace stoker::parameter_server
+// For a process that uses none: that TF_CONFIG is empty, or an object without unknown jobs. Otherwise what was
+// meant as one run would be one of each task.
+Status check_tf_config(std::string_view text);
+

@@ -617,3 +617,8 @@ TEST_F(ClusterRunTest, RejectsOtherSettingsThanThoseOfServer) {
 
 }  // namespace
 }  // namespace stoker::test
+  Process wrong(joined({"/usr/bin/env", "TF_CONFIG={'cluster': {}}", program("stokerd")},
+                       arguments(run_dir())),
+                path("wrong.out"));
+  EXPECT_EQ(code_of(wrong), 64) << "it would have trained alone";
+  EXPECT_THAT(text_of(path("wrong.out")), HasSubstr("TF_CONFIG: must be a JSON object"));

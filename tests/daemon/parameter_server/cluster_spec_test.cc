@@ -180,13 +180,25 @@ TEST(ClusterSpecTest, RequiresTaskOfConfiguredCluster) {
 
 TEST(ClusterSpecTest, IgnoresTfConfigWithoutParameterServers) {
   for (const std::string_view text :
-       {"{", "[1]", R"({"cluster": {}})", R"({"environment": "cloud"})",
+       {R"({"cluster": {}})", R"({"environment": "cloud"})",
         R"({"cluster": {"chief": ["c:1"]}, "task": {"type": "chief", "index": 0}})",
         R"({"cluster": {"worker": ["c:1", "d:1"]}, "task": {"type": "worker", "index": 1}})"}) {
     const auto task = parse_cluster_task({}, text);
     ASSERT_TRUE(task.ok()) << text << ": " << task.status().to_string();
     EXPECT_FALSE(*task) << text;
   }
+}
+
+// Of any kind: tasks that ignored it would each train alone.
+TEST(ClusterSpecTest, RejectsTfConfigThatIsNoClusterOfKnownJobs) {
+  EXPECT_TRUE(check_tf_config("").ok());
+  for (const std::string_view text : {"{bad", "[]", "null", "{'cluster': {'ps': ['a:1']}}"}) {
+    EXPECT_THAT(error_of({}, text), HasSubstr("TF_CONFIG: must be a JSON object, got"));
+    EXPECT_EQ(check_tf_config(text).code(), StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_THAT(error_of({}, R"({"cluster": ["a:1"]})"), HasSubstr("cluster must be an object"));
+  EXPECT_THAT(error_of({}, R"({"cluster": {"PS": ["a:1"]}, "task": {"type": "PS", "index": 0}})"),
+              HasSubstr("unknown job 'PS' in cluster; the jobs are ps, worker"));
 }
 
 TEST(ClusterSpecTest, RejectsInvalidTfConfig) {
