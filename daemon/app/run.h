@@ -195,7 +195,7 @@ class Run final : public server::TrainingControl {
   ResumeCompatibility changed_config(const config::Config& now) const;
   // Of the segment before, or of the checkpoint.
   Result<config::LiveSettings> choose_settings(const ResumeCheckpoint& saved) const;
-  void remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& saved) const;
+  void remove_lost_setting_changes(const ResumeCheckpoint& saved) const;
   // kMismatch: the states of the ranks of a group differ.
   Status accept(const SegmentStart& start);
   // Makes new states of the ranks equal.

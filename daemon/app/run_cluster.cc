@@ -254,6 +254,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     parts.front().untrained = parameter_server::untrained_tensors(start.state->model());
   const bool sums_norms =
       cluster.replicas == config::ReplicaMode::kSync &&
+  remove_lost_setting_changes(saved);
       parameter_server::needs_norm_of_all(config_, cluster.task.cluster.ps.size());
   auto connection = parameter_server::WorkerConnection::open(
       cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token(), sums_norms);

@@ -198,7 +198,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   }
   STOKER_RETURN_IF_ERROR(
       config::write_config(default_file_system(), own_layout_.config_file(), start.config));
-  if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);
+  if (is_chief() && !live_settings_) remove_lost_setting_changes(saved);
   if (is_chief())
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
@@ -257,8 +257,15 @@ Result<config::LiveSettings> Run::choose_settings(const ResumeCheckpoint& saved)
 }
 
 // The record of the changes, unlike the settings, is not part of the checkpoint.
-void Run::remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& saved) const {
-  const auto state = train::parse_live_state(saved.manifest().live_settings);
+void Run::remove_lost_setting_changes(const ResumeCheckpoint& saved) const {
+  const std::string path = layout_.setting_changes_file();
+  const auto log_failure = [&path](const Status& removed) {
+    if (!removed.ok())
+      log_warn("setting changes not recorded", {{"path", path}, {"error", removed.to_string()}});
+  };
+  // Those of a start that crashed before its first checkpoint.
+  if (!saved) return log_failure(default_file_system().remove_tree(path));
+  const auto state = train::parse_live_state(saved->manifest().live_settings);
   if (!state.ok()) return;  // choose_settings() has reported it
   const auto value_of = [&](const std::string& key) {
     for (const config::LiveSetting& setting : state->settings)
@@ -266,11 +273,8 @@ void Run::remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& save
     const auto configured = config::value_of(config_, key);
     return configured.ok() ? *configured : std::string();
   };
-  const std::string path = layout_.setting_changes_file();
-  const Status removed =
-      run::remove_lost_changes(default_file_system(), path, saved.manifest().step, value_of);
-  if (!removed.ok())
-    log_warn("setting changes not recorded", {{"path", path}, {"error", removed.to_string()}});
+  log_failure(
+      run::remove_lost_changes(default_file_system(), path, saved->manifest().step, value_of));
 }
 
 // Everything is checked, on all ranks, and what follows changes the run. That it ended before is then past.

@@ -86,6 +86,23 @@ TEST_F(LiveSettingsRunTest, ContinuesWithOtherWorkersAndLastStepInSameProcess) {
   EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("whole"), last));
 }
 
+// A start after a crash before the first checkpoint begins with the configuration.
+TEST_F(LiveSettingsRunTest, ForgetsChangesOfRunThatCrashedWithoutCheckpoint) {
+  const std::vector<std::string> unsaved = {"--set", "train.max_steps=20000000", "--set",
+                                            "checkpoint.save_every_steps=null"};
+  const std::string changes = run_dir() + "/setting_changes.jsonl";
+  Process crashed = start(unsaved);
+  ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
+  run_stokerctl({"set", "optimizer.lr", "0.01"});
+  EXPECT_THAT(text_of(changes), HasSubstr(R"("key":"optimizer.lr")"));
+  ASSERT_TRUE(crashed.kill());
+  Process trainer = start(unsaved);
+  ASSERT_TRUE(wait_until(60s, [&] { return count_in_log("training started") == 2; }));
+  EXPECT_FALSE(std::filesystem::exists(changes));
+  trainer.signal(SIGTERM);
+  EXPECT_EQ(code_of(trainer), 0);
+}
+
 TEST_F(LiveSettingsRunTest, WarnsOfContradictionsAndRejectsRatesThatWouldRise) {
   Process trainer =
       this->trainer(write_config(small_config()), run_dir(),
