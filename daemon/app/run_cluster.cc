@@ -237,6 +237,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   const Status same = compare_data(met, is_chief, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
   start.config = config_;
+  start.config.cluster.replicas = cluster.replicas;  // also if an option has set it
   start.store = std::move(store);
   ChiefOutputs outputs(config_, layout_, clock_);
   std::optional<parameter_server::ChiefDuties> duties;

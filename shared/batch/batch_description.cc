@@ -1,8 +1,10 @@
 #include "shared/batch/batch_description.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <stdexcept>
 #include <system_error>
@@ -33,6 +35,36 @@ namespace json = boost::json;
 
 // (ticket, sample) of the samples that could not be read.
 using SampleErrors = std::set<std::pair<uint64_t, uint64_t>>;
+
+// That the log of an asynchronous run has: of the updates of parameter server 0 (format in docs/distributed.md).
+// It is cut where the run continues otherwise. 0: none.
+uint64_t last_asynchronous_step(const run::RunLayout& layout) {
+  struct {
+    std::array<char, 16> format_and_server;
+    uint32_t num_servers, placement;
+    uint64_t first_step;
+  } header;
+  constexpr uint64_t kHeaderBytes = 240;
+  const std::string path = layout.updates_dir() + "/ps-0.log";
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(path, error);
+  std::ifstream log(path, std::ios::binary);
+  if (error || bytes < kHeaderBytes || !log.read(reinterpret_cast<char*>(&header), sizeof header))
+    return 0;
+  return header.first_step + (bytes - kHeaderBytes) / (16 + uint64_t{8} * header.num_servers);
+}
+
+Status check_has_batch(const config::Config& config, const run::RunLayout& layout, uint64_t step) {
+  const bool is_asynchronous = config.cluster.replicas == config::ReplicaMode::kAsync ||
+                               step <= last_asynchronous_step(layout);
+  if (!is_asynchronous) return {};
+  return Status(
+      StatusCode::kInvalidArgument,
+      "step " + std::to_string(step) +
+          " is of an asynchronous run with parameter servers, where a step has no single "
+          "batch: each server applies the gradients in another order; use cluster.replicas "
+          "sync to find the samples of a step");
+}
 
 // Filters by step as well as by ticket: ticket numbers change meaning when the batch size changes,
 // step numbers do not.
@@ -188,6 +220,7 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
                   "data." + streamed->first +
                       " is a stream, which has no index: the samples of its batches are not known "
                       "before they are read");
+  STOKER_RETURN_IF_ERROR(check_has_batch(config, layout, step));
   // That of the step, if the batch size has changed since.
   STOKER_ASSIGN_OR_RETURN(const run::BatchSizes sizes,
                           run::read_batch_sizes(layout.batch_sizes_file()));

@@ -10,7 +10,8 @@
 // Threads:  stateless functions; they access only their arguments and the file system.
 // Blocking: describe_batch() reads files, and waits for the worker process.
 // Errors:   kNotFound: the run has no configuration or index yet; kInvalidArgument, kCorrupt,
-//           kMismatch: these are invalid or do not belong together; kIoError, kPermission; those of
+//           kMismatch: these are invalid or do not belong together, or the step has no single batch, as of a stream
+//           or an asynchronous run (kInvalidArgument); kIoError, kPermission; those of
 //           starting the worker process; kCancelled: should_stop, before the first sample.
 #pragma once
 
