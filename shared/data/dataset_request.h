@@ -49,6 +49,10 @@ struct DatasetRequest {
   Status config_error(std::string_view field, const std::string& what) const {
     return Status(StatusCode::kInvalidArgument, key(field) + ": " + what);
   }
+  // Of an error in the files; one of config_error() has its own key.
+  Status with_path(const Status& error) const {
+    return error.code() == StatusCode::kInvalidArgument ? error : error.with_context(key("path"));
+  }
 };
 
 // sequence.block_size of formats that split a stream into blocks; at least 1, and limited so that

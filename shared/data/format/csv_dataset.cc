@@ -93,9 +93,10 @@ class CsvScan {
     for (size_t file = 0; file < files_.size(); ++file) {
       header_due_ = request_.as<config::CsvDataset>().column_names.empty();
       if (!header_due_ && !index_) STOKER_RETURN_IF_ERROR(begin());
-      STOKER_RETURN_IF_ERROR(scan_lines(reader, files_, file, line_end, [&](const TextLine& row) {
-                               return header_due_ ? take_header(file, row) : take_row(row);
-                             }).with_context(request_.key("path")));
+      const Status scanned = scan_lines(reader, files_, file, line_end, [&](const TextLine& row) {
+        return header_due_ ? take_header(file, row) : take_row(row);
+      });
+      STOKER_RETURN_IF_ERROR(request_.with_path(scanned));
       if (header_due_) return no_header(file);
       index_->end_shard();
     }

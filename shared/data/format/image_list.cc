@@ -303,7 +303,7 @@ Result<files::FileTable> scan_image_list(const DatasetRequest& request,
                  .text = request.key("path") + ": " + list.path(0) + ": " + line},
                 why);
       });
-  if (!read.ok()) return read.with_context(request.key("path"));
+  if (!read.ok()) return request.with_path(read);
   if (bad.count() > 0 && !request.index_dir.empty())
     STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), std::string(request.index_dir)));
   STOKER_RETURN_IF_ERROR(bad.check(files.size() - 1 + bad.count()));
@@ -326,7 +326,7 @@ Status read_scanned_rows(const DatasetRequest& request, const files::FileTable& 
         return is_left ? on_row(row) : Status();
       },
       [](const TextLine&, const Status&) {});
-  if (!read.ok()) return read.with_context(request.key("path"));
+  if (!read.ok()) return request.with_path(read);
   if (next() == files.size()) return {};
   return Status(StatusCode::kCorrupt,
                 request.key("path") + ": " + request.config.path() + " has changed just now");

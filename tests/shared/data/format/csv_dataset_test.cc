@@ -241,6 +241,7 @@ TEST_F(CsvDatasetTest, RejectsMissingOrDuplicateColumns) {
   fields_in(config).input = {"x"};
   expect_error(config, StatusCode::kInvalidArgument,
                {"data.train.fields.input", "two columns 'x'"});
+  EXPECT_TRUE(open(config).status().message().starts_with("data.train.fields.input: "));
 }
 
 TEST_F(CsvDatasetTest, NamesCauseOfHeaderThatIsOneColumn) {
