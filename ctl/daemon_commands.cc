@@ -495,7 +495,8 @@ ExitCode record_profile(const control::Profile& request, const CommandLine& comm
   const auto reply = request.wait && !command.json
                          ? request_job(*client, request, "profiling", console, kProfileTimeout)
                          : client->request(request, kProfileTimeout);
-  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
+  if (!reply.ok())
+    return console.fail(reply.status(), exit_code_for_request(reply.status(), ExitCode::kUsage));
   if (!request.wait) {
     if (command.json)
       console.print_json(*reply);
