@@ -105,6 +105,8 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
     log_error("daemon failed", {{"error", status.to_string()}});
     end.outcome = run::RunOutcome::kFailed;
     end.reason = status.to_string();
+    // Who reads only the end of the run, such as a supervisor, would otherwise repeat what no restart mends.
+    if (is_chief() && status.cause() != StatusCode::kOk) code = exit_code_for({status.cause(), {}});
     write_error_file(status);
   } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kPreempted) {
     end.outcome = run::RunOutcome::kPreempted;

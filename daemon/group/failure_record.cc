@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include <boost/json.hpp>
 
@@ -18,6 +19,7 @@ std::string failure_key(int rank) { return "failure/" + std::to_string(rank); }
 std::string to_json(const FailureRecord& record) {
   json::object fields{{"rank", record.rank}, {"reason", valid_utf8(record.reason)}};
   if (record.lost_rank) fields["lost_rank"] = *record.lost_rank;
+  fields["code"] = static_cast<int>(record.code);
   return json::serialize(fields);
 }
 
@@ -27,6 +29,9 @@ Result<FailureRecord> parse_failure_record(const std::string& text, const std::s
                          .reason = std::string(fields.at("reason").as_string())};
     if (const json::value* const lost = fields.if_contains("lost_rank"))
       record.lost_rank = lost->to_number<int>();
+    const int code = fields.at("code").to_number<int>();
+    if (code < 0 || code > static_cast<int>(kLastStatusCode)) throw std::out_of_range("code");
+    record.code = static_cast<StatusCode>(code);
     return record;
   });
 }
@@ -90,7 +95,8 @@ Result<std::optional<FailedRank>> search_failed_rank(Store& store, int world_siz
     const Patience own{silent ? std::chrono::milliseconds(0) : patience.grace, patience.has_exited};
     STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, own));
     if (record && !record->lost_rank)
-      return std::optional(FailedRank{.rank = rank, .reason = record->reason});
+      return std::optional(
+          FailedRank{.rank = rank, .reason = record->reason, .code = record->code});
     if (!record && !silent) silent = FailedRank{.rank = rank};
   }
   return silent;
@@ -119,7 +125,8 @@ Result<std::optional<FailedRank>> find_failed_rank(
     STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_failure_record(store, rank, patience));
     if (!record) return std::optional(FailedRank{.rank = rank});
     if (!record->lost_rank)
-      return std::optional(FailedRank{.rank = rank, .reason = record->reason});
+      return std::optional(
+          FailedRank{.rank = rank, .reason = record->reason, .code = record->code});
     if (visited.contains(*record->lost_rank))
       return std::optional(FailedRank{
           .rank = rank, .reason = record->reason, .disconnected_from = *record->lost_rank});

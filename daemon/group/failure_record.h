@@ -27,6 +27,7 @@ struct FailureRecord {
   // To which the connection failed, or kUnknownRank; nullopt: the failure is its own.
   std::optional<int> lost_rank = {};
   std::string reason;
+  StatusCode code = StatusCode::kOk;  // of a failure of its own, except a stop
 
   bool operator==(const FailureRecord&) const = default;
 };
@@ -44,6 +45,7 @@ Result<std::optional<FailureRecord>> wait_for_failure_record(Store& store, int r
 struct FailedRank {
   int rank = 0;
   std::optional<std::string> reason = {};  // nullopt: it left no record
+  StatusCode code = StatusCode::kOk;       // of the record
   // The two ranks report that they lost each other: the network between them failed.
   std::optional<int> disconnected_from = {};
 

@@ -650,7 +650,8 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
                     (maybe_devices_ ? ", and their GPUs" : "");
   is_leaving_ = true;
   leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank, has_exited_);
-  lost_ = Status(StatusCode::kPeerLost, cause + noticed);
+  lost_ =
+      Status(StatusCode::kPeerLost, cause + noticed, *failed ? (*failed)->code : StatusCode::kOk);
   return lost_;
 }
 

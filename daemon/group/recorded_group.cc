@@ -20,7 +20,8 @@ CollectiveSizes sizes_of(const std::vector<at::Tensor>& tensors) {
 Status RecordedGroup::end(uint64_t sequence, const Status& status) {
   if (status.ok()) recorder_.complete(sequence);
   if (status.code() != StatusCode::kPeerLost || std::exchange(is_lost_, true)) return status;
-  return Status(status.code(), status.message() + write_flight_record(recorder_, status.message()));
+  return Status(status.code(), status.message() + write_flight_record(recorder_, status.message()),
+                status.cause());
 }
 
 Status RecordedGroup::add_devices(const OpenCollectives& open) {

@@ -290,7 +290,8 @@ Status check_failed(Store& keys, const LaunchEnvironment& environment) {
   std::string how = kExitedWithoutReason;
   if (record && !record->lost_rank) how = " failed: " + record->reason;
   if (record && record->lost_rank) how = " left the group: " + record->reason;
-  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, *rank) + how);
+  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, *rank) + how,
+                record ? record->code : StatusCode::kOk);
 }
 
 namespace {
@@ -336,7 +337,10 @@ namespace {
 // The rank that was announced first.
 Result<int> announce_first_failure(Store& keys, const LaunchEnvironment& environment,
                                    const Status& reason) {
-  (void)write_failure_record(keys, {.rank = environment.rank, .reason = reason.to_string()});
+  const bool is_stop = reason.code() == StatusCode::kCancelled;
+  (void)write_failure_record(keys, {.rank = environment.rank,
+                                    .reason = reason.to_string(),
+                                    .code = is_stop ? StatusCode::kOk : reason.code()});
   STOKER_ASSIGN_OR_RETURN(const std::string first,
                           keys.set_if_absent(kFailedKey, std::to_string(environment.rank)));
   return parse_number<int>(first);
@@ -355,7 +359,7 @@ Status report_start_failure(Store& keys, const LaunchEnvironment& environment, c
   const Status failed = first != environment.rank ? check_failed(keys, environment) : Status();
   leave_store(keys, environment, first, has_exited);
   if (failed.ok()) return reason;
-  return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message());
+  return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message(), failed.cause());
 }
 
 namespace {
@@ -376,7 +380,10 @@ Result<std::optional<FailedRank>> find_announced_cause(Store& keys,
   STOKER_ASSIGN_OR_RETURN(const auto record, read_failure_record(keys, *announced));
   if (record && record->lost_rank) return cause;
   cause = FailedRank{.rank = *announced};
-  if (record) cause->reason = record->reason;
+  if (record) {
+    cause->reason = record->reason;
+    cause->code = record->code;
+  }
   return cause;
 }
 
@@ -454,7 +461,8 @@ Status report_connect_failure(Store& keys, const LaunchEnvironment& environment,
                    : describe_suspects(keys, environment, found->silent) + reason.message() +
                          "; check the network interface, and firewalls between the nodes";
   leave_store(keys, environment, failed_rank, has_exited);
-  return Status(StatusCode::kPeerLost, message);
+  return Status(StatusCode::kPeerLost, message,
+                found->cause ? found->cause->code : StatusCode::kOk);
 }
 
 void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank,

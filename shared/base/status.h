@@ -45,7 +45,9 @@ std::string_view to_string(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;  // ok
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  // `cause`: of kPeerLost, why the other process has failed, if it has reported that.
+  Status(StatusCode code, std::string message, StatusCode cause = StatusCode::kOk)
+      : code_(code), cause_(cause), message_(std::move(message)) {}
 
   // Status of errno `error`, with the matching code (ENOSPC and EDQUOT are kNoSpace, ENOENT is
   // kNotFound, …): "open runs/demo/LOCK: Permission denied".
@@ -54,6 +56,7 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   explicit operator bool() const { return ok(); }
   StatusCode code() const { return code_; }
+  StatusCode cause() const { return cause_; }  // kOk: unknown
   const std::string& message() const { return message_; }
   std::string to_string() const;  // "no space: write model.safetensors: …"; "ok"
 
@@ -62,6 +65,7 @@ class [[nodiscard]] Status {
 
  private:
   StatusCode code_ = StatusCode::kOk;
+  StatusCode cause_ = StatusCode::kOk;
   std::string message_;
 };
 

@@ -60,8 +60,12 @@ TEST(FailureRecordTest, ReturnsReasonOfRankThatFailed) {
   MemoryStore store;
   record_loss(store, 2, 1);
   ASSERT_TRUE(
-      write_failure_record(store, {.rank = 1, .lost_rank = {}, .reason = "out of memory"}).ok());
-  EXPECT_EQ(find(store, 2), (FailedRank{.rank = 1, .reason = "out of memory"}));
+      write_failure_record(
+          store,
+          {.rank = 1, .lost_rank = {}, .reason = "out of memory", .code = StatusCode::kOutOfMemory})
+          .ok());
+  EXPECT_EQ(find(store, 2),
+            (FailedRank{.rank = 1, .reason = "out of memory", .code = StatusCode::kOutOfMemory}));
 }
 
 TEST(FailureRecordTest, KeepsFirstRecordOfRank) {

@@ -111,6 +111,7 @@ TEST(RendezvousTest, NamesRankThatCannotTakePart) {
     EXPECT_EQ(joined[other].status().code(), StatusCode::kPeerLost);
     EXPECT_THAT(error_of(joined[other]), HasSubstr("rank 2 (node-2, pid 102) failed: "));
     EXPECT_THAT(error_of(joined[other]), HasSubstr("no such interface"));
+    EXPECT_EQ(joined[other].status().cause(), StatusCode::kInvalidArgument);
   }
 }
 
