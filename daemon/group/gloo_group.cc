@@ -693,13 +693,27 @@ Result<std::unique_ptr<TcpStore>> open_store(const LaunchEnvironment& environmen
     STOKER_ASSIGN_OR_RETURN(store_options.secret, options.secret());
   }
   if (environment.is_chief() && is_served_by_chief) {
-    STOKER_ASSIGN_OR_RETURN(auto listening, listen_on(host, environment.store_port));
+    auto found = listen_on(host, environment.store_port);
+    if (found.status().code() == StatusCode::kBusy)
+      return Status(StatusCode::kBusy, found.status().message() +
+                                           "; set MASTER_PORT to a free port, the same for all "
+                                           "ranks");
+    if (found.status().code() == StatusCode::kInvalidArgument)
+      return Status(
+          StatusCode::kInvalidArgument,
+          found.status().message() + ", where rank 0 runs; set MASTER_ADDR to the host of rank 0");
+    STOKER_ASSIGN_OR_RETURN(auto listening, std::move(found));
     if (!is_local && is_loopback(listening.address))
       return loopback_error(environment, listening.address);
     if (options.on_listening) options.on_listening(listening.address, listening.port);
     return TcpStore::serve(std::move(listening), store_options);
   }
-  const auto address = wait_for_listener(host, environment.store_port, deadline, stop);
+  StartDelayLog delay;
+  const auto address =
+      wait_for_listener(host, environment.store_port, deadline, stop, [&](const Status&) -> Status {
+        delay.check([&] { return store_options.server; });
+        return {};
+      });
   if (address.status().code() == StatusCode::kTimedOut)
     return Status(StatusCode::kPeerLost,
                   "cannot connect to the group's store, which " + store_options.server +

@@ -10,6 +10,7 @@
 
 #include "daemon/group/socket_address.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/log.h"
 
 namespace stoker::group {
 namespace {
@@ -104,11 +105,17 @@ Status check_run(Store& keys, const LaunchEnvironment& environment, const std::s
   STOKER_ASSIGN_OR_RETURN(const auto first, keys.get(kRunKey));
   const std::string own = run_text(environment, run_id);
   if (!first || *first == own) return {};
-  return Status(StatusCode::kMismatch,
-                "rank " + std::to_string(environment.rank) + " is of " + own +
-                    ", but its store is used by " + *first +
-                    "; start all ranks of a run with the same command line, and give each run its "
-                    "own MASTER_PORT");
+  Status mismatch(StatusCode::kMismatch,
+                  "rank " + std::to_string(environment.rank) + " is of " + own +
+                      ", but its store is used by " + *first +
+                      "; start all ranks of a run with the same command line, and give each run "
+                      "its own MASTER_PORT");
+  // The ranks of the same run would wait for this one in vain. A group that is complete needs nobody else, and a
+  // rank of another run is none of theirs.
+  STOKER_ASSIGN_OR_RETURN(const auto complete, keys.get(kCompleteKey));
+  if (!complete && first->starts_with("run '" + run_id + "' "))
+    announce_failure(keys, environment, mismatch);
+  return mismatch;
 }
 
 Status register_rank(Store& keys, const LaunchEnvironment& environment, const StartRecord& own) {
@@ -125,13 +132,18 @@ Status register_rank(Store& keys, const LaunchEnvironment& environment, const St
                     "; start each rank once");
 }
 
-// kPeerLost with the names of ranks that have not joined; ok if none is missing.
-Status check_missing(Store& keys, const LaunchEnvironment& environment) {
+Result<std::vector<int>> find_missing(Store& keys, const LaunchEnvironment& environment) {
   std::vector<int> missing;
   for (int rank = 0; rank < environment.world_size; ++rank) {
     STOKER_ASSIGN_OR_RETURN(const auto record, keys.get(rank_key(rank)));
     if (!record) missing.push_back(rank);
   }
+  return missing;
+}
+
+// kPeerLost with the names of ranks that have not joined; ok if none is missing.
+Status check_missing(Store& keys, const LaunchEnvironment& environment) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<int> missing, find_missing(keys, environment));
   if (missing.empty()) return {};
   const auto world_size = static_cast<size_t>(environment.world_size);
   return Status(
@@ -167,8 +179,15 @@ Result<int64_t> begin_generation(Store& store, const std::string& run) {
 // Returns when rank 0 has begun it.
 Status wait_for_generation(Store& store, int64_t generation, const LaunchEnvironment& environment,
                            Deadline deadline, const std::stop_token& stop) {
-  const Status begun = keys_of(store, generation).wait(kRunKey, deadline, stop);
-  if (begun.code() != StatusCode::kTimedOut) return begun;
+  PrefixedStore keys = keys_of(store, generation);
+  StartDelayLog delay;
+  Status begun;
+  do {
+    const Deadline attempt = std::chrono::steady_clock::now() + kMinCheckInterval;
+    begun = keys.wait(kRunKey, std::min<Deadline>(deadline, attempt), stop);
+    if (begun.code() != StatusCode::kTimedOut) return begun;
+    delay.check([&] { return environment.name_of(0); });
+  } while (std::chrono::steady_clock::now() < deadline);
   return Status(StatusCode::kPeerLost, environment.name_of(0) +
                                            " did not join the group in time; see its log, or those "
                                            "of " +
@@ -197,6 +216,7 @@ Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::str
                                 Deadline deadline, const std::stop_token& stop) {
   PrefixedStore keys = keys_of(store, generation);
   const milliseconds interval = kMinCheckInterval + milliseconds(environment.world_size);
+  StartDelayLog delay;
   while (true) {
     const auto now = std::chrono::steady_clock::now();
     const Status set = keys.wait(key, std::min<Deadline>(deadline, now + interval), stop);
@@ -206,6 +226,10 @@ Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::str
     STOKER_RETURN_IF_ERROR(check_killed(keys, environment, has_exited));
     STOKER_ASSIGN_OR_RETURN(const bool is_superseded, has_begun(store, generation + 1));
     if (is_superseded) return Wake::kSuperseded;
+    delay.check([&] {
+      const auto missing = find_missing(keys, environment);
+      return missing.ok() ? names_of(keys, environment, *missing) : std::string();
+    });
     if (now < deadline) continue;
     STOKER_RETURN_IF_ERROR(check_missing(keys, environment));
     return Status(StatusCode::kPeerLost,
@@ -245,6 +269,13 @@ Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvir
 }
 
 }  // namespace
+
+void StartDelayLog::check(const std::function<std::string()>& name_missing) {
+  if (is_logged_ || std::chrono::steady_clock::now() < due_) return;
+  is_logged_ = true;
+  log_info("group start delayed",
+           {{"missing", name_missing()}, {"hint", "see the log of each, or of its launcher"}});
+}
 
 Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
                                const std::string& run_id, const StartRecord& own,

@@ -36,6 +36,17 @@ struct StartRecord {
   bool operator==(const StartRecord&) const = default;
 };
 
+// StartDelayLog: logs once, after 10 s, what a process waits for at its start.
+class StartDelayLog {
+ public:
+  // `name_missing`: only called for the line.
+  void check(const std::function<std::string()>& name_missing);
+
+ private:
+  const Deadline due_ = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  bool is_logged_ = false;
+};
+
 // Whether the process of a rank has ended, which leaves no record if it is killed. Only used for ranks
 // on the host of this one: locks of other hosts are not visible on every file system. Empty: unknown.
 using HasExited = std::function<bool(int rank)>;

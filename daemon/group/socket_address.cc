@@ -72,7 +72,7 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port) {
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0)
     return Status(StatusCode::kNotFound, "cannot resolve host " + host + ": " +
-                                             ::gai_strerror(error) + "; check MASTER_ADDR");
+                                             ::gai_strerror(error) + "; check the name");
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   std::vector<Address> addresses;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
@@ -83,12 +83,10 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port) {
 Status bind_error(const std::string& address, uint16_t port, int error) {
   if (error == EADDRINUSE)
     return Status(StatusCode::kBusy, "port " + std::to_string(port) + " of " + address +
-                                         " is in use by another process; set MASTER_PORT to a "
-                                         "free port, the same for all ranks");
+                                         " is in use by another process");
   if (error == EADDRNOTAVAIL)
     return Status(StatusCode::kInvalidArgument,
-                  address + " is not an address of this host (" + host_name() +
-                      "), where rank 0 runs; set MASTER_ADDR to the host of rank 0");
+                  address + " is not an address of this host (" + host_name() + ")");
   return Status::from_errno(error, "listen on " + join_host_and_port(address, port));
 }
 
@@ -195,7 +193,8 @@ Result<ListeningPort> listen_on(const std::string& host, uint16_t port) {
 }
 
 Result<std::string> wait_for_listener(const std::string& host, uint16_t port, Deadline deadline,
-                                      const std::stop_token& stop) {
+                                      const std::stop_token& stop,
+                                      const std::function<Status(const Status& last)>& on_retry) {
   Status last(StatusCode::kNotFound, host + " has no address");
   do {
     if (stop.stop_requested()) return stopped();
@@ -208,6 +207,7 @@ Result<std::string> wait_for_listener(const std::string& host, uint16_t port, De
       if (last.ok()) return numeric((*addresses)[i]);
       if (last.code() == StatusCode::kCancelled) return last;
     }
+    if (on_retry) STOKER_RETURN_IF_ERROR(on_retry(last));
     ::poll(nullptr, 0, static_cast<int>(kRetryInterval.count()));
   } while (std::chrono::steady_clock::now() < deadline);
   return Status(StatusCode::kTimedOut, last.message());

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 
@@ -28,9 +29,11 @@ struct ListeningPort {
 Result<ListeningPort> listen_on(const std::string& host, uint16_t port);
 
 // Waits until a process listens on `host` and `port`; returns its numeric address. A name that does
-// not resolve yet, such as that of a pod that has not started, is retried.
-Result<std::string> wait_for_listener(const std::string& host, uint16_t port, Deadline deadline,
-                                      const std::stop_token& stop);
+// not resolve yet, such as that of a pod that has not started, is retried. `on_retry`: with the last error;
+// its own ends the wait. May be empty.
+Result<std::string> wait_for_listener(
+    const std::string& host, uint16_t port, Deadline deadline, const std::stop_token& stop,
+    const std::function<Status(const Status& last)>& on_retry = {});
 
 // A nonblocking connection to a numeric address. kTimedOut: the host does not respond.
 Result<UniqueFd> connect_to(const std::string& address, uint16_t port, Deadline deadline);

@@ -239,7 +239,7 @@ Result<std::unique_ptr<TcpStore>> TcpStore::open(const std::string& address, uin
     return Status(StatusCode::kPeerLost,
                   "the process that listens on " + where +
                       " does not respond as the group's store: " + short_message(error) +
-                      "; if it is another program, set MASTER_PORT to a free port");
+                      "; if it is another program, " + options.port_hint);
   }
 }
 
@@ -258,8 +258,8 @@ Result<std::unique_ptr<TcpStore>> TcpStore::open_authenticated(
     return Status(StatusCode::kPeerLost,
                   "the process that listens on " + join_host_and_port(address, port) +
                       " does not respond as the group's store: " + short_message(error) +
-                      "; if it is another program, or of another run, set MASTER_PORT to a free "
-                      "port; all processes of a run must see the same run directory");
+                      "; if it is another program, or of another run, " + options.port_hint +
+                      "; all processes of a run must see the same run directory");
   }
 }
 

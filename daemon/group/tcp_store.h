@@ -29,8 +29,9 @@ namespace stoker::group {
 class StoreServer;
 
 struct TcpStoreOptions {
-  std::string prefix;       // of all keys: other programs use the store of torchrun's agent too
-  std::string server;       // in messages: "rank 0 (node-1)"
+  std::string prefix;  // of all keys: other programs use the store of torchrun's agent too
+  std::string server;  // in messages: "rank 0 (node-1)"
+  std::string port_hint = "set MASTER_PORT to a free port";
   std::string secret = {};  // of the run; empty: the store of torchrun's agent
   std::chrono::milliseconds reply_timeout{10'000};
   std::chrono::milliseconds poll_interval{20};  // of wait(), after some shorter ones

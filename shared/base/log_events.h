@@ -36,6 +36,9 @@ inline constexpr LogEventInfo kAll[] = {
      "stokerd has opened the run directory."},
     {LogTopic::kRun, "group starting", kInfo, "launcher rank world_size local_rank restart_count",
      "This process is a rank of a group, and waits for the others."},
+    {LogTopic::kRun, "group start delayed", kInfo, "missing hint",
+     "After 10 s, `missing` ranks or tasks have not started; this process continues to wait, until "
+     "distributed.start_timeout_seconds."},
     {LogTopic::kRun, "group opened", kInfo, "world_size num_threads cores numa_nodes",
      "All ranks have started. `cores` and `numa_nodes` are those that the launcher allows this "
      "rank, and num_threads is train.num_threads."},

@@ -755,6 +755,51 @@ TEST_F(GroupRunTest, NamesRankAndSettingThatDiffers) {
                               "\\): optimizer.lr is 0.004, but 0.003 on rank 0; start all ranks"));
 }
 
+// The rank has spoken to the store of rank 0, which need not wait for another one.
+TEST_F(GroupRunTest, EndsRankThatWaitsForOneOfAnotherNumberOfRanks) {
+  configure(24);
+  auto chief = start_rank(0, 2, run_dir());
+  auto other = start_rank(1, 4, run_dir());
+  EXPECT_EQ(code_of(other), 78);
+  EXPECT_EQ(code_of(chief), 78);
+  EXPECT_THAT(output_of(0), ContainsRegex("rank 1 failed: .*rank 1 is of run .* with 4 ranks"));
+}
+
+TEST_F(GroupRunTest, NamesRankThatIsMissingAtStart) {
+  configure(24);
+  auto chief = start_rank(0, 2, run_dir());
+  expect_logged("rank-0", "group start delayed missing=\"rank 1\"");
+  chief.signal(SIGTERM);
+  EXPECT_EQ(code_of(chief), 0);
+}
+
+// At the same path, as on two hosts without a common file system.
+TEST_F(GroupRunTest, NamesRankThatSeesAnotherRunDirectory) {
+  Process namespaces({"/usr/bin/env", "unshare", "--mount", "true"}, path("unshare.out"));
+  if (code_of(namespaces) != 0) GTEST_SKIP() << "mount namespaces are not permitted here";
+  configure(24);
+  const std::string run = run_dir(), other = path("other");
+  fs::create_directories(run);
+  ASSERT_TRUE(group::read_or_create_secret(run + "/group_secret").ok());
+  fs::copy(run, other, fs::copy_options::recursive);
+  const std::vector<std::string> timeout{"--set", "distributed.start_timeout_seconds=20"};
+  auto chief = start_rank(0, 2, run, timeout);
+  Process rank(joined({"/usr/bin/env", "MASTER_ADDR=127.0.0.1",
+                       "MASTER_PORT=" + std::to_string(port_.number()), "RANK=1", "WORLD_SIZE=2",
+                       "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "unshare", "--mount", "sh", "-c",
+                       "mount --bind '" + other + "' '" + run + "' && exec \"$@\"", "sh",
+                       program("stokerd")},
+                      arguments(run, timeout)),
+               log_path(1));
+  EXPECT_EQ(code_of(rank), 78);
+  EXPECT_EQ(code_of(chief), 78);
+  for (const int each : {0, 1})
+    EXPECT_THAT(output_of(each), HasSubstr("all ranks must see the same file system at the run "
+                                           "directory"));
+  for (const auto& entry : fs::directory_iterator(run))
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("group_start")));
+}
+
 TEST_F(GroupRunTest, RejectsWhatDoesNotWorkInGroup) {
   configure(24);
   auto ranks = start_group(

@@ -115,6 +115,30 @@ TEST(RendezvousTest, NamesRankThatCannotTakePart) {
   }
 }
 
+// With another WORLD_SIZE. The rank that waits for it learns that from the store.
+TEST(RendezvousTest, EndsRankThatWaitsForOneOfAnotherNumberOfRanks) {
+  MemoryStore store;
+  Result<std::string> chief = Status(StatusCode::kInternal, "not run");
+  std::jthread waiting([&] { chief = join(store, rank_of(0, 2), late()); });
+  const auto other = join(store, rank_of(1, 4), late());
+  waiting.join();
+  EXPECT_EQ(other.status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(chief.status().code(), StatusCode::kPeerLost);
+  EXPECT_EQ(chief.status().cause(), StatusCode::kMismatch);
+  EXPECT_THAT(error_of(chief), HasSubstr("rank 1 is of run 'runs/a' with 4 ranks"));
+}
+
+TEST(RendezvousTest, IsNotEndedByRankOfAnotherRun) {
+  MemoryStore store;
+  Result<std::string> chief = Status(StatusCode::kInternal, "not run");
+  std::jthread waiting([&] { chief = join(store, rank_of(0, 2), late()); });
+  const auto other = join_group(store, rank_of(1, 2), "runs/b", record_of(1), {}, {}, late(), {});
+  EXPECT_EQ(other.status().code(), StatusCode::kMismatch);
+  EXPECT_TRUE(join(store, rank_of(1, 2), late()).ok());
+  waiting.join();
+  EXPECT_TRUE(chief.ok()) << error_of(chief);
+}
+
 // Ranks can fail at about the same time.
 TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
   MemoryStore store;
