@@ -1,17 +1,24 @@
 #include "daemon/app/run.h"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "daemon/app/dataset_refresher.h"
 #include "daemon/app/group_start.h"
 #include "daemon/app/run_segment.h"
 #include "daemon/app/stream_data.h"
+#include "daemon/group/socket_address.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/released_pause.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/deadline.h"
+#include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/model/model_file.h"
 
@@ -113,11 +120,47 @@ void Run::end_together(const std::stop_token& stop) {
 Status Run::compare_with_group() {
   const std::stop_token stop = preparation_stop_.get_token();
   STOKER_RETURN_IF_ERROR(group_->check_same(maybe_launch_->settings, stop));
+  STOKER_RETURN_IF_ERROR(check_shared_directory(stop));
   STOKER_ASSIGN_OR_RETURN(num_threads_, choose_num_threads(config_.train, *group_, stop));
   train::prepare_environment(config_.run);
   STOKER_ASSIGN_OR_RETURN(device_,
                           choose_device(config_, maybe_launch_->environment, *group_, stop));
   return {};
+}
+
+// A rank with other files of the same name would train, and fail at the first checkpoint in parts or at the next start.
+Status Run::check_shared_directory(const std::stop_token& stop) {
+  // Network file systems cache what a directory has; and the reason must arrive before the others end.
+  const auto patience = std::min<std::chrono::milliseconds>(
+      std::chrono::seconds(60), milliseconds_of(config_.distributed.start_timeout_seconds) / 2);
+  std::string written;
+  if (group_->is_chief()) {
+    written = temporary_path(join_path(layout_.root(), "group_start"));
+    STOKER_RETURN_IF_ERROR(
+        write_file_atomically(default_file_system(), written, group::host_name() + "\n"));
+  }
+  const std::string name = std::filesystem::path(written).filename().string();
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          group_->text_of_chief(name + ' ' + group::host_name(), stop));
+  if (group_->is_chief()) {
+    const Status read = group_->gather({}, stop).status();
+    (void)default_file_system().remove_file(written);
+    return read;
+  }
+  const size_t end = std::min(text.find(' '), text.size() - 1);
+  const std::string path = join_path(layout_.root(), text.substr(0, end));
+  const Deadline deadline = std::chrono::steady_clock::now() + patience;
+  std::error_code error;
+  while (!std::filesystem::exists(path, error)) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      return Status(StatusCode::kMismatch,
+                    path + ": is not on " + group::host_name() +
+                        ", though rank 0 has written it on " + text.substr(end + 1) +
+                        "; all ranks must see the same file system at the run directory");
+    if (!sleep_until(stop, std::chrono::steady_clock::now() + std::chrono::milliseconds(100)))
+      return Status(StatusCode::kCancelled, "startup cancelled");
+  }
+  return group_->gather({}, stop).status();
 }
 
 Result<run::RunOutcome> Run::train_segments(std::stop_token stop,

@@ -146,6 +146,7 @@ class Run final : public server::TrainingControl {
   Status compare_with_group();
   // Rejects pending and later commands at the end of training, before this rank waits for others of its group.
   void end_requests(const Status& failure);
+  Status check_shared_directory(const std::stop_token& stop);
   // The end of a group that was stopped.
   void end_together(const std::stop_token& stop);
   // After a pause with `release`. `last`: the status at its end.
