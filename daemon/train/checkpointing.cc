@@ -20,7 +20,8 @@ constexpr milliseconds kPollInterval{100};
 Checkpointing::Checkpointing(const config::Config& config, TrainingState& state,
                              BatchSource& source, Coordination& ranks,
                              StepInstrumentation& instrumentation, writer::CheckpointWriter& writer,
-                             StatusBoard& board, Clock& clock, Start start, OnSubmit on_submit)
+                             StatusBoard& board, Clock& clock, Start start, OnStall on_stall,
+                             OnStall on_submit)
     : config_(config),
       state_(state),
       source_(source),
@@ -29,6 +30,7 @@ Checkpointing::Checkpointing(const config::Config& config, TrainingState& state,
       writer_(writer),
       board_(board),
       clock_(clock),
+      on_stall_(std::move(on_stall)),
       on_submit_(std::move(on_submit)),
       is_sharded_(state.optimizer().is_sharded()),
       triggers_(config.checkpoint, start.save_after_resume),
@@ -68,6 +70,7 @@ bool Checkpointing::must_announce(uint64_t step) {
       triggers_.due(step, clock_.monotonic(), state_.loss_trend, writer_.is_degraded());
   const bool is_due = (reason != SaveReason::kNone && step != state_.step) || has_requests();
   if (!is_due) return false;
+  if (reason == SaveReason::kSteps && step != state_.step && must_save_each()) stall_for_writer();
   if (writer_.wait_idle(milliseconds(0))) return true;
   // Once: a pause asks again and again.
   if (reason == SaveReason::kSteps && step != state_.step) record_skipped(step);
@@ -76,8 +79,20 @@ bool Checkpointing::must_announce(uint64_t step) {
 
 void Checkpointing::save(SaveReason reason, StepEngine& engine) {
   if (reason == SaveReason::kAnnounced) wait_for_writer();
+  if (reason == SaveReason::kSteps && must_save_each()) stall_for_writer();
   if (reason == SaveReason::kNone || try_save(engine) || reason != SaveReason::kSteps) return;
   record_skipped(state_.step);
+}
+
+// To which checkpoint a run rolls back must not depend on the disk: then results of one configuration would differ.
+bool Checkpointing::must_save_each() const {
+  return config_.train.on_nonfinite == config::OnNonfinite::kRollback;
+}
+
+void Checkpointing::stall_for_writer() {
+  const nanoseconds began = clock_.monotonic();
+  wait_for_writer();
+  on_stall_(clock_.monotonic() - began);
 }
 
 void Checkpointing::record_skipped(uint64_t step) {
@@ -141,6 +156,7 @@ bool Checkpointing::try_save(StepEngine& engine) {
       [waiting = std::exchange(progress_, {})](uint64_t bytes, uint64_t total) {
         for (const OnProgress& on_progress : waiting) on_progress(bytes, total);
       });
+  on_stall_(stall);
   on_submit_(stall);
   return true;
 }

@@ -38,12 +38,12 @@ class Checkpointing {
     bool save_after_resume = false;  // see TrainerStart
     bool is_saved = false;           // the current step is that of a checkpoint of the writer
   };
-  // After a snapshot was submitted, which has held up training for this time.
-  using OnSubmit = std::function<void(std::chrono::nanoseconds stall)>;
+  // `on_stall`: training was held up for this time. `on_submit`: a snapshot was submitted, after this stall.
+  using OnStall = std::function<void(std::chrono::nanoseconds stall)>;
   Checkpointing(const config::Config& config, TrainingState& state, BatchSource& source,
                 Coordination& ranks, StepInstrumentation& instrumentation,
                 writer::CheckpointWriter& writer, StatusBoard& board, Clock& clock, Start start,
-                OnSubmit on_submit);
+                OnStall on_stall, OnStall on_submit);
 
   // Before the first step.
   void start(std::chrono::nanoseconds now);
@@ -76,6 +76,8 @@ class Checkpointing {
 
  private:
   void fill(writer::Snapshot& snapshot, StepEngine& engine);
+  bool must_save_each() const;
+  void stall_for_writer();
   void record_skipped(uint64_t step);
 
   const config::Config& config_;
@@ -86,7 +88,7 @@ class Checkpointing {
   writer::CheckpointWriter& writer_;
   StatusBoard& board_;
   Clock& clock_;
-  const OnSubmit on_submit_;
+  const OnStall on_stall_, on_submit_;
   const bool is_sharded_;  // the optimizer
   SaveTriggers triggers_;
   checkpoint::Manifest manifest_;  // with the current parent

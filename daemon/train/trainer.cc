@@ -99,7 +99,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       instrumentation_(config_.metrics, sink, channels.inspections, clock, state.model(),
                        state.device(), source),
       checkpointing_(config_, state, source, *ranks_, instrumentation_, writer, channels.board,
-                     clock, make_checkpointing_start(start, state.step), on_submit()),
+                     clock, make_checkpointing_start(start, state.step), on_stall(), on_submit()),
       on_setting_change_(std::move(start.on_setting_change)),
       has_device_memory_(start.has_device_memory),
       last_step_(config_.train.max_steps),
@@ -175,6 +175,9 @@ TrainerOutcome Trainer::roll_back() {
   channels_.expects_exchange = false;  // until the next segment
   // The run returns to the last checkpoint, which can be in flight.
   checkpointing_.wait_for_writer();
+  if (const auto stats = writer_.stats(); stats.degraded)
+    log_warn("rollback not reproducible",
+             {{"reason", "the newest checkpoint could not be written: " + stats.last_error}});
   checkpointing_.reject_requests(
       Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
   instrumentation_.finish("the run was rolled back to the last checkpoint");
@@ -300,9 +303,12 @@ void Trainer::save_for_requests() {
   }
 }
 
-Checkpointing::OnSubmit Trainer::on_submit() {
+Checkpointing::OnStall Trainer::on_stall() {
+  return [this](nanoseconds stall) { interval_.stalled += stall; };
+}
+
+Checkpointing::OnStall Trainer::on_submit() {
   return [this](nanoseconds stall) {
-    interval_.stalled += stall;
     status_.checkpoint.stall_ms = std::chrono::duration<double, std::milli>(stall).count();
     publish(control::TrainerState::kSaving);
   };

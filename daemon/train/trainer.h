@@ -134,7 +134,8 @@ class Trainer {
   void save_for_requests();
   void end_requests(const Status& failure);  // replies to all, at the end of training
   Status nonfinite_state() const;            // why it is not saved
-  Checkpointing::OnSubmit on_submit();
+  Checkpointing::OnStall on_stall();
+  Checkpointing::OnStall on_submit();
   Result<TrainerOutcome> train(std::stop_token stop);
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);

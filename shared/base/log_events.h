@@ -361,6 +361,10 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kTraining, "run rolled back", kWarn, "step attempt max_attempts lr_scale reason",
      "After repeated non-finite steps, training continues from a checkpoint with a lower learning "
      "rate."},
+    {LogTopic::kTraining, "rollback not reproducible", kWarn, "reason",
+     "The newest checkpoint could not be written, so the run returns to an earlier one than "
+     "another "
+     "run of the same configuration."},
     {LogTopic::kTraining, "device fallback", kInfo, "device reason",
      "train.device: auto uses the CPU."},
     {LogTopic::kTraining, "device unresponsive", kWarn, "error",

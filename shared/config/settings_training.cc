@@ -549,13 +549,17 @@ Fields nonfinite_fields(TrainConfig& train) {
       {.name = "on_nonfinite",
        .target = choice(train.on_nonfinite),
        .help = "Action on a loss, gradient or buffer that is not finite",
-       .details = "Buffers are, for example, the statistics of batch norm. fail: the run ends with "
-                  "exit code 65; its last checkpoint remains. skip_step: such a step leaves "
-                  "parameters, buffers, optimizer and moving average as they were, and its loss is "
-                  "ignored; costs a little time per step. rollback: the run returns to its last "
-                  "checkpoint and continues with a lower learning rate and the same samples. The "
-                  "check runs when a step is reported or saved, before a save also on parameters "
-                  "and optimizer state, so a checkpoint never contains nonfinite values.",
+       .details =
+           "Buffers are, for example, the statistics of batch norm. fail: the run ends with "
+           "exit code 65; its last checkpoint remains. skip_step: such a step leaves "
+           "parameters, buffers, optimizer and moving average as they were, and its loss is "
+           "ignored; costs a little time per step. rollback: the run returns to its last "
+           "checkpoint and continues with a lower learning rate and the same samples; so that it "
+           "does "
+           "not depend on the disk, no save by steps is skipped, and training waits for the one "
+           "before. The check runs when a step is reported or saved, before a save also on "
+           "parameters "
+           "and optimizer state, so a checkpoint never contains nonfinite values.",
        .affects_result = true},
       {.name = "max_nonfinite",
        .target = &train.max_nonfinite,

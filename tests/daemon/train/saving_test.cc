@@ -48,6 +48,23 @@ TEST_F(TrainerSaveTest, SavesByStepsAndAtEnd) {
   EXPECT_THAT(run.saved(), ElementsAre(4, 8, 10));
 }
 
+// Each commit takes until the trainer waits for the writer, so that the next save is due meanwhile.
+TEST_F(TrainerSaveTest, WaitsForWriterInsteadOfSkippingSaveWithRollback) {
+  auto config = slow_config(6);
+  config.checkpoint.save_every_steps = 2;
+  config.train.on_nonfinite = config::OnNonfinite::kRollback;
+  Session* maybe_run = nullptr;
+  Session run(config, root_, kNoPoison, {.before_commit = [&] {
+                EXPECT_TRUE(wait_until(1min, [&] {
+                  return maybe_run->board_.phase() == control::TrainerPhase::kUnwatched;
+                }));
+              }});
+  maybe_run = &run;
+  ASSERT_TRUE(run.train().ok());
+  EXPECT_THAT(run.saved(), ElementsAre(2, 4, 6));
+  EXPECT_EQ(run.writer_->stats().skipped, 0u);
+}
+
 TEST_F(TrainerSaveTest, SavesStateBeforeInvalidBatch) {
   Session run(slow_config(10), root_);
   run.is_valid = [](const feed::ReceivedBatch& batch) { return batch.ticket != 6; };
