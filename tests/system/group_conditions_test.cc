@@ -92,6 +92,31 @@ TEST_F(GroupRunTest, ReportsBatchNormAsReasonWhyResultsDependOnNumberOfRanks) {
   }
 }
 
+// The initial weights of rank 0, which the others get, are not contiguous in memory.
+TEST_F(GroupRunTest, TrainsSameBytesWithWeightsInChannelsLast) {
+  configure(16);
+  const std::vector<std::string> settings{
+      "--set",
+      "data.train.input_shape=[3, 8, 8]",
+      "--set",
+      "data.val.input_shape=[3, 8, 8]",
+      "--set",
+      "train.channels_last=true",
+      "--set",
+      "model={name: sequential, layers: [conv2d: {out_channels: 4, kernel_size: 3}, relu, flatten, "
+      "linear]}"};
+  train_alone(run_dir(kAlone), settings);
+  expect_success(start_group(2, run_dir("two"), settings));
+  expect_same_run(run_dir("two"), run_dir(kAlone));
+  expect_success(start_group(4, run_dir("four"), joined(settings, kSharded)));
+  expect_same_state(run_dir("four"), run_dir(kAlone));
+  // In its own order, so that only the ranks are compared, by themselves.
+  expect_success(start_group(2, run_dir("sums"),
+                             joined(settings, {"--set", "distributed.reduction=allreduce", "--set",
+                                               "distributed.consistency_check_every_steps=1"})));
+  EXPECT_EQ(newest_step(run_dir("sums")), 16u);
+}
+
 // Of each step.
 std::vector<double> losses_of(const std::string& records) {
   std::vector<double> losses;
