@@ -114,6 +114,8 @@ std::string ring_line(const TrainerStatus::Feed& feed, const Painter& paint) {
 
 std::string workers_line(const TrainerStatus::Feed& feed, const Painter& paint) {
   const double workers = std::max(1, feed.workers);
+  if (std::isnan(feed.workers_reading))  // of a cluster
+    return paint.label("workers") + paint.bar({}, kBarCells) + " " + std::to_string(feed.workers);
   return paint.label("workers") +
          paint.bar({{feed.workers_reading / workers, "34"},
                     {feed.workers_decoding / workers, "33"},

@@ -1,5 +1,6 @@
 #include "daemon/monitoring/metrics_text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -28,7 +29,12 @@ class Families {
     std::vector<ClientMetric::Label> labels;
     double value = 0;
   };
+  void counters(const char* name, const char* help, std::vector<Labeled> values) {
+    add(MetricType::Counter, name, help, std::move(values));
+  }
   void gauges(const char* name, const char* help, std::vector<Labeled> values) {
+    std::erase_if(values, [](const Labeled& each) { return std::isnan(each.value); });
+    if (values.empty()) return;
     add(MetricType::Gauge, name, help, std::move(values));
   }
   std::string to_text() const { return prometheus::TextSerializer().Serialize(families_); }
@@ -76,9 +82,8 @@ void add_training(Families& out, const TrainerStatus& status) {
   out.gauge("stoker_train_loss", "Mean loss of the last reported steps.", status.loss);
   std::vector<Families::Labeled> metrics;
   for (const auto& [name, value] : status.training_metrics)
-    if (!std::isnan(value)) metrics.push_back({{label("name", name)}, value});
-  if (!metrics.empty())
-    out.gauges("stoker_train_metric", "Training metrics, over the same steps.", std::move(metrics));
+    metrics.push_back({{label("name", name)}, value});
+  out.gauges("stoker_train_metric", "Training metrics, over the same steps.", std::move(metrics));
   out.gauge("stoker_lr", "Learning rate.", status.lr);
   out.gauge("stoker_samples_per_second", "Samples trained on per second.",
             status.samples_per_second);
@@ -126,6 +131,30 @@ void add_feed(Families& out, const TrainerStatus::Feed& feed) {
               feed.worker_timeouts);
   out.gauge("stoker_external_producers", "Attached external producers.",
             static_cast<double>(feed.external_producers));
+}
+
+void add_processes(Families& out, const TrainerStatus& status) {
+  out.gauge("stoker_ranks",
+            "Processes that train the run: ranks, or parameter servers and workers.",
+            status.group.world_size);
+  const TrainerStatus::Cluster& cluster = status.cluster;
+  if (cluster.replicas.empty()) return;
+  std::vector<Families::Labeled> workers;
+  for (const char* const state : {"not_started", "waiting", "training", "lost"}) {
+    const auto is_in_state = [state](const TrainerStatus::Cluster::Task& task) {
+      return task.job == "worker" && task.state == state;
+    };
+    workers.push_back({{label("state", state)},
+                       static_cast<double>(std::ranges::count_if(cluster.tasks, is_in_state))});
+  }
+  out.gauges("stoker_cluster_workers", "Workers of parameter servers in a state.",
+             std::move(workers));
+  out.counters("stoker_gradients_dropped_total", "Gradients that the parameter servers dropped.",
+               {{{label("reason", "stale")}, static_cast<double>(cluster.stale_gradients)},
+                {{label("reason", "backup")}, static_cast<double>(cluster.backup_gradients)}});
+  out.gauge("stoker_largest_staleness_updates",
+            "Most updates between the parameters of an applied gradient and its own.",
+            static_cast<double>(cluster.largest_staleness));
 }
 
 void add_checkpoints(Families& out, const TrainerStatus& status) {
@@ -182,6 +211,7 @@ std::string to_metrics_text(const TrainerStatus& status, const std::string& vers
   add_control(out, status.control);
   if (status.state == TrainerState::kStarting) return out.to_text();
   add_training(out, status);
+  add_processes(out, status);
   add_feed(out, status.feed);
   add_checkpoints(out, status);
   return out.to_text();

@@ -59,6 +59,11 @@ Status BatchReader::prefetch(uint64_t ticket) {
   return {};
 }
 
+bool BatchReader::has_next() {
+  const std::lock_guard lock(mutex_);
+  return wanted_ && has_prefetched(*wanted_);
+}
+
 bool BatchReader::has_prefetched(uint64_t ticket) const {
   return prefetched_ == ticket && !is_reading_;
 }

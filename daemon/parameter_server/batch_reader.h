@@ -38,6 +38,7 @@ class BatchReader {
   Result<task::Batch> read(uint64_t ticket, const std::stop_token& stop);
   // Replaces the ticket of the call before, whose batch is then read again if it is needed.
   Status prefetch(uint64_t ticket);
+  bool has_next();  // a batch that is prefetched
 
  private:
   Status fill(std::vector<std::byte>& memory, uint64_t ticket) const;

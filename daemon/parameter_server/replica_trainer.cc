@@ -124,6 +124,10 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   status_.max_steps = config.train.max_steps;
   status_.step = state.step;
   status_.checkpoint.last_saved_step = state.step;
+  status_.feed.queue_capacity = 1;
+  status_.feed.workers = 1;  // what it does is not measured
+  status_.feed.workers_reading = status_.feed.workers_decoding = std::nan("");
+  status_.feed.workers_transforming = status_.feed.workers_waiting = std::nan("");
   if (state.step > 0) saved_step_ = state.step;
   checked_step_ = recorded_step_ = state.step;
   if (chief_ && (config.train.gradient_accumulation_steps > 1 || step_.max_count() > 0))
@@ -237,7 +241,9 @@ Status ReplicaTrainer::close_gap(const std::stop_token& stop) {
 Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
                                 const std::stop_token& stop) {
   const auto [ticket, step] = std::pair(claimed.ticket, claimed.step);
+  const auto asked_at = clock_.monotonic();
   STOKER_ASSIGN_OR_RETURN(task::Batch batch, reader_.read(ticket, stop));
+  data_wait_ += clock_.monotonic() - asked_at;
   if (claimed.prefetch) STOKER_RETURN_IF_ERROR(reader_.prefetch(*claimed.prefetch));
   {
     const ScopedActivity waiting(kWaitForServers);
@@ -330,6 +336,8 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   metrics.samples_seen = record.step * static_cast<uint64_t>(samples);
   metrics.samples_per_second = seconds > 0 ? steps * samples / seconds : 0;
   metrics.step_time_ms = steps > 0 ? 1e3 * seconds / steps : 0;
+  const double waited = std::chrono::duration<double>(std::exchange(data_wait_, {})).count();
+  metrics.data_wait_ms = steps > 0 ? 1e3 * waited / steps : 0;
   metrics.degraded = chief_->writer.is_degraded() ? 1 : 0;
   metrics.wall_time = to_iso8601(clock_.wall());
   chief_->metrics_bytes = chief_->report(metrics);
@@ -342,6 +350,7 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
     status_.training_metrics.push_back({.name = name, .value = value});
   status_.samples_per_second = metrics.samples_per_second;
   status_.step_time_ms = metrics.step_time_ms;
+  status_.feed.data_wait_ms = metrics.data_wait_ms;
   remaining_.add(static_cast<uint64_t>(steps), seconds);
   status_.eta_seconds = remaining_.seconds(config_.train.max_steps - metrics.step);
   publish(chief_->writer.is_degraded() ? control::TrainerState::kDegraded
@@ -352,6 +361,7 @@ void ReplicaTrainer::publish(control::TrainerState activity) {
   status_.state = activity;
   status_.step = state_.step;
   status_.lr = learning_rate_at(config_, state_.step);
+  status_.feed.ready_batches = reader_.has_next() ? 1 : 0;
   if (chief_) {
     const auto saved = chief_->writer.stats();
     status_.checkpoint.last_saved_step =

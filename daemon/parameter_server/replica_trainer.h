@@ -129,6 +129,7 @@ class ReplicaTrainer {
   std::vector<train::Done> save_requests_;
   std::chrono::nanoseconds reported_at_{0};
   uint64_t reported_step_ = 0;
+  std::chrono::nanoseconds data_wait_{0};  // of this worker, since then
   RemainingTime remaining_;
   std::optional<std::chrono::nanoseconds> status_read_at_;
 };

@@ -54,6 +54,28 @@ TEST(MetricsTextTest, OmitsUnknownValues) {
   EXPECT_THAT(text, Not(HasSubstr("stoker_evaluator_best_value")));
 }
 
+TEST(MetricsTextTest, HasWorkersAndGradientsOfCluster) {
+  control::TrainerStatus status = some_status();
+  EXPECT_THAT(to_metrics_text(status, "1"),
+              ::testing::AllOf(HasSubstr("\nstoker_ranks 1\n"), Not(HasSubstr("cluster"))));
+  status.group.world_size = 4;
+  status.feed.workers_reading = std::numeric_limits<double>::quiet_NaN();
+  status.cluster.replicas = "async";
+  status.cluster.stale_gradients = 5;
+  status.cluster.largest_staleness = 7;
+  for (const char* const state : {"lost", "training", "lost"})
+    status.cluster.tasks.push_back({.job = "worker", .state = state});
+  status.cluster.tasks.push_back({.job = "ps", .state = "serving"});
+  const std::string text = to_metrics_text(status, "1");
+  EXPECT_THAT(text, HasSubstr("\nstoker_ranks 4\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_cluster_workers{state=\"lost\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_cluster_workers{state=\"waiting\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE stoker_gradients_dropped_total counter\n"
+                              "stoker_gradients_dropped_total{reason=\"stale\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_largest_staleness_updates 7\n"));
+  EXPECT_THAT(text, Not(HasSubstr("state=\"reading\"")));
+}
+
 // Counters of the checkpoint are 0 until it is loaded.
 TEST(MetricsTextTest, OmitsCountersBeforeTraining) {
   control::TrainerStatus status = some_status();
