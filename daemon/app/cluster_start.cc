@@ -12,6 +12,8 @@
 #include "daemon/group/start_checks.h"
 #include "daemon/train/live_state.h"
 #include "shared/base/deadline.h"
+#include "shared/base/file.h"
+#include "shared/base/log.h"
 #include "shared/base/utf8.h"
 #include "shared/config/live_settings.h"
 #include "shared/feed/dataset_versions.h"
@@ -150,6 +152,30 @@ group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
   environment.rank = task.job == Job::kWorker ? task.index : num_workers + task.index;
   environment.world_size = num_workers + static_cast<int>(task.cluster.ps.size());
   environment.local_world_size = 1;
+void warn_of_several_workers(const config::Config& config, const ClusterLaunch& cluster,
+                             const model::Model& model) {
+  if (cluster.task.cluster.worker.size() < 2) return;
+  if (cluster.replicas == ReplicaMode::kSync) {
+    for (const std::string& reason : world_size_effects(model))
+      log_warn("results depend on the number of ranks", {{"reason", reason}});
+    return;
+  }
+  const bool has_momentum = std::visit(
+      [](const auto& method) {
+        if constexpr (requires { method.momentum; }) return method.momentum > 0;
+        return false;
+      },
+      config.optimizer.method);
+  if (has_momentum && !cluster.max_staleness)
+    log_warn(
+        "settings contradictory",
+        {{"key", "cluster.max_staleness"},
+         {"reason",
+          "null is no bound: with optimizer.momentum, gradients of parameters that others have "
+          "updated meanwhile can raise the loss; set it, such as to 1, or set "
+          "optimizer.momentum to 0"}});
+}
+
   return environment;
 }
 

@@ -28,6 +28,7 @@
 #include "shared/config/config.h"
 #include "shared/run/run_layout.h"
 
+#include "shared/model/model.h"
 namespace stoker::app {
 
 struct ClusterLaunch {
@@ -48,6 +49,10 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
 
 // The task as a rank: first the workers, then the servers. Each has the files of a rank.
 group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
+// Of the chief: what the workers together change about the results. Nothing for one worker.
+void warn_of_several_workers(const config::Config& config, const ClusterLaunch& cluster,
+                             const model::Model& model);
+
                                  group::LaunchEnvironment environment);
 
 // Adds the options of the command line.

@@ -72,7 +72,8 @@ inline constexpr LogEventInfo kAll[] = {
      "The last checkpoint was not complete in time after SIGTERM. The run resumes from the one "
      "before."},
     {LogTopic::kRun, "results depend on the number of ranks", kWarn, "reason",
-     "A run with another number of ranks does not have the same bytes."},
+     "A run with another number of ranks, or workers of parameter servers, does not have the same "
+     "bytes."},
     {LogTopic::kRun, "run directory not durable", kWarn, "reason",
      "Locks do not work in the run directory, or it is on a network file system or in memory; "
      "`reason` "
