@@ -27,6 +27,12 @@ using parameter_server::Job;
 constexpr const char* kStorePrefix = "stoker";
 constexpr const char* kSettingsKey = "settings";
 constexpr const char* kDataKey = "data_and_model";
+// Counted by the tasks that do not serve the store.
+constexpr const char* kMetKey = "met";
+constexpr const char* kLeftKey = "left";
+// For the failure of a task whose connections are closed already, and for the others to read it.
+constexpr std::chrono::seconds kRecordGrace{1};
+constexpr std::chrono::seconds kStoreGrace{5};
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
@@ -146,12 +152,6 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   return Status(StatusCode::kInvalidArgument, "with parameter servers: " + join(errors, "; "));
 }
 
-group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
-                                 group::LaunchEnvironment environment) {
-  const auto num_workers = static_cast<int>(task.cluster.worker.size());
-  environment.rank = task.job == Job::kWorker ? task.index : num_workers + task.index;
-  environment.world_size = num_workers + static_cast<int>(task.cluster.ps.size());
-  environment.local_world_size = 1;
 void warn_of_several_workers(const config::Config& config, const ClusterLaunch& cluster,
                              const model::Model& model) {
   if (cluster.task.cluster.worker.size() < 2) return;
@@ -176,6 +176,12 @@ void warn_of_several_workers(const config::Config& config, const ClusterLaunch& 
           "optimizer.momentum to 0"}});
 }
 
+group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
+                                 group::LaunchEnvironment environment) {
+  const auto num_workers = static_cast<int>(task.cluster.worker.size());
+  environment.rank = task.job == Job::kWorker ? task.index : num_workers + task.index;
+  environment.world_size = num_workers + static_cast<int>(task.cluster.ps.size());
+  environment.local_world_size = 1;
   return environment;
 }
 
@@ -201,6 +207,7 @@ parameter_server::UpdateOptions update_options(const config::Config& config,
 Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
                                     const run::RunLayout& layout,
                                     const group::SharedSettings& settings,
+                                    const std::function<std::string()>& find_end,
                                     const std::stop_token& stop) {
   const parameter_server::ClusterTask& task = cluster.task;
   const std::string& first = task.cluster.ps.front();
@@ -211,33 +218,47 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
   meeting.start_timeout = milliseconds_of(config.distributed.start_timeout_seconds);
   meeting.store.prefix = kStorePrefix;
   meeting.store.server = "ps 0 (" + first + ")";
+  meeting.store.port_hint = "give ps 0 a free port, the same for all tasks";
+  meeting.find_end = find_end;
+  meeting.is_chief_running = [lock = layout.lock_file()] {
+    const auto locked = is_locked(lock);
+    return locked.ok() && *locked;
+  };
   STOKER_ASSIGN_OR_RETURN(meeting.store.secret,
                           group::read_or_create_secret(layout.group_secret_file()));
   meeting.store_port = port_of(first);
   if (is_first) {
-    STOKER_ASSIGN_OR_RETURN(auto listening, group::listen_on(host_of(first), port_of(first)));
-    meeting.store_address = listening.address;
+    auto listening = group::listen_on(host_of(first), port_of(first));
+    if (listening.status().code() == StatusCode::kBusy)
+      return Status(StatusCode::kBusy,
+                    listening.status().message() + "; " + meeting.store.port_hint);
+    if (listening.status().code() == StatusCode::kInvalidArgument)
+      return Status(StatusCode::kInvalidArgument,
+                    listening.status().message() + "; start ps 0 on the host of its address");
+    if (!listening.ok()) return listening.status();
+    meeting.store_address = listening->address;
     STOKER_ASSIGN_OR_RETURN(made.store,
-                            group::TcpStore::serve(std::move(listening), meeting.store));
+                            group::TcpStore::serve(*std::move(listening), meeting.store));
   } else {
-    const Deadline deadline = std::chrono::steady_clock::now() +
-                              milliseconds_of(config.distributed.start_timeout_seconds);
-    const auto found = group::wait_for_listener(host_of(first), port_of(first), deadline, stop);
-    if (found.status().code() == StatusCode::kTimedOut)
-      return Status(StatusCode::kPeerLost,
-                    "cannot connect to " + meeting.store.server + ": " + found.status().message());
-    if (!found.ok()) return found.status();
-    meeting.store_address = *found;
+    parameter_server::TaskWait wait(meeting, meeting.store.server);
+    const auto check = [&wait](const Status& last) -> Status {
+      const Status waited = wait.check();
+      if (waited.code() != StatusCode::kPeerLost) return waited;
+      return Status(StatusCode::kPeerLost, waited.message() + ": " + last.message());
+    };
+    STOKER_ASSIGN_OR_RETURN(
+        meeting.store_address,
+        group::wait_for_listener(host_of(first), port_of(first), kNoDeadline, stop, check));
     STOKER_ASSIGN_OR_RETURN(
         made.store,
         group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
+    STOKER_RETURN_IF_ERROR(made.store->add(kMetKey, 1).status());
   }
   STOKER_ASSIGN_OR_RETURN(meeting.address,
                           group::own_address(config.distributed.interface, meeting.store_address));
   if (is_first) STOKER_RETURN_IF_ERROR(made.store->set(kSettingsKey, group::to_json(settings)));
-  const Deadline deadline =
-      std::chrono::steady_clock::now() + milliseconds_of(config.distributed.start_timeout_seconds);
-  STOKER_RETURN_IF_ERROR(made.store->wait(kSettingsKey, deadline, stop));
+  STOKER_RETURN_IF_ERROR(parameter_server::wait_for_task(
+      *made.store, kSettingsKey, stop, parameter_server::TaskWait(meeting, meeting.store.server)));
   STOKER_RETURN_IF_ERROR(
       compare_settings(*made.store, kSettingsKey, settings, "parameter server 0",
                        "start all tasks with the same configuration and options"));
@@ -245,11 +266,36 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
 }
 
 Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,
-                          const std::stop_token& stop) {
+                          parameter_server::TaskWait wait, const std::stop_token& stop) {
   if (is_chief) return store.set(kDataKey, group::to_json(own));
-  STOKER_RETURN_IF_ERROR(store.wait(kDataKey, kNoDeadline, stop));
+  STOKER_RETURN_IF_ERROR(parameter_server::wait_for_task(store, kDataKey, stop, std::move(wait)));
   return compare_settings(store, kDataKey, own, "worker 0, the chief",
                           "all tasks must read the same files");
+}
+
+Status leave_cluster(ClusterMeeting& met, const parameter_server::ClusterTask& task,
+                     const Status& failure, bool is_cause) {
+  group::TcpStore& store = *met.store;
+  const bool is_lost = failure.code() == StatusCode::kPeerLost;
+  if (is_cause) parameter_server::announce_failure(store, task, failure);
+  const bool may_follow = is_lost && !is_cause && failure.cause() == StatusCode::kOk;
+  const Status announced =
+      parameter_server::check_failure(store, may_follow ? kRecordGrace : std::chrono::seconds(0));
+  if (task.job != Job::kPs || task.index != 0) {
+    (void)store.add(kLeftKey, 1);
+  } else if (!announced.ok()) {
+    using std::chrono::steady_clock;
+    const auto have_left = [&store] {
+      const auto all = store.add(kMetKey, 0), left = store.add(kLeftKey, 0);
+      return !all.ok() || !left.ok() || *left >= *all;
+    };
+    const Deadline end = steady_clock::now() + kStoreGrace;
+    while (steady_clock::now() < end && !have_left())
+      sleep_until({}, steady_clock::now() + std::chrono::milliseconds(20));
+  }
+  if (!may_follow || announced.cause() == StatusCode::kOk) return failure;
+  return Status(StatusCode::kPeerLost, announced.message() + "; " + failure.message(),
+                announced.cause());
 }
 
 Status check_saved_run(const config::Config& config, const checkpoint::Manifest& saved) {

@@ -2,14 +2,16 @@
 // meet.
 //
 // Threads:  functions of their arguments.
-// Blocking: meet_cluster() until parameter server 0 serves the store, at most for
-//           distributed.start_timeout_seconds; a stop wakes it within 100 ms.
+// Blocking: meet_cluster() until parameter server 0 serves the store, compare_with_chief() until the chief has
+//           opened its data: see TaskWait. A stop wakes them within 100 ms.
 // Errors:   kInvalidArgument: what does not work with parameter servers, or an address is not one of this
 //           host. kPeerLost: server 0 cannot be reached. kMismatch: the settings of this task differ from
-//           those of server 0, or its data those of the chief. kBusy: the port is taken. kCancelled.
+//           those of server 0, or its data those of the chief. kBusy: the port is taken. kClosed: the run has
+//           ended. kCancelled.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -26,9 +28,9 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
+#include "shared/model/model.h"
 #include "shared/run/run_layout.h"
 
-#include "shared/model/model.h"
 namespace stoker::app {
 
 struct ClusterLaunch {
@@ -47,12 +49,12 @@ Result<std::optional<ClusterLaunch>> make_cluster_launch(
 // What the configuration has that does not work with parameter servers: all of it, in one line.
 Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster);
 
-// The task as a rank: first the workers, then the servers. Each has the files of a rank.
-group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
 // Of the chief: what the workers together change about the results. Nothing for one worker.
 void warn_of_several_workers(const config::Config& config, const ClusterLaunch& cluster,
                              const model::Model& model);
 
+// The task as a rank: first the workers, then the servers. Each has the files of a rank.
+group::LaunchEnvironment rank_of(const parameter_server::ClusterTask& task,
                                  group::LaunchEnvironment environment);
 
 // Adds the options of the command line.
@@ -65,16 +67,23 @@ struct ClusterMeeting {
   parameter_server::Meeting meeting;
   std::unique_ptr<group::TcpStore> store;
 };
-// `settings`: must be the same on all tasks.
+// `settings`: must be the same on all tasks. `find_end`: Meeting::find_end().
 Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
                                     const run::RunLayout& layout,
                                     const group::SharedSettings& settings,
+                                    const std::function<std::string()>& find_end,
                                     const std::stop_token& stop);
 
-// `own`: what is the same on all tasks, but not part of the configuration: data and model. Waits for the
-// chief without a limit. kMismatch: the chief has others.
+// `own`: what is the same on all tasks, but not part of the configuration: data and model. `wait`: for the chief.
+// kMismatch: the chief has others.
 Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,
-                          const std::stop_token& stop);
+                          parameter_server::TaskWait wait, const std::stop_token& stop);
+
+// Of a task that ends, but not as the chief has ended the run. Leaves `failure` for the others if `is_cause`. Of
+// kPeerLost the result has the failure of the task that is the cause, if that has left it. Server 0 waits some seconds until
+// the others have read it.
+Status leave_cluster(ClusterMeeting& met, const parameter_server::ClusterTask& task,
+                     const Status& failure, bool is_cause);
 
 // What a checkpoint has and servers have not: settings that were changed during the run, the effect of
 // rollbacks on the learning rate, and another batch size. kMismatch; kCorrupt.

@@ -41,6 +41,7 @@ constexpr auto kExtension = 60s;
 constexpr ThreadActivity kWatchTraining{.operation = "watch training", .is_waiting = true};
 
 constexpr const char* kSigterm = "SIGTERM";
+constexpr const char* kMaxStepsReached = "max_steps reached";
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : kSigterm; }
 
@@ -189,13 +190,13 @@ ExitCode DaemonApp::run_to_end() {
   if (const Status opened = open(); !opened.ok()) return leave_group(opened);
   if (const Status permitted = check_thread_limit(min_threads(config_)); !permitted.ok())
     return leave_group(permitted);
-  if (is_chief()) {
-    // With --resume, whether the run is still on its branch is known later.
-    const auto request =
-        command_.resume.empty() ? find_early_stop_request(config_, layout_) : std::nullopt;
-    if (request && !is_in_group()) return exit_already_finished(request->reason);
+  if (is_chief() || launch_.maybe_cluster) {
+    const std::string stopped = find_early_stop();
+    if (!stopped.empty() && (!is_in_group() || launch_.maybe_cluster))
+      return exit_already_finished(stopped);
     // The evaluator can write the request while the ranks start, so the chief tells the others.
-    if (request) launch_.finished_because = request->reason;
+    launch_.finished_because = stopped;
+    launch_.find_end = [this] { return find_end(); };
   }
   run_ =
       std::make_unique<Run>(config_, command_, layout_, clock_, is_in_group() ? &launch_ : nullptr);
@@ -223,6 +224,27 @@ ExitCode DaemonApp::run_to_end() {
         joined.ok() ? Status(StatusCode::kInternal, "training ended without an outcome") : joined,
         run_->step());
   return finish(outcome_->status(), run_->step());
+}
+
+// With --resume, whether the run is still on its branch is known later; with --fresh, what is there is of another run
+// until the chief has archived it.
+std::string DaemonApp::find_early_stop() const {
+  const bool is_continued = command_.resume.empty() && (is_chief() || !command_.fresh);
+  const auto request = is_continued ? find_early_stop_request(config_, layout_) : std::nullopt;
+  return request ? "stopped early: " + request->reason : std::string();
+}
+
+// For a task of a cluster that waits for another one in vain. The chief knows what it starts.
+std::string DaemonApp::find_end() const {
+  if (const std::string stopped = find_early_stop(); !stopped.empty()) return stopped;
+  const auto locked = is_locked(layout_.lock_file());
+  const bool is_starting = !is_chief() && locked.ok() && *locked;
+  if (is_starting || !command_.resume.empty() || command_.fresh) return {};
+  const auto saved =
+      checkpoint::CheckpointStore(layout_.checkpoints_dir(), default_file_system()).list();
+  const bool has_all_steps =
+      saved.ok() && !saved->empty() && saved->back().step >= config_.train.max_steps;
+  return has_all_steps ? kMaxStepsReached : std::string();
 }
 
 // ---- Start

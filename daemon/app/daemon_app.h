@@ -84,6 +84,9 @@ class DaemonApp {
   void stop_preparation();
   void force_exit(int number);
   void handle_early_stop_request();
+  // Why the run has ended before; empty: it has not. find_end(): also without an early stop.
+  std::string find_early_stop() const;
+  std::string find_end() const;
   ExitCode exit_already_finished(const std::string& reason);
   // Whether this process may end the run, not only its own start.
   bool is_start_accepted() const { return is_already_finished_ || (run_ && run_->is_accepted()); }
@@ -142,7 +145,7 @@ class DaemonApp {
   bool is_short_deadline_logged_ = false;
   group::HangDetector hang_detector_;
   bool ended_early_ = false;          // early stopping, requested by the evaluator
-  bool is_already_finished_ = false;  // by an early stop before this start
+  bool is_already_finished_ = false;  // before this start
   std::chrono::nanoseconds stop_requested_at_{0};
   std::string reason_ = "max_steps reached";
 

@@ -188,11 +188,13 @@ ExitCode DaemonApp::leave_group(const Status& reason) {
 
 // A run that was stopped early is not continued by another start, like a finished one.
 ExitCode DaemonApp::exit_already_finished(const std::string& reason) {
-  reason_ = "stopped early: " + reason;
+  reason_ = reason;
   is_already_finished_ = true;
+  const bool is_early = reason.starts_with("stopped early: ");
   log_info("run already finished",
            {{"reason", reason_},
-            {"hint", "change eval.early_stopping, or remove " + layout_.early_stop_file()}});
+            {"hint", is_early ? "change eval.early_stopping, or remove " + layout_.early_stop_file()
+                              : "raise train.max_steps to continue it"}});
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
   const auto saved = store.list();
   return finish({}, saved.ok() && !saved->empty() ? saved->back().step : 0);

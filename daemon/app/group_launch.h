@@ -3,6 +3,7 @@
 // Threads: values.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,8 @@ struct GroupLaunch {
   group::SharedSettings settings;  // those that must be the same on all ranks
   std::optional<ClusterLaunch> maybe_cluster = std::nullopt;  // nullopt: a group
   std::string finished_because = {};  // on the chief, why the run is not continued; empty: it is
+  // Of a task of a cluster: Meeting::find_end().
+  std::function<std::string()> find_end = {};
 };
 
 }  // namespace stoker::app

@@ -90,8 +90,8 @@ class Run final : public server::TrainingControl {
   bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
   // Whether it ended because a stream had no more data. Only after train().
   bool is_data_exhausted() const { return is_data_exhausted_; }
-  // Why an early stop has finished this run before, on all ranks of a group; empty: it has not. Only after
-  // train(), which then has done nothing.
+  // Why this run has ended before, on all ranks of a group; empty: it has not. Only after train(), which then has
+  // done nothing.
   const std::string& finished_because() const { return finished_because_; }
   // Changes with each start and end of an exchange with the other ranks of a group; 0 before the end of the
   // first one; nullopt: none is expected now.
@@ -132,6 +132,8 @@ class Run final : public server::TrainingControl {
   // As a task of a cluster of parameter servers and workers (run_cluster.cc).
   Result<run::RunOutcome> train_in_cluster(const std::stop_token& stop,
                                            const std::function<void()>& on_training);
+  Result<run::RunOutcome> train_as_task(ClusterMeeting& met, const std::stop_token& stop,
+                                        const std::function<void()>& on_training);
   Result<run::RunOutcome> serve_cluster(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
                                         const std::stop_token& stop,
                                         const std::function<void()>& on_training);
@@ -144,9 +146,9 @@ class Run final : public server::TrainingControl {
                                           const std::function<void()>& on_training);
   // The start of a group: settings and threads of all ranks.
   Status compare_with_group();
+  Status check_shared_directory(const std::stop_token& stop);
   // Rejects pending and later commands at the end of training, before this rank waits for others of its group.
   void end_requests(const Status& failure);
-  Status check_shared_directory(const std::stop_token& stop);
   // The end of a group that was stopped.
   void end_together(const std::stop_token& stop);
   // After a pause with `release`. `last`: the status at its end.

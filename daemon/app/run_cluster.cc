@@ -1,5 +1,6 @@
 // The parts of Run that train with parameter servers.
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "daemon/parameter_server/replica_trainer.h"
 #include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/numerics.h"
+#include "daemon/train/training_error.h"
 #include "daemon/writer/checkpoint_writer.h"
 #include "daemon/writer/retention_manager.h"
 #include "shared/base/coordinator.h"
@@ -42,14 +44,31 @@ std::chrono::milliseconds grace_of_server(const config::DistributedConfig& confi
   return milliseconds_of(config.stop_deadline_seconds.value_or(config.timeout_seconds));
 }
 
-Status compare_data(const ClusterMeeting& met, bool is_chief, const config::Config& config,
-                    const SegmentStart& start, const std::stop_token& stop) {
+parameter_server::TaskWait wait_for_chief(const ClusterMeeting& met, const ClusterLaunch& cluster) {
+  return {met.meeting, cluster.task.cluster.chief_name(), /*is_for_chief=*/true};
+}
+
+Status compare_data(const ClusterMeeting& met, const ClusterLaunch& cluster,
+                    const config::Config& config, const SegmentStart& start,
+                    const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const std::string model_file, model::file_digest(config.model));
-  return compare_with_chief(*met.store, is_chief,
+  return compare_with_chief(*met.store, cluster.task.is_chief(),
                             {{"data.train fingerprint", start.data->fingerprint()},
                              {"model digest", start.state->model_digest()},
                              {"model file digest", model_file}},
-                            stop);
+                            wait_for_chief(met, cluster), stop);
+}
+
+// Whether the failure of this task ends the run. Before it has begun, the others wait for the servers and the chief.
+// Later, another process of a worker that fails otherwise than by the data or the configuration can continue.
+bool ends_run(const parameter_server::ClusterTask& task, bool has_begun, const Status& failure) {
+  if (failure.ok() || failure.code() == StatusCode::kClosed) return false;
+  const bool is_lost =
+      failure.code() == StatusCode::kPeerLost && failure.cause() == StatusCode::kOk;
+  if (!has_begun) return task.job == Job::kPs || task.is_chief();
+  if (is_lost || failure.code() == StatusCode::kCancelled) return false;
+  const ExitCode code = exit_code_for(failure);
+  return task.job == Job::kPs || code == ExitCode::kDataError || code == ExitCode::kConfiguration;
 }
 
 // Reads the samples in a worker process, unless workers are threads. A stop ends the reads.
@@ -137,12 +156,38 @@ class ChiefOutputs {
 Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
                                               const std::function<void()>& on_training) {
   const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
-  const parameter_server::ClusterTask& task = cluster.task;
-  const std::stop_token preparing = preparation_stop_.get_token();
   set_progress_line("waiting for parameter servers");
-  auto met = meet_cluster(config_, cluster, layout_, maybe_launch_->settings, preparing);
+  auto met = meet_cluster(config_, cluster, layout_, maybe_launch_->settings,
+                          maybe_launch_->find_end, preparation_stop_.get_token());
   set_progress_line("");
-  if (!met.ok()) return preparation_outcome(met.status());
+  bool has_begun = false;
+  const auto begin = [&] {
+    has_begun = true;
+    on_training();
+  };
+  auto outcome = [&]() -> Result<run::RunOutcome> {
+    try {
+      return met.ok() ? train_as_task(*met, stop, begin) : preparation_outcome(met.status());
+    } catch (const std::exception& error) {
+      return train::to_status(error);
+    }
+  }();
+  Status failure = outcome.status();
+  if (failure.code() == StatusCode::kClosed) {
+    finished_because_ = failure.message();
+    return run::RunOutcome::kFinished;
+  }
+  if (!has_begun && outcome.ok()) failure = Status(StatusCode::kCancelled, "startup cancelled");
+  if (met.ok() && !failure.ok())
+    failure =
+        leave_cluster(*met, cluster.task, failure, ends_run(cluster.task, has_begun, failure));
+  return outcome.ok() ? std::move(outcome) : failure;
+}
+
+Result<run::RunOutcome> Run::train_as_task(ClusterMeeting& met, const std::stop_token& stop,
+                                           const std::function<void()>& on_training) {
+  const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
+  const parameter_server::ClusterTask& task = cluster.task;
   train::prepare_environment(config_.run);
   if (const Status configured = train::configure_numerics(config_.run, config_.train);
       !configured.ok())
@@ -150,14 +195,15 @@ Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
 
   // The chief builds the index, the others read it.
   if (!task.is_chief()) {
-    const Status indexed = met->store->wait(kIndexKey, kNoDeadline, preparing);
+    const Status indexed = parameter_server::wait_for_task(
+        *met.store, kIndexKey, preparation_stop_.get_token(), wait_for_chief(met, cluster));
     if (!indexed.ok()) return preparation_outcome(indexed);
   }
   auto data = open_data(std::nullopt, task.is_chief());
   if (!data.ok()) return preparation_outcome(data.status());
-  if (task.is_chief()) STOKER_RETURN_IF_ERROR(met->store->set(kIndexKey, "1"));
-  if (task.job == Job::kPs) return serve_cluster(*met, *std::move(data), stop, on_training);
-  return train_as_worker(*met, *std::move(data), stop, on_training);
+  if (task.is_chief()) STOKER_RETURN_IF_ERROR(met.store->set(kIndexKey, "1"));
+  if (task.job == Job::kPs) return serve_cluster(met, *std::move(data), stop, on_training);
+  return train_as_worker(met, *std::move(data), stop, on_training);
 }
 
 Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
@@ -166,8 +212,7 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<
   const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), std::nullopt, c10::Device(c10::kCPU)));
-  const Status same =
-      compare_data(met, /*is_chief=*/false, config_, start, preparation_stop_.get_token());
+  const Status same = compare_data(met, cluster, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
   int64_t untrained_bytes = 0;
   if (cluster.task.index == 0 && cluster.task.cluster.worker.size() > 1)
@@ -213,6 +258,7 @@ Status Run::start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved) {
   STOKER_RETURN_IF_ERROR(
       run::write_batch_sizes(default_file_system(), layout_.batch_sizes_file(), {}));
   STOKER_RETURN_IF_ERROR(write_schema_and_metric_table(start));
+  remove_lost_setting_changes(saved);
   STOKER_RETURN_IF_ERROR(
       config::write_config(default_file_system(), own_layout_.config_file(), start.config));
   return feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket);
@@ -234,7 +280,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start,
                           create_state(std::move(data), saved, c10::Device(c10::kCPU)));
-  const Status same = compare_data(met, is_chief, config_, start, preparation_stop_.get_token());
+  const Status same = compare_data(met, cluster, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
   start.config = config_;
   start.config.cluster.replicas = cluster.replicas;  // also if an option has set it
@@ -242,6 +288,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   ChiefOutputs outputs(config_, layout_, clock_);
   std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
+    warn_of_several_workers(config_, cluster, start.state->model());
     STOKER_RETURN_IF_ERROR(start_as_chief(start, saved));
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
@@ -255,7 +302,6 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     parts.front().untrained = parameter_server::untrained_tensors(start.state->model());
   const bool sums_norms =
       cluster.replicas == config::ReplicaMode::kSync &&
-  remove_lost_setting_changes(saved);
       parameter_server::needs_norm_of_all(config_, cluster.task.cluster.ps.size());
   auto connection = parameter_server::WorkerConnection::open(
       cluster.task, met.meeting, std::move(parts), preparation_stop_.get_token(), sums_norms);

@@ -25,6 +25,7 @@ struct ClusterSpec {
   std::vector<std::string> ps;      // "host:port" by index
   std::vector<std::string> worker;  // the same
 
+  std::string chief_name() const { return "the chief (worker 0, " + worker.front() + ")"; }
   bool operator==(const ClusterSpec&) const = default;
 };
 
@@ -55,8 +56,8 @@ Result<std::optional<ClusterTask>> parse_cluster_task(const ClusterFlags& flags,
                                                       std::string_view tf_config,
                                                       const config::ClusterConfig& configured = {});
 
-}  // namespace stoker::parameter_server
 // For a process that uses none: that TF_CONFIG is empty, or an object without unknown jobs. Otherwise what was
 // meant as one run would be one of each task.
 Status check_tf_config(std::string_view text);
 
+}  // namespace stoker::parameter_server

@@ -119,9 +119,9 @@ Status ParameterServer::run(const std::stop_token& stop) {
       stop_serving_.request_stop();
       return started;
     }
-    std::unique_lock lock(mutex_);
     const std::stop_token serving = stop_serving_.get_token();
-    changed_.wait(lock, serving, [this] { return is_over() || end_by_; });
+    wait_for_end(*store, serving);
+    std::unique_lock lock(mutex_);
     if (end_by_) changed_.wait_until(lock, serving, *end_by_, [this] { return is_over(); });
     // Workers learn of the end from their next claim.
     const auto all_left = [this] {
@@ -143,6 +143,22 @@ Status ParameterServer::run(const std::stop_token& stop) {
            {{"state", run::to_string(run::RunOutcome::kStopped)}, {"step", variables_.step()}});
   return Status(StatusCode::kCancelled,
                 "the parameter server was stopped at step " + std::to_string(variables_.step()));
+}
+
+// Until the run ends, is to end, or a task has failed in a way that no other worker can make up for.
+void ParameterServer::wait_for_end(group::Store& store, const std::stop_token& serving) {
+  TaskWait start(options_.meeting, options_.task.cluster.chief_name(), /*is_for_chief=*/true);
+  std::unique_lock lock(mutex_);
+  const auto ends = [this] { return is_over() || end_by_; };
+  while (!changed_.wait_for(lock, serving, kFailureCheckInterval, ends) &&
+         !serving.stop_requested()) {
+    const bool waits_for_chief = !is_initialized_;
+    lock.unlock();
+    Status failed = check_failure(store);
+    if (failed.ok() && waits_for_chief) failed = start.check();
+    if (!failed.ok()) fail(failed);
+    lock.lock();
+  }
 }
 
 // One for each worker, and for each server that this one watches.
@@ -512,6 +528,7 @@ Status ParameterServer::initialize(const Header& request, group::PairConnection&
     unpack(parameters, variables_.parameters());
     unpack(state, variables_.state());
     variables_.initialize(step);
+    is_initialized_ = true;
     if (is_first() && !schedule_.is_initialized()) schedule_.initialize(step);
     interval_ = sums_of(request);
     log_info("cluster initialized", {{"step", step}});

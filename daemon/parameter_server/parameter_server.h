@@ -5,8 +5,9 @@
 // Blocking:  run() until the chief ends the run, an error, or a stop.
 // Ownership: what the constructor takes by reference must outlive this object.
 // Errors:    run(): kCorrupt: a gradient is not finite. kBusy: a thread cannot be created. kInternal.
-//            kPeerLost: the store or another server is lost. kCancelled: stopped. A worker that is lost is
-//            waited for; so is one whose request is invalid.
+//            kPeerLost: the store or another server is lost, the chief has not started in time, or a task has
+//            announced its failure. kClosed: the chief has not started because the run has ended. kCancelled:
+//            stopped. A worker that is lost is waited for; so is one whose request is invalid.
 #pragma once
 
 #include <chrono>
@@ -61,6 +62,7 @@ class ParameterServer {
  private:
   bool is_first() const { return options_.task.index == 0; }
   bool is_over() const;  // mutex_ is locked
+  void wait_for_end(group::Store& store, const std::stop_token& serving);
   Status start_threads(std::vector<std::jthread>& threads);
   Status serve_worker(size_t worker, const std::stop_token& stop);
   Status watch_server(size_t other, const std::stop_token& stop);
@@ -102,7 +104,7 @@ class ParameterServer {
   std::condition_variable_any changed_;
   // Guarded by mutex_.
   VariableStore variables_;
-  // kAsync. Replaced only in a request of the chief, whose thread can therefore use it without mutex_.
+  bool is_initialized_ = false;       // by the chief
   at::Tensor untrained_;              // bytes
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket

@@ -36,14 +36,10 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
   STOKER_ASSIGN_OR_RETURN(
       const auto store,
       group::TcpStore::connect(meeting.store_address, meeting.store_port, meeting.store));
-  const Deadline deadline = std::chrono::steady_clock::now() + meeting.start_timeout;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Status ready = store->wait(ready_key(i), deadline, stop);
-    if (ready.code() == StatusCode::kTimedOut)
-      return Status(StatusCode::kPeerLost, "ps " + std::to_string(i) + " (" + task.cluster.ps[i] +
-                                               ") has not started in time; see its log");
-    STOKER_RETURN_IF_ERROR(ready);
-  }
+  for (size_t i = 0; i < parts.size(); ++i)
+    STOKER_RETURN_IF_ERROR(wait_for_task(
+        *store, ready_key(i), stop,
+        TaskWait(meeting, "ps " + std::to_string(i) + " (" + task.cluster.ps[i] + ")")));
   STOKER_ASSIGN_OR_RETURN(const int64_t life, store->add(life_key(worker), 1));
   for (size_t i = 0; i < parts.size(); ++i) {
     if (stop.stop_requested())

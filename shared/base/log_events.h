@@ -54,7 +54,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "cluster worker returned", kInfo, "worker start step",
      "A worker has connected to this server again; `start` counts its starts."},
     {LogTopic::kRun, "cluster worker lost", kWarn, "worker step error",
-     "The connection of a worker has ended before the run: the others continue."},
+     "The connection of a worker has ended before the run: the others continue, unless it has "
+     "failed by the data or the configuration."},
     {LogTopic::kRun, "gradient dropped", kInfo, "worker ticket step reason suppressed",
      "Parameter server 0 has not applied a gradient. `reason`: stale: its step was complete "
      "before; "
@@ -137,7 +138,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "threads not joined", kWarn | kError, "reason",
      "Threads did not end in time and are abandoned."},
     {LogTopic::kRun, "run already finished", kInfo, "reason hint",
-     "The run was stopped early before; stokerd exits immediately."},
+     "The run was stopped early before, or, for a task of a cluster that waits for others, has all "
+     "its steps; stokerd exits with 0."},
     {LogTopic::kRun, "daemon failed", kError, "error", "The run ends with an error."},
     {LogTopic::kRun, "daemon exited", kInfo, "state step reason exit_code",
      "The last event of a process of stokerd, except after `startup cancelled`, `exit forced`, "
@@ -359,13 +361,13 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kTraining, "steps skipped", kInfo | kWarn, "step count total reason loss_scale",
      "Steps with a non-finite loss, gradient or buffer, or without a label or token that counts, "
      "changed nothing (info: fp16 overflow, the loss scale is reduced)."},
-    {LogTopic::kTraining, "run rolled back", kWarn, "step attempt max_attempts lr_scale reason",
-     "After repeated non-finite steps, training continues from a checkpoint with a lower learning "
-     "rate."},
     {LogTopic::kTraining, "rollback not reproducible", kWarn, "reason",
      "The newest checkpoint could not be written, so the run returns to an earlier one than "
      "another "
      "run of the same configuration."},
+    {LogTopic::kTraining, "run rolled back", kWarn, "step attempt max_attempts lr_scale reason",
+     "After repeated non-finite steps, training continues from a checkpoint with a lower learning "
+     "rate."},
     {LogTopic::kTraining, "device fallback", kInfo, "device reason",
      "train.device: auto uses the CPU."},
     {LogTopic::kTraining, "device unresponsive", kWarn, "error",

@@ -692,7 +692,8 @@ Section distributed_section(DistributedConfig& distributed) {
                 .target = &distributed.start_timeout_seconds,
                 .help = "Time in seconds to wait for the other processes at the start",
                 .details = "Above 0. Must be longer than reading the index of the data and "
-                           "loading the checkpoint; with shard: optimizer also than writing one.",
+                           "loading the checkpoint; with shard: optimizer also than writing one. "
+                           "The chief of parameter servers is waited for as long as it runs.",
                 .min = 0,
                 .max = 1e6,
                 .exclusive_min = true},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -553,6 +554,136 @@ TEST_F(ClusterRunTest, TrainsAsynchronously) {
   expect_codes(tasks, 0);
   EXPECT_EQ(newest_step(run_dir()), 200u);
   EXPECT_EQ(num_records(run_dir()), 200u);
+  EXPECT_THAT(text_of(run_dir() + "/metrics/train.jsonl"),
+              ContainsRegex(R"("data_wait_ms":[0-9.e-]*[1-9])"));
+  Process batch = ctl(run_dir(), {"show-batch", "5"}, "show-batch");
+  EXPECT_EQ(code_of(batch), 78);
+  EXPECT_THAT(log_of("show-batch"), HasSubstr("step 5 is of an asynchronous run"));
+}
+
+TEST_F(ClusterRunTest, WarnsOfMomentumWithoutBoundOfStaleness) {
+  configure_async();
+  settings_ = {"--set", "optimizer={name: sgd, lr: 0.01, momentum: 0.9}"};
+  const std::string warning = "settings contradictory key=cluster.max_staleness";
+  expect_codes(start_all(run_dir()), 0);
+  EXPECT_EQ(count_in_logs(warning), 1u);
+  mode_ = joined(mode_, {"--max-staleness", "1"});
+  expect_codes(start_all(run_dir("bounded")), 0);
+  EXPECT_EQ(count_in_logs(warning), 1u);
+}
+
+TEST_F(ClusterRunTest, ReportsBatchNormAsReasonWhyResultsDependOnWorkers) {
+  settings_ = {
+      "--set",
+      "model={name: sequential, layers: [linear: {out_features: 32}, batch_norm, relu, linear]}"};
+  max_steps_ = 4;
+  expect_codes(start_all(run_dir()), 0);
+  EXPECT_EQ(count_in_logs("results depend on the number of ranks"), 1u);
+  EXPECT_THAT(text_of(log_path("worker", 0)),
+              HasSubstr("reason=\"batch norm's statistics, such as 1.running_mean,"));
+}
+
+// A stopped run is not trained any further by another start, whatever task comes first.
+TEST_F(ClusterRunTest, IsNotContinuedAfterEarlyStop) {
+  configure_endless();
+  settings_ = {"--set", "eval.early_stopping.stopping_threshold=1000", "--set",
+               "eval.poll_interval_seconds=0.2"};
+  for (const char* const replicas : {"sync", "async"}) {
+    const std::string run = run_dir(replicas);
+    if (replicas == std::string("async")) configure_async();
+    auto tasks = start_all(run);
+    Process follower({program("stoker-eval"), "--run-dir", run, "--follow"}, path("follower.out"));
+    expect_codes(tasks, 0);
+    EXPECT_EQ(code_of(follower), 0) << text_of(path("follower.out"));
+    const uint64_t step = newest_step(run);
+    const size_t num_finished = count_in_logs("run already finished");
+    tasks.clear();
+    for (const int index : {0, 1})
+      for (const char* const job : {"ps", "worker"}) tasks.push_back(start(run, job, index));
+    expect_codes(tasks, 0);
+    EXPECT_EQ(newest_step(run), step);
+    EXPECT_EQ(count_in_logs("run already finished"), num_finished + 4);
+    EXPECT_THAT(text_of(run + "/exit_status.json"),
+                ContainsRegex(R"("state":"finished".*"reason":"stopped early: )"));
+  }
+}
+
+// Which a supervisor starts again when the run has just ended.
+TEST_F(ClusterRunTest, EndsTaskThatStartsAfterTheRunHasEnded) {
+  expect_codes(start_all(run_dir()), 0);
+  std::vector<std::unique_ptr<Process>> late;
+  late.push_back(start(run_dir(), "worker", 1));
+  late.push_back(start(run_dir(), "ps", 1));
+  expect_codes(late, 0);
+  for (const auto& task : late)
+    EXPECT_THAT(text_of(task->log()),
+                HasSubstr("run already finished reason=\"max_steps reached\""));
+}
+
+TEST_F(ClusterRunTest, NamesMissingChiefAndEndsAtStartTimeout) {
+  settings_ = {"--set", "distributed.start_timeout_seconds=12"};
+  std::vector<std::unique_ptr<Process>> tasks;
+  for (const int index : {0, 1}) tasks.push_back(start(run_dir(), "ps", index));
+  tasks.push_back(start(run_dir(), "worker", 1));
+  expect_codes(tasks, 73);
+  const std::string line = "group start delayed missing=\"the chief \\(worker 0, 127[^ ]+\\)\"";
+  for (const auto& task : tasks)
+    EXPECT_THAT(text_of(task->log()),
+                AllOf(ContainsRegex(line), HasSubstr("has not started in time")));
+}
+
+TEST_F(ClusterRunTest, EndsAllTasksAtStartTimeoutOfMissingServer) {
+  settings_ = {"--set", "distributed.start_timeout_seconds=8"};
+  std::vector<std::unique_ptr<Process>> tasks;
+  tasks.push_back(start(run_dir(), "ps", 0));
+  for (const int index : {0, 1}) tasks.push_back(start(run_dir(), "worker", index));
+  expect_codes(tasks, 73);
+  EXPECT_THAT(text_of(log_path("worker", 0)), ContainsRegex("ps 1 \\(127[^ ]+\\) has not started"));
+}
+
+// The others, which have no chief to wait for, end with its reason.
+TEST_F(ClusterRunTest, EndsAllTasksWhenChiefCannotStart) {
+  std::vector<std::unique_ptr<Process>> tasks;
+  for (const int index : {0, 1}) tasks.push_back(start(run_dir(), "ps", index));
+  tasks.push_back(start(run_dir(), "worker", 1));
+  auto chief = start(run_dir(), "worker", 0, {"--resume", path("missing")});
+  EXPECT_EQ(code_of(*chief), 78);
+  expect_codes(tasks, 73);
+  for (const auto& task : tasks)
+    EXPECT_THAT(text_of(task->log()), ContainsRegex("worker 0 \\(127[^ ]+\\) failed: not found: "));
+}
+
+// A sample that worker 1 cannot read, while the chief is stopped.
+TEST_F(ClusterRunTest, EndsAllTasksForSampleThatCannotBeRead) {
+  constexpr int kRowsPerTicket = 4, kBadTicket = 4000;
+  std::ofstream table(path("table.csv"));
+  table << "a,b,kind\n";
+  for (int row = 0; row < kRowsPerTicket * (kBadTicket + 10); ++row)
+    table << (row / kRowsPerTicket == kBadTicket ? "many" : "1") << "," << row % 5 << "," << row % 3
+          << "\n";
+  table.close();
+  configure_async();
+  configure_endless();
+  write_config(
+      "data: {train: {format: csv, fields: {label: kind}, path: " + path("table.csv") + R"(}}
+feed: {shuffle: none, on_sample_error: fail}
+model: {name: mlp, hidden_sizes: [16]}
+task: {name: classification}
+train: {max_steps: 1, max_grad_norm: null, device: cpu, num_threads: 1}
+)",
+      kEndless);
+  auto tasks = start_all(run_dir());
+  tasks[2]->signal(SIGSTOP);
+  EXPECT_EQ(code_of(*tasks[3]), 65);
+  tasks[2]->signal(SIGCONT);
+  EXPECT_EQ(code_of(*tasks[2]), 65) << "the chief ends as the task that is the cause";
+  EXPECT_THAT(text_of(run_dir() + "/exit_status.json"),
+              AllOf(HasSubstr(R"("exit_code":65)"),
+                    ContainsRegex("worker 1 \\(127[^ ]+\\) failed: .*ticket 4000, sample 16000")));
+  tasks.resize(2);
+  expect_codes(tasks, 73);
+  for (const auto& task : tasks)
+    EXPECT_THAT(text_of(task->log()), ContainsRegex("worker 1 \\(127[^ ]+\\) failed: "));
 }
 
 TEST_F(ClusterRunTest, ContinuesAsynchronousRunWithoutLostWorker) {
@@ -595,6 +726,11 @@ TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {
   auto outside = start(run_dir(), "worker", 7);
   EXPECT_EQ(code_of(*outside), 64);
   EXPECT_THAT(text_of(log_path("worker", 7)), HasSubstr("--task_index: must be from 0 to 1"));
+  Process wrong(joined({"/usr/bin/env", "TF_CONFIG={'cluster': {}}", program("stokerd")},
+                       arguments(run_dir())),
+                path("wrong.out"));
+  EXPECT_EQ(code_of(wrong), 64) << "it would have trained alone";
+  EXPECT_THAT(text_of(path("wrong.out")), HasSubstr("TF_CONFIG: must be a JSON object"));
 }
 
 // Platforms set it for runs of one process.
@@ -617,8 +753,3 @@ TEST_F(ClusterRunTest, RejectsOtherSettingsThanThoseOfServer) {
 
 }  // namespace
 }  // namespace stoker::test
-  Process wrong(joined({"/usr/bin/env", "TF_CONFIG={'cluster': {}}", program("stokerd")},
-                       arguments(run_dir())),
-                path("wrong.out"));
-  EXPECT_EQ(code_of(wrong), 64) << "it would have trained alone";
-  EXPECT_THAT(text_of(path("wrong.out")), HasSubstr("TF_CONFIG: must be a JSON object"));

@@ -206,10 +206,13 @@ TEST(ClusterStartTest, ComparesDataWithThoseOfChief) {
       group::TcpStore::serve(*std::move(listening), {.prefix = "test", .server = "ps 0"});
   ASSERT_TRUE(store.ok());
   const group::SharedSettings data{{"data.train fingerprint", "a"}};
-  ASSERT_TRUE(compare_with_chief(**store, /*is_chief=*/true, data, {}).ok());
-  EXPECT_TRUE(compare_with_chief(**store, /*is_chief=*/false, data, {}).ok());
-  const Status other =
-      compare_with_chief(**store, /*is_chief=*/false, {{"data.train fingerprint", "b"}}, {});
+  const parameter_server::Meeting meeting;
+  const auto compare = [&](bool is_chief, const group::SharedSettings& own) {
+    return compare_with_chief(**store, is_chief, own, {meeting, "worker 0"}, {});
+  };
+  ASSERT_TRUE(compare(/*is_chief=*/true, data).ok());
+  EXPECT_TRUE(compare(/*is_chief=*/false, data).ok());
+  const Status other = compare(/*is_chief=*/false, {{"data.train fingerprint", "b"}});
   EXPECT_EQ(other.code(), StatusCode::kMismatch);
   EXPECT_THAT(other.message(), HasSubstr("is 'b' here, and 'a' on worker 0, the chief"));
 }

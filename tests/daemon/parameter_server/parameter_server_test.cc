@@ -333,6 +333,52 @@ TEST_F(ParameterServerTest, ServesChiefAfterRequestToEnd) {
   }
 }
 
+// A worker that cannot read its samples: any other one could not, either.
+TEST_F(ParameterServerTest, EndsWithFailureThatTaskHasAnnounced) {
+  ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
+  ClusterTask worker = task_;
+  worker.index = 1;
+  announce_failure(*store_, worker, Status(StatusCode::kCorrupt, "line 3"));
+  announce_failure(*store_, task_, Status(StatusCode::kInternal, "later"));
+  join();
+  for (const Status& outcome : outcomes_) {
+    EXPECT_EQ(outcome.code(), StatusCode::kPeerLost);
+    EXPECT_EQ(outcome.cause(), StatusCode::kCorrupt);
+    EXPECT_EQ(outcome.message(), "worker 1 (worker1:1) failed: corrupt: line 3");
+  }
+}
+
+class ChiefMissingTest : public ParameterServerTest {
+ protected:
+  ChiefMissingTest() { meeting_.start_timeout = 100ms; }
+};
+
+TEST_F(ChiefMissingTest, EndsAtStartTimeout) {
+  join();
+  for (const Status& outcome : outcomes_) {
+    EXPECT_EQ(outcome.code(), StatusCode::kPeerLost);
+    EXPECT_TRUE(outcome.message().starts_with(
+        "the chief (worker 0, worker0:1) has not started in time; see its log"))
+        << outcome.message();
+  }
+}
+
+class RunEndedTest : public ParameterServerTest {
+ protected:
+  RunEndedTest() {
+    meeting_.start_timeout = 100ms;
+    meeting_.find_end = [] { return std::string("max_steps reached"); };
+  }
+};
+
+TEST_F(RunEndedTest, EndsServerThatWaitsForChiefInVain) {
+  join();
+  for (const Status& outcome : outcomes_) {
+    EXPECT_EQ(outcome.code(), StatusCode::kClosed);
+    EXPECT_EQ(outcome.message(), "max_steps reached");
+  }
+}
+
 TEST_F(ParameterServerTest, SendsUntrainedParametersOfChief) {
   ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
   WorkerConnection& worker = connect(1);
