@@ -60,7 +60,7 @@ of the run. The others use the run directory only: the run may be running, have 
 elsewhere. With --socket, logs, evaluate and show-batch ask stokerd instead.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
-reachable, 70 internal error, or evaluate --wait: the evaluation failed, 74 I/O error or permission,
+reachable, 70 internal error (evaluate --wait: that of the evaluation), 74 I/O error or permission,
 75 stokerd is busy, 78 not a run directory, or no data yet. watch: that of a run that ends.)";
 
 // Of --help.

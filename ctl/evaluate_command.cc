@@ -165,7 +165,7 @@ ExitCode show_outcome(const run::RunLayout& layout, const run::EvaluationOutcome
   if (failed.ok() && !result)
     failed = Status(StatusCode::kIoError,
                     run::eval_result_path(layout.eval_dir(), outcome.step) + ": cannot be read");
-  if (!failed.ok()) return console.fail(failed, exit_code_for(failed));
+  if (!failed.ok()) return console.fail(failed, outcome.exit_code.value_or(exit_code_for(failed)));
   if (command.json)
     console.out << printable_json(run::to_json(*result));
   else

@@ -38,6 +38,17 @@ Status to_status(const std::exception& error, const std::string& what) {
   return stoker::to_status(error).with_context(what);
 }
 
+// Data that does not fit, or samples that cannot be read, are no fault of the checkpoint: kCorrupt,
+// kOutOfMemory, or of the system, kIoError.
+Status data_error(const std::string& dataset, const Status& status) {
+  const bool is_kept =
+      status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kOutOfMemory;
+  const StatusCode code = status.code() == StatusCode::kMismatch ? StatusCode::kCorrupt
+                          : is_kept                              ? status.code()
+                                                                 : StatusCode::kIoError;
+  return Status(code, "dataset " + dataset + ": " + status.message());
+}
+
 struct Weights {
   const checkpoint::SafetensorsFile& tensors;
   std::string path;
@@ -132,14 +143,11 @@ struct CheckpointEvaluator::State {
                                          std::to_string(batches.samples()) + " of " +
                                          dataset.name));
       const auto tensors = batches.read(number, memory);
-      // kIoError: corrupt data must not mark the checkpoint as corrupt.
-      if (!tensors.ok())
-        return Status(StatusCode::kIoError,
-                      "dataset " + dataset.name + ": " + tensors.status().message());
+      if (!tensors.ok()) return data_error(dataset.name, tensors.status());
       if (!tensors->empty()) evaluation->add(*model, *tensors);
     }
     if (batches.quarantined() == batches.samples())
-      return Status(StatusCode::kIoError,
+      return Status(StatusCode::kCorrupt,
                     "dataset " + dataset.name + ": every sample is quarantined");
     eval_metrics::EvalReport report = evaluation->report();
     for (eval_metrics::MisclassifiedSample& misclassified_sample : report.misclassified)

@@ -12,8 +12,8 @@
 //           between batches.
 // Errors:   create(): those of opening a dataset (kNotFound, kCorrupt, …), kMismatch, kCancelled;
 //           kPermission: its worker process may not install its sandbox. evaluate():
-//           kCorrupt (the checkpoint), kMismatch (another model), kTimedOut, kCancelled (stop),
-//           kInternal, kOutOfMemory. The object remains usable after an error.
+//           kCorrupt (the checkpoint, or a sample, with its file), kMismatch (another model), kIoError (of
+//           the data, too), kTimedOut, kCancelled (stop), kInternal, kOutOfMemory. The object remains usable after an error.
 #pragma once
 
 #include <chrono>

@@ -29,8 +29,8 @@ Only the run directory is needed; the trainer can be running, paused or stopped 
 Selection, order and pace of checkpoints: eval.checkpoints, order, start_delay_seconds, throttle_seconds.
 Results: RUN/eval/step-*.json, best.json, outcomes.jsonl, artifacts/; RUN/metrics/eval.jsonl; RUN/tensorboard; RUN/logs/stoker-eval.log.
 --follow exits with 0 when the run has ended and all checkpoints are evaluated. It logs what it waits for.
-Without --follow, a checkpoint that cannot be evaluated is an error: 65 if it is corrupt, else 70; the others are evaluated.
-Exit codes: 0 done or stopped, 64 usage, 65 corrupt checkpoint or data, 70 internal error, failed or hung evaluation,
+Without --follow, a checkpoint that cannot be evaluated is an error: 65 if it or the data is corrupt, else by its cause; the others are evaluated.
+Exit codes: 0 done or stopped, 64 usage, 65 corrupt checkpoint or data, 70 internal error, crashed or hung evaluation,
 71 out of memory, 72 device lost, 74 I/O error, 75 another evaluator has locked the run, or another program a checkpoint,
 78 configuration, 143 forced exit.)";
 

@@ -30,6 +30,11 @@ bool is_deleted(const std::string& checkpoint_path) {
   return !exists && !error;
 }
 
+// Then what was found corrupt is not the checkpoint.
+bool is_intact(const std::string& checkpoint_path) {
+  return checkpoint::CheckpointStore::open_verified(checkpoint_path).ok();
+}
+
 nanoseconds to_nanoseconds(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
 }
@@ -251,9 +256,10 @@ Status EvaluationLoop::evaluate_checkpoint(const Task& task, std::stop_token sto
       checkpoint.ok() ? checkpoint->manifest_sha256() : manifest_sha256_of(entry.path);
   if (const int previous = attempt_counts_->count(entry.step, manifest);
       previous >= config_.eval.max_attempts) {
-    return record_outcome(Outcome::kFailed, task, manifest,
-                          "the evaluator crashed " + std::to_string(previous) +
-                              " times on this checkpoint: killed, or out of memory");
+    return record_outcome(
+        Outcome::kFailed, task, manifest,
+        Status(StatusCode::kInternal, "the evaluator crashed " + std::to_string(previous) +
+                                          " times on this checkpoint: killed, or out of memory"));
   }
   attempt_counts_->begin(entry.step, manifest);
   if (!checkpoint.ok()) return handle_failure(task, manifest, checkpoint.status());
@@ -359,17 +365,27 @@ void EvaluationLoop::request_early_stop(uint64_t step, const std::string& manife
 
 Status EvaluationLoop::failures() const {
   if (failures_.count == 0) return {};
-  return Status(failures_.all_corrupt ? StatusCode::kCorrupt : StatusCode::kInternal,
+  return Status(failures_.code,
                 std::to_string(failures_.count) + " of the evaluations failed, the first at step " +
-                    std::to_string(failures_.first_step) + "; " +
+                    std::to_string(failures_.first_step) + ": " + failures_.first_reason + "; " +
                     layout_.evaluation_outcomes_file() + " has the reasons");
+}
+
+// A defect before other faults, and these before what is corrupt.
+void EvaluationLoop::Failures::add(uint64_t step, const Status& error) {
+  if (++count == 1) {
+    first_step = step;
+    first_reason = error.message();
+    code = error.code();
+  }
+  if (error.code() == StatusCode::kInternal || code == StatusCode::kCorrupt) code = error.code();
 }
 
 Status EvaluationLoop::handle_failure(const Task& task, const std::string& manifest_sha256,
                                       const Status& error) {
   const checkpoint::CheckpointEntry& entry = task.entry;
   if (error.code() != StatusCode::kBusy) busy_.erase(entry.path);
-  if (error.ok()) return record_outcome(Outcome::kEvaluated, task, manifest_sha256, "");
+  if (error.ok()) return record_outcome(Outcome::kEvaluated, task, manifest_sha256, {});
   if (error.code() == StatusCode::kCancelled) {  // stop requested; the checkpoint stays pending
     attempt_counts_->undo(entry.step, manifest_sha256);
     return {};
@@ -381,7 +397,7 @@ Status EvaluationLoop::handle_failure(const Task& task, const std::string& manif
     attempt_counts_->remove(entry.step, manifest_sha256);
     // No longer listed, so only a request needs an outcome.
     if (manifest_sha256.empty() && !task.is_requested()) return {};
-    return record_outcome(Outcome::kSuperseded, task, manifest_sha256, error.message());
+    return record_outcome(Outcome::kSuperseded, task, manifest_sha256, error);
   }
   // Another program has locked the checkpoint, or no process can be started now. Retention locks a
   // checkpoint only until it has renamed it.
@@ -393,9 +409,10 @@ Status EvaluationLoop::handle_failure(const Task& task, const std::string& manif
     busy_.try_emplace(entry.path, Busy{clock_.monotonic(), error.message()});
     return {};
   }
-  if (error.code() == StatusCode::kCorrupt || error.code() == StatusCode::kMismatch) {
+  if (error.code() == StatusCode::kMismatch ||
+      (error.code() == StatusCode::kCorrupt && !is_intact(entry.path))) {
     log_error("checkpoint corrupt", {{"step", entry.step}, {"reason", error.message()}});
-    return record_outcome(Outcome::kCorrupt, task, manifest_sha256, error.message());
+    return record_outcome(Outcome::kCorrupt, task, manifest_sha256, error);
   }
   return retry_or_fail(task, manifest_sha256, error);
 }
@@ -409,23 +426,29 @@ Status EvaluationLoop::retry_or_fail(const Task& task, const std::string& manife
                                  {"max_attempts", config_.eval.max_attempts},
                                  {"error", error.to_string()}});
   if (attempts >= config_.eval.max_attempts)
-    return record_outcome(Outcome::kFailed, task, manifest_sha256, error.message());
+    return record_outcome(Outcome::kFailed, task, manifest_sha256, error);
   not_before_[entry.path] = clock_.monotonic() + backoff_time(attempts);
   return {};
 }
 
 Status EvaluationLoop::record_outcome(Outcome outcome, const Task& task,
-                                      const std::string& manifest_sha256,
-                                      const std::string& reason) {
+                                      const std::string& manifest_sha256, const Status& error) {
   const checkpoint::CheckpointEntry& entry = task.entry;
   const int attempts = std::max(1, attempt_counts_->count(entry.step, manifest_sha256));
   STOKER_RETURN_IF_ERROR(outcome_log_->append(
-      {entry.step, manifest_sha256, outcome, attempts, reason, task.request.id},
+      {.step = entry.step,
+       .manifest_sha256 = manifest_sha256,
+       .outcome = outcome,
+       .attempts = attempts,
+       .reason = error.message(),
+       .exit_code =
+           outcome == Outcome::kFailed ? std::optional(exit_code_for(error)) : std::nullopt,
+       .request_id = task.request.id},
       to_iso8601(clock_.wall())));
-  if (outcome == Outcome::kFailed || outcome == Outcome::kCorrupt) {
-    if (++failures_.count == 1) failures_.first_step = entry.step;
-    failures_.all_corrupt &= outcome == Outcome::kCorrupt;
-  }
+  if (outcome == Outcome::kFailed || outcome == Outcome::kCorrupt)
+    failures_.add(entry.step, outcome == Outcome::kCorrupt
+                                  ? Status(StatusCode::kCorrupt, error.message())
+                                  : error);
   if (task.is_requested()) remove_request(task.request.path);
   attempt_counts_->remove(entry.step, manifest_sha256);
   not_before_.erase(entry.path);

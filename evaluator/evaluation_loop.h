@@ -77,7 +77,8 @@ class EvaluationLoop {
   uint64_t newest_resolved() const { return newest_resolved_; }
 
   // Ok: all outcomes that this object has recorded are evaluated or superseded. kCorrupt: others are
-  // corrupt; kInternal: one or more are failed.
+  // corrupt, or failed because of corrupt data; kInternal: one or more are failed because of a defect.
+  // Otherwise the code of the first one that failed.
   Status failures() const;
 
  private:
@@ -117,7 +118,7 @@ class EvaluationLoop {
   Status handle_failure(const Task& task, const std::string& manifest_sha256, const Status& error);
   Status retry_or_fail(const Task& task, const std::string& manifest_sha256, const Status& error);
   Status record_outcome(Outcome outcome, const Task& task, const std::string& manifest_sha256,
-                        const std::string& reason);
+                        const Status& error);
 
   // Constant after construction.
   FileSystem& files_;
@@ -147,7 +148,9 @@ class EvaluationLoop {
   struct Failures {
     int count = 0;
     uint64_t first_step = 0;
-    bool all_corrupt = true;
+    std::string first_reason;
+    StatusCode code = StatusCode::kCorrupt;
+    void add(uint64_t step, const Status& error);
   } failures_;
 };
 

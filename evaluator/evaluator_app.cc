@@ -251,7 +251,11 @@ Status EvaluatorApp::open_run_root() {
 Status EvaluatorApp::open_run(std::stop_token stop) {
   const std::string path = command_.config.empty() ? layout_.config_file() : command_.config;
   DirectoryWatcher watch({command_.run_dir});
-  while (command_.follow && !std::filesystem::exists(path) && !stop.stop_requested()) {
+  const auto exists = [&path] {
+    std::error_code error;  // reported when it is read
+    return std::filesystem::exists(path, error) || error;
+  };
+  while (command_.follow && !exists() && !stop.stop_requested()) {
     wait_logger_.waiting("the start of the run: " + path + " does not exist yet");
     watch.wait(kRunPollInterval, stop);
   }
@@ -311,7 +315,8 @@ Status EvaluatorApp::open_results() {
     lock_ = *std::move(lock);
   }
   run::remove_evaluation_progress(default_file_system(), layout_);
-  std::filesystem::remove(layout_.eval_exit_status_file());
+  std::error_code ignored;  // record_end() reports it
+  std::filesystem::remove(layout_.eval_exit_status_file(), ignored);
   auto table = eval_metrics::read_metric_table(layout_.metric_table_file());
   if (table.status().code() == StatusCode::kNotFound)
     return Status(StatusCode::kNotFound,

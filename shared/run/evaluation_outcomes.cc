@@ -51,6 +51,7 @@ std::string to_json_line(const EvaluationOutcome& entry, std::string_view wall_t
                       {"attempts", entry.attempts},
                       {"reason", valid_utf8(entry.reason)},
                       {"wall_time", wall_time}};
+  if (entry.exit_code) record["exit_code"] = static_cast<int>(*entry.exit_code);
   if (!entry.request_id.empty()) record["request_id"] = entry.request_id;
   return json::serialize(record) + "\n";
 }
@@ -65,6 +66,9 @@ std::optional<EvaluationOutcome> parse_outcome_record(std::string_view line) {
     EvaluationOutcome entry = outcome_in(root);
     entry.attempts = root.at("attempts").to_number<int>();
     entry.reason = root.at("reason").as_string().c_str();
+    // Earlier releases recorded none.
+    if (const json::value* const code = root.if_contains("exit_code"))
+      entry.exit_code = static_cast<ExitCode>(code->to_number<int>());
     return entry;
   });
 }

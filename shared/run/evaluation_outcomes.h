@@ -31,8 +31,9 @@ struct EvaluationOutcome {
   std::string manifest_sha256;  // empty if the manifest could not be read
   Outcome outcome = Outcome::kEvaluated;
   int attempts = 1;
-  std::string reason;           // for every outcome except kEvaluated
-  std::string request_id = {};  // of the EvaluationRequest; empty: by eval.checkpoints
+  std::string reason;                      // for every outcome except kEvaluated
+  std::optional<ExitCode> exit_code = {};  // kFailed: that of a program that ends because of it
+  std::string request_id = {};             // of the EvaluationRequest; empty: by eval.checkpoints
 
   // Whether this outcome, recorded later, is the state of a checkpoint that had `earlier`. If a
   // requested evaluation fails, the result of the earlier one remains.

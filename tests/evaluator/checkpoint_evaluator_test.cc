@@ -134,7 +134,7 @@ TEST_F(CheckpointEvaluatorTest, FailsIfEverySampleIsQuarantined) {
              system_clock(), REQUEST_WORKER_TEST_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   const Status status = (*evaluator)->measure_file(scratch_ / "w.safetensors", {}).status();
-  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_EQ(status.message(), "dataset noise: every sample is quarantined");
 }
 
@@ -145,7 +145,7 @@ TEST_F(CheckpointEvaluatorTest, ReportsLabelOutOfRangeOfWorkerProcess) {
       system_clock(), REQUEST_WORKER_TEST_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   const Status status = (*evaluator)->measure_file(scratch_ / "w.safetensors", {}).status();
-  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_NE(status.message().find("there are 2 classes"), std::string::npos) << status.message();
 }
 

@@ -344,8 +344,32 @@ TEST_F(EvaluationLoopTest, CountsOutcomesWithoutResultAsFailures) {
   request(30);
   loop_result(*loop);
   EXPECT_EQ(outcomes().back(), "30 failed");
+  EXPECT_EQ(loop->failures().code(), StatusCode::kOutOfMemory);
+  error_ = [](const auto&) { return Status(StatusCode::kInternal, "a bug"); };
+  request(30);
+  loop_result(*loop);
   EXPECT_EQ(loop->failures().code(), StatusCode::kInternal);
   EXPECT_TRUE(open()->failures().ok()) << "of an earlier life";
+}
+
+// The checkpoint is as it was saved, so that something else is corrupt: a sample.
+TEST_F(EvaluationLoopTest, RecordsCorruptDataAsFailureOfItsOwn) {
+  config_.eval.max_attempts = 1;
+  commit(10);
+  error_ = [](const auto&) {
+    return Status(StatusCode::kCorrupt, "dataset val: val.csv: line 7: 'x' is no number");
+  };
+  const auto loop = open();
+  loop_result(*loop);
+  EXPECT_EQ(outcomes(), Lines{"10 failed"});
+  EXPECT_EQ(*metrics::read_records(layout_.evaluation_outcomes_file())
+                 ->records.back()
+                 .find_count("exit_code"),
+            65u);
+  EXPECT_EQ(loop->failures().code(), StatusCode::kCorrupt);
+  EXPECT_NE(loop->failures().message().find("step 10: dataset val: val.csv: line 7"),
+            std::string::npos)
+      << loop->failures().message();
 }
 
 TEST_F(EvaluationLoopTest, EvaluatesOpenCheckpointAfterDeletion) {

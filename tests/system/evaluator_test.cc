@@ -267,6 +267,66 @@ TEST_F(EvaluatorTest, ExcludesImageThatCrashesItsDecoder) {
   EXPECT_NE(log.find("path=" + crashing), std::string::npos) << log;
 }
 
+// Of data that no index can check: the fault is found when the sample is read.
+TEST_F(EvaluatorTest, EndsWith65AndRecordOnCorruptSample) {
+  const auto write = [this](const std::string& name, const std::string& text) {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    std::ofstream(path(name), std::ios::binary) << text;
+  };
+  std::string rows = "a,b,y\n", lines;
+  for (int i = 0; i < 12; ++i) {
+    rows += std::to_string(i) + ",1," + std::to_string(i % 2) + "\n";
+    lines += "{\"x\":[" + std::to_string(i) + ",1],\"y\":" + std::to_string(i % 2) + "}\n";
+    const std::string png = image::testing::encode_png_file(image::testing::pattern(4, 4));
+    for (const std::string part : {"images/", "bad/"})
+      write(part + std::to_string(i % 2) + "/" + std::to_string(i) + ".png", png);
+  }
+  write("train.csv", rows);
+  write("val.csv", rows + "3,x,1\n4,1,0\n");
+  write("train.jsonl", lines);
+  write("val.jsonl", lines + "{\"x\":[1,2,3],\"y\":1}\n" + lines);
+  std::string png = text_of(path("bad/1/7.png"));
+  write("bad/1/7.png", png.substr(0, png.size() / 2));
+  struct Case {
+    std::string train, val, place;
+  };
+  const auto table = [this](const std::string& name) {
+    return "{format: csv, path: " + path(name) + ", fields: {label: y}}";
+  };
+  const auto json = [this](const std::string& name) {
+    return "{format: jsonl, path: " + path(name) +
+           ", fields: {input: x, label: y}, input_shape: [2]}";
+  };
+  const auto images = [this](const std::string& name) {
+    return "{format: image_folder, path: " + path(name) + ", transforms: [resize: {size: [4, 4]}]}";
+  };
+  const std::vector<Case> cases{{table("train.csv"), table("val.csv"), "val.csv: line 14"},
+                                {json("train.jsonl"), json("val.jsonl"), "val.jsonl: line 13"},
+                                {images("images"), images("bad"), "bad/1/7.png"}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [train_data, val, place] = cases[i];
+    SCOPED_TRACE(place);
+    const std::string run = run_dir(std::to_string(i));
+    const std::string config =
+        write_config("data: {train: " + train_data + ", val: " + val +
+                     "}\nmodel: {name: mlp, hidden_sizes: [4]}\ntask: {name: classification}\n"
+                     "train: {max_steps: 4, micro_batch_size: 4, device: cpu, num_threads: 1}\n"
+                     "eval: {max_attempts: 1}\n");
+    ASSERT_EQ(train(config, run).code, 0) << log_of("stokerd");
+    Process once = evaluator(run, {"--once"});
+    EXPECT_EQ(code_of(once), 65);
+    EXPECT_NE(log_of("stoker-eval").find(place), std::string::npos) << log_of("stoker-eval");
+    const std::string outcomes = text_of(run + "/eval/outcomes.jsonl");
+    EXPECT_NE(outcomes.find(place), std::string::npos) << outcomes;
+    EXPECT_NE(outcomes.find("\"exit_code\":65"), std::string::npos) << outcomes;
+    const std::string checkpoint = run + "/checkpoints/" + checkpoints(run).back();
+    EXPECT_EQ(exit_code(eval({"--checkpoint", checkpoint})), 65) << log_of("stoker-eval");
+    EXPECT_NE(log_of("stoker-eval").rfind(place), std::string::npos) << log_of("stoker-eval");
+    Process follower = evaluator(run, {"--follow"});
+    EXPECT_EQ(code_of(follower), 0) << "it is logged and recorded";
+  }
+}
+
 TEST_F(EvaluatorTest, LeavesNoWorkerProcessWhenKilled) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
@@ -325,7 +385,7 @@ train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
 eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
 )");  // a batch takes 4 GB
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 70);
+  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 71);
   const std::string outcomes = text_of(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_NE(outcomes.find("\"outcome\":\"failed\""), std::string::npos)
       << outcomes << log_of("stoker-eval");
