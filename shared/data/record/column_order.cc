@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "shared/base/dataset_schema.h"
@@ -73,6 +74,22 @@ std::optional<size_t> find_tensor(const Dataset& data, TensorRole role, size_t c
   return static_cast<size_t>(found - data.spec().begin());
 }
 
+// Those of `names` that are not in `others`.
+std::vector<std::string> missing_in(const std::vector<std::string>& others,
+                                    const std::vector<std::string>& names) {
+  std::vector<std::string> missing;
+  std::ranges::copy_if(names, std::back_inserter(missing), [&](const std::string& name) {
+    return std::ranges::find(others, name) == others.end();
+  });
+  return missing;
+}
+
+// ", of which only data.val has p"
+std::string only_in(const std::string& dataset, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  return ", of which only " + dataset + " has " + summarize_names(names);
+}
+
 // `are_given`: the configuration names the columns of `data`.
 Result<std::unique_ptr<Dataset>> reorder(const Field& field, const std::string& of,
                                          const std::vector<std::string>& wanted,
@@ -86,15 +103,22 @@ Result<std::unique_ptr<Dataset>> reorder(const Field& field, const std::string& 
   const std::string both = key + " has the " + field.key + " columns " + summarize_names(columns) +
                            ", but " + of + " has " + summarize_names(wanted);
   if (!std::ranges::is_permutation(columns, wanted)) {
-    if (are_given && columns.size() == wanted.size()) {
+    const std::vector<std::string> only_here = missing_in(wanted, columns);
+    const bool have_common = only_here.size() < columns.size();
+    if (are_given && columns.size() == wanted.size() && !have_common) {
       log_warn("columns renamed", {{"dataset", key},
                                    {"field", field.key},
                                    {"columns", summarize_names(columns)},
                                    {"expected", summarize_names(wanted)}});
       return data;
     }
-    return Status(StatusCode::kMismatch, both + "; name the same columns in the same order in " +
-                                             key + ".fields." + field.key);
+    std::string differences;
+    if (have_common)
+      differences = only_in(key, only_here) + only_in(of, missing_in(columns, wanted));
+    return Status(StatusCode::kMismatch,
+                  both + differences + "; name the same columns in both, in the files and in " +
+                      key + ".fields." + field.key +
+                      (have_common ? "" : ", or others there, by position"));
   }
   std::vector<size_t> from;
   for (const std::string& column : wanted)

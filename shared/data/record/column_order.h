@@ -1,7 +1,8 @@
 // with_column_order: gives the input and the target of a dataset the columns of another one, by name.
 //
 // Threads: functions of their arguments.
-// Errors:  kMismatch, with the names of both: the columns differ, or cannot be reordered.
+// Errors:  kMismatch, with the names of both and those that only one has: the columns differ, or cannot be
+//          reordered.
 #pragma once
 
 #include <memory>
@@ -22,8 +23,8 @@ struct ColumnOrder {
 
 // Wraps `data`, whose key is `key` ("data.val") and whose configuration `config`, so that its input and
 // target have the columns of `wanted` in their order. Nothing to do if one of both has no named columns.
-// If `config` names the columns, other names are meant to be those of `wanted`, in the order of the list,
-// and are logged.
+// If `config` names the columns and not one of them is in `wanted`, they are meant to be those of `wanted`, in
+// the order of the list, which is logged. With some equal names, a place in the list says nothing.
 Result<std::unique_ptr<Dataset>> with_column_order(const ColumnOrder& wanted,
                                                    const std::string& key,
                                                    const config::DatasetConfig& config,

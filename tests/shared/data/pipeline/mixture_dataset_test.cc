@@ -322,7 +322,24 @@ TEST_F(ColumnsTest, RejectsOtherColumnsUnlessTheyAreGiven) {
   EXPECT_THAT(data.status().message(),
               ::testing::AllOf(HasSubstr("data.b has the input columns p, s"),
                                HasSubstr("data.a has p, q"), HasSubstr("data.b.fields.input")));
-  EXPECT_TRUE(concat("p,q,y\n1,2,0\n", "p,s,y\n4,5,1\n", {"p", "s"}).ok());
+  EXPECT_THAT(concat("p,q,y\n1,2,0\n", "r,s,y\n4,5,1\n").status().message(),
+              HasSubstr("or others there, by position"));
+  EXPECT_TRUE(concat("p,q,y\n1,2,0\n", "r,s,y\n4,5,1\n", {"r", "s"}).ok());
+}
+
+// As scikit-learn 1.7 does: "The feature names should match those that were passed during fit".
+TEST_F(ColumnsTest, RejectsColumnsOfWhichSomeHaveOtherNames) {
+  for (const std::vector<std::string>& given :
+       std::vector<std::vector<std::string>>{{}, {"p", "s"}, {"s", "p"}}) {
+    const auto data = concat("p,q,y\n1,2,0\n", "s,p,y\n4,5,1\n", given);
+    EXPECT_EQ(data.status().code(), StatusCode::kMismatch);
+    EXPECT_THAT(
+        data.status().message(),
+        ::testing::AllOf(HasSubstr("of which only data.b has s, of which only data.a has q"),
+                         HasSubstr("data.b.fields.input")));
+  }
+  EXPECT_EQ(concat("p,q,y\n1,2,0\n", "p,q,r,y\n4,5,6,1\n", {"p", "q", "r"}).status().code(),
+            StatusCode::kMismatch);
 }
 
 TEST_F(ColumnsTest, ComparesSingleColumnByName) {
