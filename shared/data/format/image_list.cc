@@ -284,7 +284,7 @@ Result<files::FileTable> scan_image_list(const DatasetRequest& request,
   files::FileTable files(root);
   files.add(name_below(root, config.path), list.stamp(0));
   const files::FileReader reader(list);
-  record::ClassLabels labels(config.class_names);
+  record::ClassLabels labels(config.class_names, record::text_labels_of(request.config));
   record::BadRecords bad(request, config.max_bad_record_rate);
   const Status read = read_list_rows(
       request, reader, list,
@@ -359,7 +359,8 @@ Result<files::IndexMetadata> build_image_list_metadata(const DatasetRequest& req
                                                        const files::FileTable& files,
                                                        const files::ScanProgress& progress) {
   if (request.config.has_captions()) return build_caption_metadata(request, files, progress);
-  record::ClassLabels labels(request.as<config::ImageListDataset>().class_names);
+  record::ClassLabels labels(request.as<config::ImageListDataset>().class_names,
+                             record::text_labels_of(request.config));
   files::IndexMetadata metadata;
   metadata.numbers.push_back(0);
   STOKER_RETURN_IF_ERROR(read_scanned_rows(

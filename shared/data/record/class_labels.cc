@@ -33,17 +33,38 @@ bool is_negative_integer(std::string_view text) {
 
 }  // namespace
 
-ClassLabels::ClassLabels(std::vector<std::string> names) : given_(std::move(names)) {
+TextLabels text_labels_of(const config::DatasetConfig& config) {
+  const config::DatasetFormat format = config.format();
+  bool is_typed =
+      format == config::DatasetFormat::kJsonl || format == config::DatasetFormat::kTfrecord;
+  if (format == config::DatasetFormat::kImageList) is_typed = config.path().ends_with(".jsonl");
+  // A member is a text; a value in its JSON has a type.
+  if (format == config::DatasetFormat::kWebdataset)
+    is_typed = config.record()->fields.label.find(':') != std::string::npos;
+  return is_typed ? TextLabels::kValues : TextLabels::kNumbers;
+}
+
+ClassLabels::ClassLabels(std::vector<std::string> names, TextLabels texts)
+    : given_(std::move(names)), texts_(texts) {
   for (const std::string& name : given_) {
     of_given_.try_emplace(name, of_given_.size());
     given_has_index_ = given_has_index_ || class_index(std::as_bytes(std::span(name))).ok();
   }
 }
 
+Result<uint64_t> ClassLabels::index_of(const FieldValue& label) const {
+  auto index = class_index(label);
+  const auto* const bytes = std::get_if<FieldBytes>(&label);
+  if (!index.ok() || bytes == nullptr || texts_ == TextLabels::kNumbers) return index;
+  const std::string_view text = trimmed(to_string_view(*bytes));
+  if (text == std::to_string(*index)) return index;
+  return wrong_label("is the text " + quote_for_message(text) + ", which is no class index");
+}
+
 // A number that is no name is an index of the list if no name could be taken for one.
 Result<uint64_t> ClassLabels::given_class(const FieldValue& label, const std::string& text) const {
   if (const auto found = of_given_.find(text); found != of_given_.end()) return found->second;
-  const auto index = class_index(label);
+  const auto index = index_of(label);
   if (index.ok())  // 3.0 is 3
     if (const auto found = of_given_.find(std::to_string(*index)); found != of_given_.end())
       return found->second;
@@ -63,12 +84,15 @@ Result<uint64_t> ClassLabels::add(const FieldValue& label) {
   if (!is_new) return ++labels_[entry->second].count, entry->second;
   if (labels_.size() == kMaxClasses)
     return wrong_label("is the " + std::to_string(kMaxClasses + 1) + "th different label");
-  auto index = given_.empty() ? class_index(label) : given_class(label, text);
+  auto index = given_.empty() ? index_of(label) : given_class(label, text);
   if (!given_.empty() && !index) return index.status();
   const bool is_class = index.ok() && *index < kMaxClasses;
   if (!is_class && !first_name_) first_name_ = labels_.size();
-  labels_.push_back(
-      {.text = std::move(text), .index = is_class ? *index : 0, .is_class = is_class, .count = 1});
+  labels_.push_back({.text = std::move(text),
+                     .index = is_class ? *index : 0,
+                     .is_class = is_class,
+                     .is_spelling = !is_class && is_bytes(label) && class_index(label).ok(),
+                     .count = 1});
   return entry->second;
 }
 
@@ -115,7 +139,7 @@ ClassLabels::Classes ClassLabels::number_names() const {
 }
 
 // If most records have class indices, the others are mistakes: -1 for "unknown", a typing error.
-// Labels such as -1, 0 and 1, or digits among letters, are names that are meant.
+// Labels such as -1, 0 and 1, texts such as 001, or digits among letters, are names that are meant.
 Status ClassLabels::reject_stray_names(const DatasetRequest& request) const {
   uint64_t num_indices = 0, with_index = 0, with_name = 0;
   std::vector<const Label*> stray;
@@ -130,7 +154,9 @@ Status ClassLabels::reject_stray_names(const DatasetRequest& request) const {
   // Such as -1, 0 and 1, or ratings from -2 to 2.
   const bool are_signs =
       (num_indices <= 2 || stray.size() + 1 >= num_indices) && std::ranges::all_of(stray, is_sign);
-  if (stray.empty() || are_signs || 2 * with_name >= with_index) return {};
+  const bool are_spellings =
+      texts_ == TextLabels::kValues && std::ranges::all_of(stray, &Label::is_spelling);
+  if (stray.empty() || are_signs || are_spellings || 2 * with_name >= with_index) return {};
   std::string shown;
   for (size_t i = 0; i < std::min(stray.size(), kNamesShown); ++i)
     shown += (i == 0 ? "" : ", ") + quote_for_message(stray[i]->text);

@@ -1,6 +1,6 @@
 // ClassLabels: assigns class indices to the labels found in the records of a dataset.
 //
-// If every label is a class index (class_index()), the number of classes is data.NAME.num_classes or,
+// If every label is a class index, the number of classes is data.NAME.num_classes or,
 // without that setting, the largest label plus 1. Otherwise the labels are class names, and the
 // classes are the distinct names in byte order; a few names among many indices are an error, because
 // they would renumber all classes. With data.NAME.class_names the classes are these, in their order.
@@ -26,10 +26,20 @@ namespace stoker::data::record {
 
 constexpr uint64_t kMaxClasses = 1'000'000;
 
+// What a label is that is a text. kNumbers: where all values are texts, the number that it spells, so that
+// 01, 1 and 1.0 are one label. kValues: where numbers and texts are different types, itself: "01" and
+// "1.0" are names, and only "1" is the number 1.
+enum class TextLabels { kNumbers, kValues };
+TextLabels text_labels_of(const config::DatasetConfig& config);
+
 class ClassLabels {
  public:
   // `names`: data.NAME.class_names.
-  explicit ClassLabels(std::vector<std::string> names = {});
+  explicit ClassLabels(std::vector<std::string> names = {},
+                       TextLabels texts = TextLabels::kNumbers);
+
+  // The class index that a label is. kCorrupt: it is none.
+  Result<uint64_t> index_of(const FieldValue& label) const;
 
   // The class of a label among the given names, which there must be. kCorrupt: it is none of them.
   Result<uint64_t> class_of(const FieldValue& label) const;
@@ -52,8 +62,9 @@ class ClassLabels {
   struct Label {
     std::string text;
     uint64_t index = 0;
-    bool is_class = false;  // `index` is a class
-    uint64_t count = 0;     // of records
+    bool is_class = false;     // `index` is a class
+    bool is_spelling = false;  // of a class index, but a name
+    uint64_t count = 0;        // of records
   };
   bool all_indices() const;
   Status reject_stray_names(const DatasetRequest& request) const;
@@ -62,6 +73,7 @@ class ClassLabels {
   Result<uint64_t> given_class(const FieldValue& label, const std::string& text) const;
 
   const std::vector<std::string> given_;
+  const TextLabels texts_;
   std::unordered_map<std::string_view, uint64_t> of_given_;  // views of given_
   bool given_has_index_ = false;                             // one of these names could be an index
   std::vector<Label> labels_;

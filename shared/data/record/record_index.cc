@@ -83,7 +83,7 @@ RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const Samp
                                                                      return false;
                                                                    })),
       skips_(record_.on_missing_field == config::OnMissingField::kDrop),
-      labels_(record_.class_names),
+      labels_(record_.class_names, text_labels_of(request.config)),
       bad_(request, record_.max_bad_record_rate) {
   table_.width = width + (spec.is_sequence() ? 1 : 0);
 }

@@ -186,13 +186,13 @@ class TarFields final : public FieldReader {
 class FieldDecoder final : public RecordDecoder {
  public:
   FieldDecoder(std::unique_ptr<FieldReader> reader, SampleSpec spec,
-               const config::RecordConfig& record)
+               const config::DatasetConfig& config)
       : reader_(std::move(reader)),
         assembler_(std::move(spec)),
-        on_missing_field_(record.on_missing_field),
-        on_overflow_(record.sequence.on_overflow),
-        has_class_names_(!record.class_names.empty()),
-        class_labels_(record.class_names),
+        on_missing_field_(config.record()->on_missing_field),
+        on_overflow_(config.record()->sequence.on_overflow),
+        has_class_names_(!config.record()->class_names.empty()),
+        class_labels_(config.record()->class_names, record::text_labels_of(config)),
         fields_(assembler_.spec().names.size()) {}
 
   std::vector<TensorSpec> spec(uint64_t length) const override {
@@ -235,7 +235,7 @@ class FieldDecoder final : public RecordDecoder {
     const auto value = spec().label_value();
     if (!value) return {};
     const auto label = has_class_names_ ? class_labels_.class_of(fields_[*value])
-                                        : record::class_index(fields_[*value]);
+                                        : class_labels_.index_of(fields_[*value]);
     if (!label) return spec().in_field(*value, label.status());
     if (*label >= spec().num_classes)
       return spec().in_field(*value,
@@ -333,7 +333,7 @@ Result<std::unique_ptr<RecordDecoder>> make_field_decoder(const DatasetRequest& 
   if (!priority.empty()) spec.names.push_back(priority);
   STOKER_ASSIGN_OR_RETURN(auto reader, make_reader(request, framing, spec));
   return std::unique_ptr<RecordDecoder>(
-      std::make_unique<FieldDecoder>(std::move(reader), std::move(spec), *request.config.record()));
+      std::make_unique<FieldDecoder>(std::move(reader), std::move(spec), request.config));
 }
 
 }  // namespace

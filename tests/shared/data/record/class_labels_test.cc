@@ -144,6 +144,61 @@ TEST_F(ClassLabelsTest, TakesSignsAndManyNamesNextToDigitsAsNames) {
   EXPECT_THAT(finish(characters)->names, ElementsAre("0", "1", "2", "A", "B", "C"));
 }
 
+// sklearn.preprocessing.LabelEncoder().fit(["01", "1", "10"]).classes_: ['01', '1', '10']. pandas.read_csv() of the
+// same column: [1, 1, 10].
+TEST_F(ClassLabelsTest, TakesSpellingsOfTypedTextsAsDifferentNames) {
+  ClassLabels typed({}, TextLabels::kValues), untyped;
+  std::vector<uint64_t> in_typed, in_untyped;
+  for (const std::string_view text : {"01", "1", "10", "1"}) {
+    in_typed.push_back(add(typed, text));
+    in_untyped.push_back(add(untyped, text));
+  }
+  const auto values = finish(typed), numbers = finish(untyped);
+  ASSERT_TRUE(values.ok() && numbers.ok()) << values.status().to_string();
+  EXPECT_THAT(values->names, ElementsAre("01", "1", "10"));
+  const auto classes_of = [](const auto& classes, const std::vector<uint64_t>& labels) {
+    std::vector<uint64_t> result;
+    for (const uint64_t label : labels) result.push_back(classes->of_label[label]);
+    return result;
+  };
+  EXPECT_THAT(classes_of(values, in_typed), ElementsAre(0, 1, 2, 1));
+  EXPECT_THAT(numbers->names, IsEmpty());
+  EXPECT_THAT(classes_of(numbers, in_untyped), ElementsAre(1, 1, 10, 1));
+}
+
+TEST_F(ClassLabelsTest, TakesNumberAndItsTextAsOneIndex) {
+  ClassLabels labels({}, TextLabels::kValues);
+  const float point = 2;
+  const uint64_t number = add(labels, 2), text = add(labels, "2");
+  EXPECT_EQ(*labels.add(FieldFloats(&point, 1)), number);
+  EXPECT_EQ(number, text);
+  EXPECT_THAT(finish(labels)->names, IsEmpty());
+  const std::string padded = "02";
+  EXPECT_THAT(labels.index_of(std::as_bytes(std::span(padded))).status().message(),
+              HasSubstr("'02', which is no class index"));
+}
+
+// Most of 001 to 150 are spelled as indices, but few are names by mistake.
+TEST_F(ClassLabelsTest, TakesTextsOfEqualWidthAsNames) {
+  ClassLabels labels({}, TextLabels::kValues);
+  for (int i = 90; i <= 999; ++i) {
+    std::string text = std::to_string(i);
+    add(labels, std::string(3 - text.size(), '0') + text);
+  }
+  const auto classes = finish(labels);
+  ASSERT_TRUE(classes.ok()) << classes.status().to_string();
+  EXPECT_EQ(classes->count, 910u);
+  EXPECT_EQ(classes->names.front(), "090");
+  EXPECT_EQ(classes->names.back(), "999");
+}
+
+TEST_F(ClassLabelsTest, MatchesSpellingOfGivenNamesByType) {
+  ClassLabels typed({"0", "1"}, TextLabels::kValues), untyped({"0", "1"});
+  const std::string padded = "01";
+  EXPECT_EQ(*untyped.class_of(std::as_bytes(std::span(padded))), 1u);
+  EXPECT_FALSE(typed.class_of(std::as_bytes(std::span(padded))).ok());
+}
+
 TEST_F(ClassLabelsTest, TakesGivenNamesInTheirOrder) {
   ClassLabels labels({"dog", "cat", "7"});
   const uint64_t cat = add(labels, "cat"), seven = add(labels, 7);
