@@ -1,12 +1,21 @@
 #include "shared/data/files/file_table.h"
 
+#include <cassert>
+
 namespace stoker::data::files {
+namespace {
+
+int64_t to_ns(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
 
 FileStamp stamp_of(const struct stat& info) {
-  return {
-      .size = static_cast<uint64_t>(info.st_size),
-      .mtime_ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
-      .inode = static_cast<uint64_t>(info.st_ino)};
+  return {.size = static_cast<uint64_t>(info.st_size),
+          .mtime_ns = to_ns(info.st_mtim),
+          .inode = static_cast<uint64_t>(info.st_ino),
+          .ctime_ns = to_ns(info.st_ctim)};
 }
 
 void FileTable::add(std::string_view name, const FileStamp& stamp) {
@@ -51,10 +60,18 @@ Status FileTable::check(size_t file, const struct stat& info) const {
     return changed(file, "changed from " + std::to_string(indexed.size) + " to " +
                              std::to_string(size) + " bytes");
   }
-  const int64_t mtime_ns =
-      static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
-  if (mtime_ns != indexed.mtime_ns) return changed(file, "modified");
+  if (to_ns(info.st_mtim) != indexed.mtime_ns) return changed(file, "modified");
   return {};
+}
+
+size_t FileTable::first_touched(const FileTable& other) const {
+  assert(*this == other);
+  size_t file = 0;
+  const auto is_same = [](int64_t one, int64_t another) {
+    return one == another || one == 0 || another == 0;
+  };
+  while (file < size() && is_same(stamp(file).ctime_ns, other.stamp(file).ctime_ns)) ++file;
+  return file;
 }
 
 void FileTable::add_to(Sha256& hash) const {

@@ -21,7 +21,12 @@ struct FileStamp {
   uint64_t size = 0;     // bytes
   int64_t mtime_ns = 0;  // since 1970-01-01 UTC
   uint64_t inode = 0;
-  bool operator==(const FileStamp&) const = default;
+  // Of the content or an attribute, which no program can set back; 0: not known. Not compared by ==, because
+  // chmod changes it, too.
+  int64_t ctime_ns = 0;
+  bool operator==(const FileStamp& other) const {
+    return size == other.size && mtime_ns == other.mtime_ns && inode == other.inode;
+  }
 };
 
 FileStamp stamp_of(const struct stat& info);
@@ -47,6 +52,8 @@ class FileTable {
   Status check(size_t file, const struct stat& info) const;
   Status changed(size_t file, const std::string& how) const;  // "PATH: how since it was indexed; …"
   bool operator==(const FileTable&) const = default;
+  // The first file of a table that is == this one whose time of change is another; size(): none.
+  size_t first_touched(const FileTable& other) const;
 
   // Adds names, sizes and times, but not the root and the inodes, so that a moved or copied dataset
   // (cp -a) has the same hash.

@@ -13,9 +13,8 @@ static_assert(std::endian::native == std::endian::little,
               "the index is written as it is in memory");
 
 constexpr std::string_view kIndexMagic = "STKINDEX";
-constexpr uint32_t kVersion = 7;
-constexpr uint32_t kVersionWithoutSelection = 6;   // also written
-constexpr uint32_t kVersionWithoutValidation = 5;  // also read
+constexpr uint32_t kVersion = 8;
+constexpr uint32_t kPreviousVersion = 6;  // also read
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
 
@@ -74,6 +73,7 @@ void put_files(std::string& out, const FileTable& files) {
     put(out, files.stamp(file).size);
     put(out, files.stamp(file).mtime_ns);
     put(out, files.stamp(file).inode);
+    put(out, files.stamp(file).ctime_ns);
   }
 }
 
@@ -88,15 +88,16 @@ std::vector<uint64_t> take_numbers(Cursor& cursor) {
   return numbers;
 }
 
-FileTable take_files(Cursor& cursor) {
+FileTable take_files(Cursor& cursor, uint32_t version) {
   FileTable files{std::string(cursor.take_text())};
-  const uint64_t count = cursor.take_count(4 * sizeof(uint64_t));
+  const uint64_t count = cursor.take_count((version == kVersion ? 5 : 4) * sizeof(uint64_t));
   for (uint64_t i = 0; i < count; ++i) {
     const std::string_view name = cursor.take_text();
     FileStamp stamp;
     stamp.size = cursor.take<uint64_t>();
     stamp.mtime_ns = cursor.take<int64_t>();
     stamp.inode = cursor.take<uint64_t>();
+    if (version == kVersion) stamp.ctime_ns = cursor.take<int64_t>();
     files.add(name, stamp);
   }
   return files;
@@ -114,10 +115,9 @@ std::string Index::fingerprint() const {
 
 std::string encode_index(const Index& index) {
   std::string out;
-  out.reserve(1024 + index.files.size() * 32 + index.files.name_bytes());
+  out.reserve(1024 + index.files.size() * 40 + index.files.name_bytes());
   out += kIndexMagic;
-  const bool has_selection = !index.metadata.selected.empty();
-  put(out, has_selection ? kVersion : kVersionWithoutSelection);
+  put(out, kVersion);
   put_text(out, index.fingerprint_text);
   put_text(out, index.source);
   put_text(out, index.fingerprint());
@@ -129,7 +129,7 @@ std::string encode_index(const Index& index) {
   put_files(out, index.metadata.made);
   put_files(out, index.files);
   put<uint8_t>(out, index.is_validated ? 1 : 0);
-  if (has_selection) put_numbers(out, index.metadata.selected);
+  put_numbers(out, index.metadata.selected);
   return out += sha256_hex(out);
 }
 
@@ -146,7 +146,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
     return corrupt("not a dataset index (its first bytes differ)");
   const auto version = cursor.take<uint32_t>();
   if (sha256_hex(bytes) != digest) return corrupt("SHA-256 mismatch");
-  if (version < kVersionWithoutValidation || version > kVersion) {
+  if (version != kPreviousVersion && version != kVersion) {
     return Status(StatusCode::kMismatch, name + ": index version " + std::to_string(version) +
                                              ", this program reads version " +
                                              std::to_string(kVersion));
@@ -160,9 +160,9 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   for (std::string& text : index.metadata.names) text = cursor.take_text();
   index.metadata.pack_sizes = take_numbers(cursor);
   index.metadata.pack_checksums = take_numbers(cursor);
-  index.metadata.made = take_files(cursor);
-  index.files = take_files(cursor);
-  index.is_validated = version == kVersionWithoutValidation || cursor.take<uint8_t>() != 0;
+  index.metadata.made = take_files(cursor, version);
+  index.files = take_files(cursor, version);
+  index.is_validated = cursor.take<uint8_t>() != 0;
   if (version == kVersion) index.metadata.selected = take_numbers(cursor);
   if (!cursor.at_end()) return corrupt("its lengths do not add up");
   if (index.fingerprint() != fingerprint)

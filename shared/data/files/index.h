@@ -1,11 +1,11 @@
 // Index: the result of one dataset scan, stored in a file so that all processes see the same
 // samples.
 //
-// Format:  little-endian, version 6. A magic of 8 bytes, u32 version, then text and numbers in the
+// Format:  little-endian, version 8. A magic of 8 bytes, u32 version, then text and numbers in the
 //          order of encode_index(): settings, source, fingerprint, metadata, file table, u8
-//          is_validated, which version 5 does not have; version 7, of a dataset whose split is no
-//          range of positions, also has the numbers of its samples. Ends with the SHA-256 of
-//          everything before it, as 64 hexadecimal digits.
+//          is_validated, the numbers of the samples if the split is no range of positions. Ends with
+//          the SHA-256 of everything before it, as 64 hexadecimal digits. Version 6, which is also read, has
+//          neither the numbers of the samples nor FileStamp::ctime_ns.
 // Threads: a value.
 // Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file), kCorrupt
 //          (invalid content), kMismatch (another version), kIoError, kPermission; the message names

@@ -232,6 +232,13 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
     why_not = {.reason = "the files or their settings have changed"};
     return false;
   }
+  // A program can set the time of modification back, such as an editor that keeps it.
+  if (const size_t touched = cached->files.first_touched(wanted.files);
+      touched < wanted.files.size()) {
+    why_not = {.reason = wanted.files.path(touched) +
+                         ": its content or an attribute was changed; size and time are the same"};
+    return false;
+  }
   if (!is_as_made(cached->metadata.made)) {
     why_not = {.reason = "a file created next to it is missing or has changed"};
     return false;

@@ -56,28 +56,43 @@ TEST(IndexTest, RecordsWhetherSamplesWereValidated) {
   }
 }
 
-// An update must not index and pack all data again.
-TEST(IndexTest, ReadsPreviousVersionAsValidated) {
-  std::string body = body_of(encode_index(example()));
-  body.pop_back();  // is_validated
-  body[8] = 5;      // version
+// An update must not index and pack all data again. Without files, which have no times of change there.
+TEST(IndexTest, ReadsPreviousVersion) {
+  Index index = example();
+  index.files = index.metadata.made = FileTable();
+  index.is_validated = true;
+  std::string body = body_of(encode_index(index));
+  body.resize(body.size() - sizeof(uint64_t));  // the number of selected samples
+  body[8] = 6;                                  // version
   const auto read = decode_index(sealed(body), "x.index");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_TRUE(read->is_validated);
-  EXPECT_EQ(read->fingerprint(), example().fingerprint());
+  EXPECT_EQ(read->metadata.numbers, index.metadata.numbers);
+  EXPECT_EQ(read->fingerprint(), index.fingerprint());
 }
 
-// Other indexes keep version 6, which earlier releases read.
-TEST(IndexTest, StoresSamplesOfSplitAsVersion7) {
+TEST(IndexTest, StoresSamplesOfSplitAndTimesOfChange) {
   Index index = example();
-  EXPECT_EQ(encode_index(index)[8], 6);
   index.metadata.selected = {1, 5, uint64_t{1} << 40};
-  const std::string encoded = encode_index(index);
-  EXPECT_EQ(encoded[8], 7);
-  const auto read = decode_index(encoded, "x.index");
+  index.files.add("d", {.size = 3, .mtime_ns = 4, .inode = 5, .ctime_ns = 6});
+  const auto read = decode_index(encode_index(index), "x.index");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->metadata.selected, index.metadata.selected);
-  EXPECT_EQ(read->fingerprint(), example().fingerprint());
+  EXPECT_EQ(read->files.stamp(2).ctime_ns, 6);
+  EXPECT_EQ(read->fingerprint(), index.fingerprint());
+}
+
+TEST(FileTableTest, FindsFileThatWasTouched) {
+  const auto table = [](int64_t second) {
+    FileTable files;
+    files.add("a", {.size = 1, .ctime_ns = 7});
+    files.add("b", {.size = 2, .ctime_ns = second});
+    return files;
+  };
+  EXPECT_EQ(table(8), table(9)) << "times of change are not compared";
+  EXPECT_EQ(table(8).first_touched(table(8)), 2u);
+  EXPECT_EQ(table(8).first_touched(table(9)), 1u);
+  EXPECT_EQ(table(8).first_touched(table(0)), 2u) << "not known";
 }
 
 TEST(IndexTest, UsesUnder100BytesPerFile) {
@@ -133,7 +148,7 @@ TEST(IndexTest, ReportsCorruptOnHugeLengthAnywhere) {
 
 TEST(IndexTest, ReportsMismatchOnOtherVersion) {
   std::string body = body_of(encode_index(example()));
-  body[8] = 8;
+  body[8] = 9;
   EXPECT_EQ(decode_index(sealed(body), "x").status().code(), StatusCode::kMismatch);
 }
 
