@@ -51,7 +51,7 @@ Fields fields_of(CenterCrop& crop) {
   return {size_field(crop.size, "Size of the crop, in pixels",
                      "[height, width], or one number for a square. It must fit into the resized "
                      "image. resize: {size: 256} and center_crop: {size: 224} are executed as one "
-                     "crop and one resize, without rounding between them.",
+                     "crop and one resize, of the pixels that torchvision's two have.",
                      "224")};
 }
 

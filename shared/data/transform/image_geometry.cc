@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <variant>
 
 #include "shared/base/number_format.h"
@@ -104,7 +105,7 @@ std::string CropResize::to_text() const {
     case Fit::kStretch:
       return size;
     case Fit::kCenter:
-      return size + " center_crop of " +
+      return size + " center_crop from whole pixels of " +
              (resizes_shorter_side_ ? std::to_string(resized_.height) : format_spec(resized_));
     case Fit::kRandom:
       return size + " scale=" + format_exact(area_.from) + ".." + format_exact(area_.to) +
@@ -126,17 +127,21 @@ image::CropBox CropResize::box(uint32_t height, uint32_t width, const RandomKey&
 }
 
 image::CropBox CropResize::center_box(uint32_t height, uint32_t width) const {
-  // The length in an image of `side` pixels that becomes `cropped` pixels if `side` is resized to
-  // `resized`. The order of the operations determines the last bit, which can change pixels.
-  const auto part_of = [](double side, uint32_t resized, uint32_t cropped) {
-    return double(cropped) / resized * (side / cropped) * cropped;
+  // As torchvision, which resizes to whole pixels and then crops from a whole pixel.
+  double resized_height = resized_.height, resized_width = resized_.width;
+  if (resizes_shorter_side_) {
+    const double shorter = std::min(height, width);
+    resized_height = std::floor(double(resized_.height) * height / shorter);
+    resized_width = std::floor(double(resized_.width) * width / shorter);
+  }
+  const auto part_of = [](double side, double resized, double cropped) {
+    const double first = std::nearbyint((resized - cropped) / 2);  // to even, as Python's round()
+    const double scale = side / resized;
+    return std::pair(first * scale, std::min(cropped * scale, side - first * scale));
   };
-  const double shorter = std::min(height, width);
-  const double box_width = std::min<double>(
-      width, part_of(resizes_shorter_side_ ? shorter : width, resized_.width, size_.width));
-  const double box_height = std::min<double>(
-      height, part_of(resizes_shorter_side_ ? shorter : height, resized_.height, size_.height));
-  return box_of((width - box_width) / 2, (height - box_height) / 2, box_width, box_height);
+  const auto [left, box_width] = part_of(width, resized_width, size_.width);
+  const auto [top, box_height] = part_of(height, resized_height, size_.height);
+  return box_of(left, top, box_width, box_height);
 }
 
 image::CropBox CropResize::random_box(uint32_t height, uint32_t width,

@@ -74,6 +74,54 @@ TEST_F(ImageFolderDatasetTest, ReadsFilesWithExtensionsOfImagesByDefault) {
                           path("data/b/1.PNG"), path("data/b/2.jpg")));
 }
 
+// Red of the first row and blue of the last one of what resize and center_crop of torchvision 0.26 with Pillow 13.0.0
+// make of these images. With the middle of the image, of which they are up to 2 pixels away, the difference is up to 92.
+TEST_F(ImageFolderDatasetTest, TakesPixelsOfCenterCropOfTorchvision) {
+  struct Case {
+    uint32_t height, width;
+    config::Transforms transforms;
+    std::vector<int> first_red, last_blue;
+  };
+  const auto crop = [](std::vector<int64_t> resize, std::vector<int64_t> size) {
+    return config::Transforms{config::Resize{std::move(resize)},
+                              config::CenterCrop{std::move(size)}};
+  };
+  const std::vector<Case> cases{
+      {40,
+       51,
+       crop({20}, {15, 17}),
+       {160, 135, 163, 132, 123, 151, 93, 107, 98, 58, 114, 58, 84, 143, 163, 139, 172},
+       {136, 154, 176, 151, 168, 176, 145, 127, 61, 82, 114, 196, 119, 65, 82, 92, 113}},
+      {40,
+       51,
+       crop({21}, {10, 14}),
+       {88, 109, 80, 117, 113, 134, 142, 148, 187, 166, 166, 173, 128, 137},
+       {121, 119, 173, 183, 188, 209, 203, 197, 191, 185, 110, 73, 67, 62}},
+      {33,
+       50,
+       crop({16}, {11}),
+       {165, 128, 124, 144, 87, 112, 79, 74, 108, 55, 107},
+       {84, 97, 118, 134, 150, 149, 190, 204, 162, 105, 175}},
+      {50, 33, crop({7}, {4}), {122, 148, 166, 148}, {142, 155, 150, 124}},
+      {40,
+       50,
+       crop({17, 24}, {10, 11}),
+       {124, 78, 74, 82, 94, 120, 125, 142, 148, 147, 152},
+       {137, 138, 159, 170, 131, 122, 125, 142, 167, 196, 136}},
+  };
+  for (const Case& one : cases) {
+    write("data/a/1.png", encode_png_file(image::testing::pattern(one.height, one.width)));
+    auto config = images();
+    transforms_in(config) = one.transforms;
+    const auto dataset = opened(config);
+    const auto pixels = read_sample(*dataset, 0).values<uint8_t>(0);
+    for (size_t x = 0; x < one.first_red.size(); ++x) {
+      EXPECT_NEAR(pixels[x], one.first_red[x], 1) << x;
+      EXPECT_NEAR(pixels[pixels.size() - one.last_blue.size() + x], one.last_blue[x], 1) << x;
+    }
+  }
+}
+
 TEST_F(ImageFolderDatasetTest, WarnsAboutFolderAboveSplits) {
   const auto log_of = [this] {
     ::testing::internal::CaptureStderr();

@@ -64,16 +64,31 @@ TEST(CropResizeTest, TakesFixedSizeCenterCropAfterResize) {
   expect_box(make_crop_resize(center_crop({100, 100}, {50, 100})).box(10, 30, {}), {0, 2.5, 30, 5});
 }
 
-// The rounding of a square crop: images depend on its last bit.
-TEST(CropResizeTest, RoundsSquareCenterCropLikeTorchvision) {
-  for (const auto& [height, width] :
-       {std::pair{375u, 500u}, {500u, 333u}, {77u, 1001u}, {13u, 7u}, {4000u, 3001u}}) {
-    const CropBox box = make_crop_resize(center_crop({256}, {224})).box(height, width, {});
-    const double scale = 0.875 * std::min(double(height) / 224, double(width) / 224);
-    EXPECT_EQ(box.height, std::min<double>(height, scale * 224));
-    EXPECT_EQ(box.width, std::min<double>(width, scale * 224));
-    EXPECT_EQ(box.top, (height - box.height) / 2);
-    EXPECT_EQ(box.left, (width - box.width) / 2);
+// Height and width of an image, sizes of resize and center_crop; then what transforms.v2 of torchvision 0.26 does:
+// height and width after the resize, the first row and column of the crop. An odd difference is rounded to even.
+TEST(CropResizeTest, TakesPixelsOfCenterCropOfTorchvision) {
+  struct Row {
+    uint32_t height, width;
+    std::vector<int64_t> resize, crop;
+    double resized_height, resized_width, top, left;
+  };
+  const std::vector<Row> rows{
+      {256, 512, {256}, {224, 224}, 256, 512, 16, 144},
+      {375, 500, {256}, {224, 224}, 256, 341, 16, 58},
+      {500, 333, {256}, {224, 224}, 384, 256, 80, 16},
+      {77, 1001, {256}, {224, 224}, 256, 3328, 16, 1552},
+      {13, 7, {256}, {224, 224}, 475, 256, 126, 16},
+      {3001, 4000, {235}, {224, 224}, 235, 313, 6, 44},
+      {480, 641, {232}, {224, 224}, 232, 309, 4, 42},
+      {10, 30, {100, 100}, {50, 100}, 100, 100, 25, 0},
+      {100, 101, {99, 98}, {96, 95}, 99, 98, 2, 2},
+      {37, 53, {21}, {16, 20}, 21, 30, 2, 5},
+  };
+  for (const Row& row : rows) {
+    const double across = row.width / row.resized_width, down = row.height / row.resized_height;
+    expect_box(make_crop_resize(center_crop(row.resize, row.crop)).box(row.height, row.width, {}),
+               {row.left * across, row.top * down, static_cast<double>(row.crop[1]) * across,
+                static_cast<double>(row.crop[0]) * down});
   }
 }
 
