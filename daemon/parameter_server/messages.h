@@ -22,8 +22,8 @@ enum class Operation : int64_t {
       1,  // step + Sums; then parameters and optimizer state, to server 0 also those that are not
           // trained. Only from the chief
   kClaim,  // -> ClaimReply, ticket, step; as Sums::steps the ticket to prefetch, -1: none. Only server 0
-  kPull,           // step + norm -> step; then parameters
-  kPush,           // ticket, step + Sums of the micro-batch; then gradients -> PushResult, step
+  kPull,  // step + norm -> step; then parameters
+  kPush,  // ticket, step + Sums of the micro-batch; then pack_gradients() -> PushResult, step
   kReadUntrained,  // ->; then the parameters that are not trained. Only server 0
   kReadStepNorms,  // step -> 1 if there are any, then the norms of the own gradients in the update to
                    // this step, before and after train.max_grad_value. Sync

@@ -91,6 +91,7 @@ std::string connection_prefix(size_t server, const WorkerLife& worker) {
 ParameterServer::ParameterServer(ServerOptions options, VariableStore variables)
     : options_(std::move(options)),
       parameter_bytes_(packed_bytes(variables.parameters())),
+      gradient_bytes_(packed_gradient_bytes(variables.parameters())),
       state_bytes_(packed_bytes(variables.state())),
       variables_(std::move(variables)),
       schedule_(options_.updates) {}
@@ -587,7 +588,7 @@ Status ParameterServer::pull(const Header& request, bool with_state,
 
 Status ParameterServer::push(const WorkerLife& worker, const Header& request,
                              group::PairConnection& connection, const std::stop_token& stop) {
-  const at::Tensor payload = make_bytes(parameter_bytes_);
+  const at::Tensor payload = make_bytes(gradient_bytes_);
   STOKER_RETURN_IF_ERROR(connection.receive(payload, stop));
   Header reply = make_header(0);
   {

@@ -97,7 +97,7 @@ class ParameterServer {
 
   // Constant after construction.
   const ServerOptions options_;
-  const int64_t parameter_bytes_;
+  const int64_t parameter_bytes_, gradient_bytes_;
   const int64_t state_bytes_;
 
   std::mutex mutex_;

@@ -261,7 +261,8 @@ Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
   const Sums sums = sums_of_micro_batch();
   if (sums.count >= 0) num_values_ = num_values_.value_or(0) + sums.count;
   const ScopedActivity waiting(kWaitForServers);
-  const auto pushed = connection_.push(ticket, step, sums, state_.optimizer().gradients(), stop);
+  const auto pushed = connection_.push(ticket, step, sums, state_.optimizer().gradients(),
+                                       step_.settle_reached(), stop);
   step_.drop();
   return pushed.status();
 }

@@ -18,6 +18,7 @@
 
 #include "daemon/parameter_server/messages.h"
 #include "daemon/parameter_server/update_schedule.h"
+#include "daemon/train/optimizer.h"
 #include "shared/base/status.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
@@ -32,9 +33,10 @@ struct ServerPart {
   std::vector<at::Tensor>
       untrained;  // parameters and buffers; only of server 0, of several workers
 
-  // Of the tensors of all parameters.
-  std::vector<at::Tensor> own_of(const std::vector<at::Tensor>& all) const {
-    std::vector<at::Tensor> own;
+  // Of what all parameters have.
+  template <typename Each>
+  std::vector<Each> own_of(const std::vector<Each>& all) const {
+    std::vector<Each> own;
     for (const size_t variable : variables) own.push_back(all[variable]);
     return own;
   }
@@ -58,9 +60,10 @@ class ServerConnection {
   // Overwrites the parameters by those of the servers, after at least `step` steps. The first call also
   // those that are not trained.
   virtual Status pull(uint64_t step, const std::stop_token& stop) = 0;
-  // Sends the gradients of a ticket: those of all parameters.
+  // Sends the gradients of a ticket, those of all parameters, and which of these it has reached.
   virtual Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
                                   const std::vector<at::Tensor>& gradients,
+                                  const train::Optimizer::Reached& reached,
                                   const std::stop_token& stop) = 0;
 
   // For a wait: tells the servers from time to time that this worker is not lost.

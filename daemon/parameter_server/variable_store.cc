@@ -1,13 +1,16 @@
 #include "daemon/parameter_server/variable_store.h"
 
+#include <cassert>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 
@@ -45,6 +48,18 @@ void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors) {
     if (!dense.is_same(tensor)) tensor.detach().copy_(dense);
     from += tensor.nbytes();
   }
+}
+
+int64_t packed_gradient_bytes(const std::vector<at::Tensor>& parameters) {
+  return packed_bytes(parameters) + std::ssize(parameters);
+}
+
+void pack_gradients(const std::vector<at::Tensor>& gradients,
+                    const train::Optimizer::Reached& reached, const at::Tensor& bytes) {
+  assert(reached.size() == gradients.size());
+  pack(gradients, bytes);
+  std::memcpy(static_cast<std::byte*>(bytes.mutable_data_ptr()) + packed_bytes(gradients),
+              reached.data(), reached.size());
 }
 
 void put_norms(const std::vector<size_t>& variables, const at::Tensor& own, const at::Tensor& all) {
@@ -106,6 +121,18 @@ Status VariableStore::commit(uint64_t step, double norm) {
   return update(norm, count_ == 0);
 }
 
+// A parameter that one of the micro-batches has reached is updated.
+void VariableStore::add_reached(const at::Tensor& bytes) {
+  const std::vector<at::Tensor>& own = parameters();
+  train::Optimizer::Reached reached = optimizer_->reached();
+  reached.resize(own.size());
+  const auto* const flags =
+      static_cast<const std::byte*>(bytes.const_data_ptr()) + packed_bytes(own);
+  for (size_t i = 0; i < own.size(); ++i)
+    if (flags[i] != std::byte{0}) reached[i] = 1;
+  optimizer_->set_reached(std::move(reached));
+}
+
 // As distributed.reduction: ordered adds them in one process.
 Status VariableStore::sum_staged(uint64_t step) {
   if (!can_commit(step))
@@ -120,6 +147,7 @@ Status VariableStore::sum_staged(uint64_t step) {
   int64_t index = 0;
   for (const auto& [ticket, staged] : staged_) {
     unpack(staged.bytes, gradients);
+    add_reached(staged.bytes);
     count[0].fill_(staged.count);
     const int level = train::SumTree::level_of(index);
     const bool is_last = index + 1 == std::ssize(staged_);
@@ -153,6 +181,7 @@ Status VariableStore::apply(uint64_t ticket, const at::Tensor& bytes, double nor
   if (ticket < applied_below_ || !applied_.insert(ticket).second) return {};
   while (applied_.erase(applied_below_) > 0) ++applied_below_;
   unpack(bytes, optimizer_->gradients());
+  add_reached(bytes);
   return update(norm, count == 0);
 }
 
@@ -170,9 +199,12 @@ Status VariableStore::update(double norm, bool is_empty) {
   const at::NoGradGuard no_grad;
   optimizer_->set_lr(learning_rate_(step_));
   // Of a chief that does not return, the newest ones.
-  if (is_recorded_(step_ + 1))
-    norms_[step_ + 1] =
+  if (is_recorded_(step_ + 1)) {
+    at::Tensor norms =
         norms_step_ == step_ + 1 ? step_norms_[0] : optimizer_->gradient_norms().to(at::kFloat);
+    // As one process records a step that is skipped.
+    norms_[step_ + 1] = is_empty ? at::full_like(norms, std::nan("")) : norms;
+  }
   if (norms_.size() > kMaxNorms) norms_.erase(norms_.begin());
   if (is_empty) {
     log_warn("steps skipped",

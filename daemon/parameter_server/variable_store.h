@@ -33,6 +33,12 @@ int64_t packed_bytes(const std::vector<at::Tensor>& tensors);
 void pack(const std::vector<at::Tensor>& tensors, const at::Tensor& bytes);
 void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& tensors);
 
+// The gradients of a micro-batch, packed, and a byte for each: whether it has reached this parameter, see
+// train::Optimizer::note_reached(). `bytes`: packed_gradient_bytes() or more.
+int64_t packed_gradient_bytes(const std::vector<at::Tensor>& parameters);
+void pack_gradients(const std::vector<at::Tensor>& gradients,
+                    const train::Optimizer::Reached& reached, const at::Tensor& bytes);
+
 // Puts the norms of `variables`, which are indexes among all, among those of all. F32.
 void put_norms(const std::vector<size_t>& variables, const at::Tensor& own, const at::Tensor& all);
 // By which all updates clip: the norm of the clamped gradients, unless that before train.max_grad_value is not
@@ -53,7 +59,7 @@ class VariableStore {
   const std::vector<at::Tensor>& state() const { return state_; }
   void initialize(uint64_t step);  // after parameters and state were written
 
-  // `bytes`: the gradients in the order of parameters(), packed.
+  // `bytes`: of pack_gradients(), in the order of parameters().
   // `count`: Sums::count, as in apply(). If that of an update is 0, it changes nothing.
   void stage(uint64_t ticket, const at::Tensor& bytes, double count = -1);
   // Whether this server has what commit() needs.
@@ -76,6 +82,7 @@ class VariableStore {
 
  private:
   Status sum_staged(uint64_t step);
+  void add_reached(const at::Tensor& bytes);
   Status update(double norm, bool is_empty);
 
   std::unique_ptr<train::Optimizer> optimizer_;

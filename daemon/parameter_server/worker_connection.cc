@@ -57,7 +57,8 @@ Result<std::unique_ptr<WorkerConnection>> WorkerConnection::open(const ClusterTa
                             .address = meeting.address,
                             .peer = "ps " + std::to_string(i) + " (" + task.cluster.ps[i] + ")",
                             .timeout = meeting.timeout}));
-    server.parameter_bytes = bytes_for(parts[i].parameters);
+    server.push_bytes = at::empty({packed_gradient_bytes(parts[i].parameters)}, at::kByte);
+    server.parameter_bytes = server.push_bytes.narrow(0, 0, packed_bytes(parts[i].parameters));
     server.state_bytes = bytes_for(parts[i].state);
     server.part = std::move(parts[i]);
     made->servers_.push_back(std::move(server));
@@ -152,14 +153,15 @@ Result<double> WorkerConnection::norm_of_step(uint64_t step, const std::stop_tok
 // Server 0 last: it then knows that all have the gradient.
 Result<PushResult> WorkerConnection::push(uint64_t ticket, uint64_t step, const Sums& sums,
                                           const std::vector<at::Tensor>& gradients,
+                                          const train::Optimizer::Reached& reached,
                                           const std::stop_token& stop) {
   const Header request = request_of(Operation::kPush, ticket, step, sums);
   Header reply{};
   for (size_t i = servers_.size(); i-- > 0;) {
     Server& server = servers_[i];
-    pack(server.part.own_of(gradients), server.parameter_bytes);
+    pack_gradients(server.part.own_of(gradients), server.part.own_of(reached), server.push_bytes);
     STOKER_RETURN_IF_ERROR(send_header(*server.connection, request, stop));
-    STOKER_RETURN_IF_ERROR(server.connection->send(server.parameter_bytes, stop));
+    STOKER_RETURN_IF_ERROR(server.connection->send(server.push_bytes, stop));
     STOKER_ASSIGN_OR_RETURN(reply, receive_header(*server.connection, stop));
   }
   return static_cast<PushResult>(reply[0]);

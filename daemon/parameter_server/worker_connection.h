@@ -44,6 +44,7 @@ class WorkerConnection final : public ServerConnection {
   Status pull(uint64_t step, const std::stop_token& stop) override;
   Result<PushResult> push(uint64_t ticket, uint64_t step, const Sums& sums,
                           const std::vector<at::Tensor>& gradients,
+                          const train::Optimizer::Reached& reached,
                           const std::stop_token& stop) override;
   Status keep_alive(const std::stop_token& stop) override;
   Status initialize(uint64_t step, const Sums& sums, const std::stop_token& stop) override;
@@ -61,6 +62,7 @@ class WorkerConnection final : public ServerConnection {
     std::unique_ptr<group::TcpStore> store;
     std::unique_ptr<group::PairConnection> connection;
     ServerPart part;
+    at::Tensor push_bytes;  // of pack_gradients(), which begins with parameter_bytes
     at::Tensor parameter_bytes, state_bytes;
   };
 

@@ -32,30 +32,32 @@ Result<group::ControlRecord> GroupStep::sum(const std::vector<at::Tensor>& gradi
                                             const std::vector<at::Tensor>& scalars,
                                             const group::ControlRecord& own,
                                             const group::RankReport& report,
-                                            const std::stop_token& stop) {
+                                            const std::stop_token& stop,
+                                            std::vector<char>* maybe_flags) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> tensors = gradients;
   for (const at::Tensor& buffer : buffers_) {
     if (!is_chief()) buffer.zero_();  // the sum is then that of the chief
     tensors.push_back(buffer);
   }
-  return sum_all(std::move(tensors), scalars, own, report, stop);
+  return sum_all(std::move(tensors), scalars, own, report, stop, maybe_flags);
 }
 
 Result<group::ControlRecord> GroupStep::exchange(const group::ControlRecord& own,
                                                  const group::RankReport& report,
                                                  const std::stop_token& stop) {
-  return sum_all({}, {}, own, report, stop);
+  return sum_all({}, {}, own, report, stop, nullptr);
 }
 
-// In host memory, scalars and record are one tensor, next to the gradients in the same collective. The
-// scalars of a GPU are summed there, so that the host need not wait for them. The record stays in host
+// In host memory, scalars, record and flags are one tensor, next to the gradients in the same collective. The
+// scalars of a GPU are summed there, so that the host need not wait for them. The others stay in host
 // memory: the ranks need it before the next step, and find in its exchange those that are lost.
 Result<group::ControlRecord> GroupStep::sum_all(std::vector<at::Tensor> tensors,
                                                 const std::vector<at::Tensor>& scalars,
                                                 const group::ControlRecord& own,
                                                 const group::RankReport& report,
-                                                const std::stop_token& stop) {
+                                                const std::stop_token& stop,
+                                                std::vector<char>* maybe_flags) {
   const at::NoGradGuard no_grad;
   const ScopedActivity waiting(kWaitForRanks);
   const bool is_on_device = !scalars.empty() && !scalars.front().is_cpu();
@@ -69,17 +71,21 @@ Result<group::ControlRecord> GroupStep::sum_all(std::vector<at::Tensor> tensors,
   }
   const size_t num_scalars = is_on_device ? 0 : scalars.size();
   group::ControlNumbers record = to_numbers(own, report, group_.rank(), group_.world_size());
+  const size_t num_flags = maybe_flags == nullptr ? 0 : maybe_flags->size();
   const at::Tensor tail =
-      at::empty({static_cast<int64_t>(num_scalars + record.size())}, at::kDouble);
+      at::empty({static_cast<int64_t>(num_scalars + record.size() + num_flags)}, at::kDouble);
   double* const numbers = tail.mutable_data_ptr<double>();
   for (size_t i = 0; i < num_scalars; ++i) numbers[i] = scalars[i].item<double>();
   std::ranges::copy(record, numbers + num_scalars);
+  double* const flags = numbers + num_scalars + record.size();
+  for (size_t i = 0; i < num_flags; ++i) flags[i] = (*maybe_flags)[i];
 
   tensors.push_back(tail);
   STOKER_RETURN_IF_ERROR(group_.all_reduce_ordered(tensors, stop));
 
   for (size_t i = 0; i < num_scalars; ++i) scalars[i].fill_(numbers[i]);
   std::copy_n(numbers + num_scalars, record.size(), record.begin());
+  for (size_t i = 0; i < num_flags; ++i) (*maybe_flags)[i] = flags[i] > 0 ? 1 : 0;
   return group::parse_sum(record, own.step, group_.world_size());
 }
 

@@ -33,11 +33,12 @@ class GroupStep {
   const ring::TicketShare& share() const { return share_; }
 
   // Overwrites `gradients` and `scalars` (F64) by their sums over all ranks, and the buffers by those
-  // of the chief; returns the sum of the records.
+  // of the chief; returns the sum of the records. `maybe_flags`: become 1 if they are on any rank.
   Result<group::ControlRecord> sum(const std::vector<at::Tensor>& gradients,
                                    const std::vector<at::Tensor>& scalars,
                                    const group::ControlRecord& own, const group::RankReport& report,
-                                   const std::stop_token& stop);
+                                   const std::stop_token& stop,
+                                   std::vector<char>* maybe_flags = nullptr);
   // Exchanges the records only, while no step is done.
   Result<group::ControlRecord> exchange(const group::ControlRecord& own,
                                         const group::RankReport& report,
@@ -48,8 +49,8 @@ class GroupStep {
   Result<group::ControlRecord> sum_all(std::vector<at::Tensor> tensors,
                                        const std::vector<at::Tensor>& scalars,
                                        const group::ControlRecord& own,
-                                       const group::RankReport& report,
-                                       const std::stop_token& stop);
+                                       const group::RankReport& report, const std::stop_token& stop,
+                                       std::vector<char>* maybe_flags);
 
   group::ProcessGroup& group_;
   const ring::TicketShare share_;

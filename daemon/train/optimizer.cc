@@ -5,6 +5,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -264,6 +265,7 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
       add_own(group, name, parameter, *range);
   }
   find_shard_ends(cuts);
+  for (const at::Tensor& gradient : gradients_) versions_.push_back(gradient._version());
 }
 
 // The positions of the cuts in the memory of the gradients.
@@ -289,6 +291,7 @@ void Optimizer::add_own(Group& group, const std::string& name, const at::Tensor&
   };
   const at::Tensor own = range_of(parameter);
   group.parameters.push_back(own);
+  group.indexes.push_back(parameters_.size() - 1);
   group.gradients.push_back(range_of(parameter.grad()));
   for (const StateKind& kind : state_kinds(config_, group.name)) {
     const at::Tensor tensor =
@@ -628,26 +631,47 @@ void apply_update(const config::OptimizerConfig& config, Group& group,
 
 }  // namespace
 
+// The parameters of the group that the step has reached, with their state; nullopt: all.
+std::optional<Optimizer::Group> Optimizer::reached_part(const Group& group) const {
+  const auto is_reached = [this](size_t index) { return reached_[index] != 0; };
+  if (reached_.empty() || std::ranges::all_of(group.indexes, is_reached)) return std::nullopt;
+  Group part = group;
+  for (auto* const tensors : {&part.parameters, &part.gradients, &part.exp_avgs, &part.exp_avg_sqs,
+                              &part.square_avgs, &part.sums, &part.steps, &part.momentum_buffers}) {
+    if (tensors->empty()) continue;  // the optimizer does not have this state
+    const std::vector<at::Tensor> all = std::exchange(*tensors, {});
+    for (size_t i = 0; i < all.size(); ++i)
+      if (is_reached(group.indexes[i])) tensors->push_back(all[i]);
+  }
+  return part;
+}
+
 void Optimizer::apply() {
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   for (Group& group : groups_) {
-    if (group.parameters.empty() || (is_frozen_ && group.can_be_frozen)) continue;
-    switch (group.name) {
-      case OptimizerName::kSgd:
-        apply_sgd(group, found_inf);
-        break;
-      case OptimizerName::kAdam:
-      case OptimizerName::kAdamW:
-        apply_adam(group, found_inf);
-        break;
-      case OptimizerName::kRmsprop:
-      case OptimizerName::kAdagrad:
-      case OptimizerName::kLion:
-      case OptimizerName::kMuon:
-        apply_update(config_, group, found_inf);
-        break;
-    }
+    if (is_frozen_ && group.can_be_frozen) continue;
+    std::optional<Group> part = reached_part(group);
+    apply(part ? *part : group, found_inf);
+  }
+}
+
+void Optimizer::apply(Group& group, const std::optional<at::Tensor>& found_inf) {
+  if (group.parameters.empty()) return;
+  switch (group.name) {
+    case OptimizerName::kSgd:
+      apply_sgd(group, found_inf);
+      break;
+    case OptimizerName::kAdam:
+    case OptimizerName::kAdamW:
+      apply_adam(group, found_inf);
+      break;
+    case OptimizerName::kRmsprop:
+    case OptimizerName::kAdagrad:
+    case OptimizerName::kLion:
+    case OptimizerName::kMuon:
+      apply_update(config_, group, found_inf);
+      break;
   }
 }
 
@@ -748,10 +772,35 @@ bool Optimizer::apply_fused_adamw(Group& group, const model::KernelTable& kernel
   return true;
 }
 
+void Optimizer::note_reached() {
+  reached_.resize(parameters_.size());
+  ever_reached_.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& gradient = parameters_[i].grad();
+    const bool is_reached =
+        takes_gradients_ ? gradient.defined() : gradient._version() != versions_[i];
+    if (is_reached) reached_[i] = ever_reached_[i] = 1;
+  }
+}
+
+void Optimizer::assume_reached() {
+  reached_.resize(parameters_.size());
+  for (size_t i = 0; i < ever_reached_.size(); ++i) reached_[i] |= ever_reached_[i];
+}
+
+void Optimizer::set_reached(Reached reached) {
+  assert(reached.empty() || reached.size() == parameters_.size());
+  reached_ = std::move(reached);
+}
+
 void Optimizer::zero_grad() {
   const at::NoGradGuard no_grad;
+  reached_.clear();
   for (const at::Tensor& gradients : flat_gradients_) gradients.zero_();
-  if (!takes_gradients_) return;
+  if (!takes_gradients_) {
+    for (size_t i = 0; i < parameters_.size(); ++i) versions_[i] = parameters_[i].grad()._version();
+    return;
+  }
   gradients_.clear();
   for (Group& group : groups_) group.gradients.clear();
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();

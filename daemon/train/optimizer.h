@@ -2,7 +2,10 @@
 // LibTorch's fused kernels, or adamw stoker's (fused_kernels.h); the others are made of elementwise
 // operations (muon: muon.h). Clips the gradient by value and by global norm.
 //
-// Weight decay applies to every parameter, as in PyTorch by default. It is decoupled from the
+// A parameter that no backward pass of a step has reached keeps its value and its state, as one whose grad
+// is None in PyTorch: note_reached().
+//
+// Weight decay applies to every other parameter, as in PyTorch by default. It is decoupled from the
 // gradient in adamw, lion and muon, and added to the gradient in the others. config.param_groups
 // sets a learning rate scale and a weight decay for some parameters, like PyTorch's parameter
 // groups. The norm is computed over all groups together.
@@ -120,6 +123,15 @@ class Optimizer {
   // Copies of the weights, which updates by stoker's fused kernel keep up to date.
   model::WeightCopies& weight_copies() { return weight_copies_; }
 
+  // Which parameters have got a gradient since zero_grad(), in the order of parameters(). Empty: not
+  // known, and an update is one of all. note_reached() adds those of the backward pass before it;
+  // nothing else may have changed a gradient. assume_reached() adds those of backward passes that were
+  // replayed: all that were ever noted.
+  using Reached = std::vector<char>;
+  void note_reached();
+  void assume_reached();
+  const Reached& reached() const { return reached_; }
+  void set_reached(Reached reached);
   void zero_grad();
   // From now on, the gradients of a step are the tensors of its one backward pass, which autograd
   // otherwise adds to zeros. zero_grad() drops them. flat_gradients() is empty.
@@ -153,6 +165,7 @@ class Optimizer {
     uint64_t num_parameters = 0, num_elements = 0;
     // With a shard those of its part, of which one can be a range of a parameter.
     std::vector<at::Tensor> parameters, gradients;
+    std::vector<size_t> indexes;  // of these among all parameters
     // One tensor per parameter if the optimizer has this state, else empty.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
     double lr = 0;
@@ -199,6 +212,8 @@ class Optimizer {
   void set_found_inf(const at::Tensor& found_inf);
   std::optional<at::Tensor> maybe_grad_scale() const;
   void apply();
+  void apply(Group& group, const std::optional<at::Tensor>& found_inf);
+  std::optional<Group> reached_part(const Group& group) const;
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
   void apply_adam(Group& group, const std::optional<at::Tensor>& found_inf);
   // False: the kernel does not support the memory layout of the group.
@@ -217,6 +232,10 @@ class Optimizer {
   std::vector<at::Tensor> flat_gradients_;
   std::vector<std::vector<int64_t>> shard_ends_;  // of flat_gradients_[i], by shard
   std::vector<at::Tensor> freezable_;
+  Reached reached_, ever_reached_;
+  // Of the gradients at zero_grad(): a backward pass that adds to one increases its version. Not with
+  // take_gradients().
+  std::vector<int64_t> versions_;
   // Of the own gradients and, with max_value_, of copies after clamp(). At fixed addresses, which a captured
   // update reads.
   std::vector<at::Tensor> squares_;

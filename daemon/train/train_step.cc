@@ -53,6 +53,7 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       accumulate_(config.gradient_accumulation_steps),
       max_count_(max_loss_count(config, model, task)),
       autocast_(format_of(config.precision)),
+      own_micro_batches_(own_micro_batches > 0 ? own_micro_batches : accumulate_),
       gradient_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_),
       scalar_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_) {
   // Not with several micro-batches: a captured one adds to gradients at fixed addresses, and each graph of the first
@@ -77,6 +78,15 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
   at::Tensor loss = add_loss(std::move(computed.loss), is_first);
   if (maybe_scale_ != nullptr) loss = maybe_scale_->scaled(loss);
   loss.backward();
+  optimizer_.note_reached();
+  ++num_noted_;
+}
+
+const Optimizer::Reached& TrainStep::settle_reached() {
+  // Graphs were replayed, or other micro-batches are those of other graphs.
+  if (num_noted_ < own_micro_batches_) optimizer_.assume_reached();
+  num_noted_ = own_micro_batches_;
+  return optimizer_.reached();
 }
 
 at::Tensor TrainStep::add_loss(task::LossTerm term, bool is_first) {
@@ -150,6 +160,7 @@ std::vector<at::Tensor> TrainStep::squares_to_sum() {
 
 at::Tensor TrainStep::finish() {
   const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
+  settle_reached();
   if (!optimizer_.sums_own_gradients()) scale_by_count();
   at::Tensor norm;
   if (max_count_ == 0)
@@ -164,6 +175,7 @@ at::Tensor TrainStep::finish() {
 
 at::Tensor TrainStep::finish_if_finite(bool and_loss, const at::Tensor& maybe_found_inf) {
   const PhaseScope optimizer(maybe_observer_, Phase::kOptimizer);
+  settle_reached();
   if (!optimizer_.sums_own_gradients()) scale_by_count();
   at::Tensor norm;
   at::Tensor found = maybe_found_inf;
@@ -183,6 +195,9 @@ at::Tensor TrainStep::finish_if_finite(bool and_loss, const at::Tensor& maybe_fo
   return norm;
 }
 
-void TrainStep::drop() { optimizer_.zero_grad(); }
+void TrainStep::drop() {
+  optimizer_.zero_grad();
+  num_noted_ = 0;
+}
 
 }  // namespace stoker::train

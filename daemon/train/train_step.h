@@ -46,6 +46,9 @@ class TrainStep {
   // and the metrics. On the CPU the memory of the batch is no longer used after the return. Does not wait for the device and can be
   // captured in a CUDA graph once it has run eagerly.
   void add(const task::Batch& batch, bool is_first = true);
+  // After the last add(): the parameters that the step has reached on this process. Of several ranks, those of
+  // any are set in the optimizer before finish().
+  const Optimizer::Reached& settle_reached();
   // With distributed.reduction: ordered, after each add(), which then resets loss() and the metrics in
   // every micro-batch: adds the micro-batch to the tree of the step. See SumTree::add().
   void add_to_tree(int level, bool is_last);
@@ -107,6 +110,8 @@ class TrainStep {
   at::Tensor loss_, loss_count_;
   at::Tensor metric_sum_, maybe_device_count_;
   int64_t metric_count_ = 0;
+  const int64_t own_micro_batches_;
+  int64_t num_noted_ = 0;  // of the step, for Optimizer::note_reached()
   SumTree gradient_tree_, scalar_tree_;
 };
 

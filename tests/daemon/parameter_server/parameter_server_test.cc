@@ -150,7 +150,7 @@ class ParameterServerTest : public ServerStartTest {
                    const at::Tensor& gradient, double norm = -1) {
     const auto pushed =
         worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
-                    {gradient, gradient}, {});
+                    {gradient, gradient}, {1, 1}, {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
     EXPECT_EQ(*pushed, PushResult::kAccepted);
   }
@@ -284,7 +284,7 @@ TEST_F(ParameterServerTest, EndsOnlyConnectionOfInvalidRequest) {
   expect_error([](auto& worker) { return worker.initialize(0, {}, {}).ok(); });
   expect_error([](auto& worker) { return worker.pull(7, {}).ok(); });
   expect_error([](auto& worker) {
-    return worker.push(7, 0, {}, {at::full({3}, 1.0), at::full({3}, 1.0)}, {}).ok();
+    return worker.push(7, 0, {}, {at::full({3}, 1.0), at::full({3}, 1.0)}, {1, 1}, {}).ok();
   });
   train(chief);
   train(connect(1));
@@ -471,7 +471,7 @@ TEST_F(AsyncNormTest, CountsNoGradientWithoutNorm) {
   const auto claimed = pull(invalid);
   EXPECT_FALSE(invalid
                    .push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1},
-                         {at::full({3}, 0.5), at::full({3}, 0.5)}, {})
+                         {at::full({3}, 0.5), at::full({3}, 0.5)}, {1, 1}, {})
                    .ok());
   connections_.pop_back();
   WorkerConnection& worker = connect(1);

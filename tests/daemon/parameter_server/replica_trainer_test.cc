@@ -220,7 +220,7 @@ class PrefetchingServers final : public StubServers {
     return {};
   }
   Result<PushResult> push(uint64_t ticket, uint64_t, const Sums&, const std::vector<at::Tensor>&,
-                          const std::stop_token&) override {
+                          const train::Optimizer::Reached&, const std::stop_token&) override {
     EXPECT_EQ(ticket, step_);
     // A worker that reads it later never sends this gradient.
     if (ticket + 1 < max_steps_ && !data_.wait_until_read(ticket + 1))
@@ -315,7 +315,7 @@ class HalfStepServers final : public StubServers {
     return Claimed{.reply = ClaimReply::kGranted, .ticket = num_pushed_, .step = num_pushed_ / 2};
   }
   Result<PushResult> push(uint64_t, uint64_t, const Sums&, const std::vector<at::Tensor>&,
-                          const std::stop_token&) override {
+                          const train::Optimizer::Reached&, const std::stop_token&) override {
     ++num_pushed_;
     return PushResult::kAccepted;
   }
@@ -415,7 +415,7 @@ class AllStepsServers final : public StubServers {
     return Claimed{.reply = ClaimReply::kGranted, .ticket = num_pushed_, .step = step};
   }
   Result<PushResult> push(uint64_t, uint64_t, const Sums&, const std::vector<at::Tensor>&,
-                          const std::stop_token&) override {
+                          const train::Optimizer::Reached&, const std::stop_token&) override {
     ++num_pushed_;
     return PushResult::kAccepted;
   }

@@ -30,10 +30,10 @@ class VariableStoreTest : public ::testing::Test {
         [](uint64_t step) { return step % 2 == 0; }, /*needs_norm=*/false, max_count);
   }
   // Of the gradients of a ticket.
-  static at::Tensor bytes_of(double value) {
+  static at::Tensor bytes_of(double value, const train::Optimizer::Reached& reached = {1, 1}) {
     const std::vector<at::Tensor> gradients{at::full({3}, value), at::full({2}, -value)};
-    const at::Tensor bytes = at::empty({packed_bytes(gradients)}, at::kByte);
-    pack(gradients, bytes);
+    const at::Tensor bytes = at::empty({packed_gradient_bytes(gradients)}, at::kByte);
+    pack_gradients(gradients, reached, bytes);
     return bytes;
   }
   static at::Tensor parameters_of(const VariableStore& store) {
@@ -91,6 +91,38 @@ TEST_F(VariableStoreTest, StepWithoutValuesChangesNothing) {
   ASSERT_TRUE(async.apply(0, bytes_of(0), -1, 0).ok());
   EXPECT_EQ(async.step(), 1u);
   EXPECT_TRUE(at::equal(parameters_of(async), before));
+}
+
+// As one process records it: null.
+TEST_F(VariableStoreTest, StepWithoutValuesHasNoNorm) {
+  VariableStore store = make_store(2, 16);
+  for (uint64_t ticket = 0; ticket < 4; ++ticket) {
+    store.stage(ticket, bytes_of(ticket < 2 ? 1 : 0), ticket < 2 ? 1 : 0);
+    if (ticket % 2 == 1) ASSERT_TRUE(store.commit(ticket / 2 + 1).ok());
+  }
+  ASSERT_TRUE(store.norms(2));
+  EXPECT_TRUE(std::isnan(train::Optimizer::norm_of(*store.norms(2)).item<double>()));
+  VariableStore async = make_store(1, 8);
+  for (const uint64_t ticket : {0, 1}) ASSERT_TRUE(async.apply(ticket, bytes_of(0), -1, 0).ok());
+  ASSERT_TRUE(async.norms(2));
+  EXPECT_TRUE(std::isnan(train::Optimizer::norm_of(*async.norms(2)).item<double>()));
+}
+
+// torch.optim.AdamW(lr=0.1, betas=(0.9, 0.95), weight_decay=0.1) of PyTorch 2.11 after one step with a gradient of 2 for the
+// weight, 1.0, and none for the bias, 2.0: 0.89 and 2.0.
+TEST_F(VariableStoreTest, LeavesParameterThatNoMicroBatchHasReached) {
+  VariableStore sync = make_store(2), async = make_store(1);
+  sync.stage(0, bytes_of(0, {0, 0}));
+  sync.stage(1, bytes_of(2, {1, 0}));
+  ASSERT_TRUE(sync.commit(1).ok());
+  ASSERT_TRUE(async.apply(0, bytes_of(2, {1, 0})).ok());
+  for (const VariableStore* const store : {&sync, &async}) {
+    EXPECT_NEAR(store->parameters()[0][0].item<double>(), 0.89, 1e-6);
+    EXPECT_EQ(store->parameters()[1][0].item<double>(), 2);
+  }
+  // Of the next step, all are known anew.
+  ASSERT_TRUE(async.apply(1, bytes_of(2, {1, 1})).ok());
+  EXPECT_NE(async.parameters()[1][0].item<double>(), 2);
 }
 
 TEST_F(VariableStoreTest, CommitsStepOnce) {
@@ -161,8 +193,8 @@ class ClippingTest : public ::testing::Test {
   }
   static at::Tensor bytes_of(int64_t size, double value) {
     const std::vector<at::Tensor> gradients{at::full({size}, value)};
-    const at::Tensor bytes = at::empty({packed_bytes(gradients)}, at::kByte);
-    pack(gradients, bytes);
+    const at::Tensor bytes = at::empty({packed_gradient_bytes(gradients)}, at::kByte);
+    pack_gradients(gradients, {1}, bytes);
     return bytes;
   }
   // After one step with gradients whose sums are `first` and `second`.

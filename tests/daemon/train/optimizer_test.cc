@@ -386,5 +386,98 @@ TEST(OptimizerGradientsTest, AreTensorsOfBackwardPassWhenTaken) {
   EXPECT_TRUE(at::equal(updated(true), updated(false)));
 }
 
+// ---- Parameters without a gradient
+
+// After five steps of torch.optim of PyTorch 2.11 at lr 0.1: the first and the last element of a1 and of bb. The gradient is
+// None for bb in the second and fifth step, and for a1 in the third.
+struct WithoutGradient {
+  config::OptimizerVariant method;
+  std::vector<double> expected;
+};
+const std::vector<WithoutGradient> kWithoutGradient{
+    {config::SgdConfig{.momentum = 0.9, .weight_decay = 0.1},
+     {89.2471, 88.70678, 93.10535, 92.88064}},
+    {config::AdamConfig{.weight_decay = 0.1}, {96.60001, 97.59987, 97.7, 98.69994}},
+    {config::AdamWConfig{.weight_decay = 0.1}, {93.57185, 93.74677, 95.38631, 95.76289}},
+    {config::RmspropConfig{.alpha = 0.9, .momentum = 0.9, .weight_decay = 0.1},
+     {94.75961, 95.74761, 96.5167, 97.51048}},
+    {config::AdagradConfig{.weight_decay = 0.1}, {96.72171, 97.71948, 97.77164, 98.77029}},
+};
+const std::vector<std::vector<std::string>> kReachedOfSteps{
+    {"a1", "bb"}, {"a1"}, {"bb"}, {"a1", "bb"}, {"a1"}};
+
+// With `accumulates`, in a backward pass for each parameter.
+void check_without_gradient(const WithoutGradient& row, bool accumulates) {
+  const Parameters parameters({"a1", "bb"});
+  const auto optimizer = Optimizer::create({.method = row.method}, kUnclipped, parameters.all);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  if (!accumulates) (*optimizer)->take_gradients();
+  for (size_t step = 0; step < kReachedOfSteps.size(); ++step) {
+    (*optimizer)->zero_grad();
+    at::Tensor loss = at::zeros({});
+    for (const std::string& name : kReachedOfSteps[step]) {
+      const at::Tensor part =
+          (parameters.at(name) * parameters.gradient(name, static_cast<int>(step))).sum();
+      if (accumulates) {
+        part.backward();
+        (*optimizer)->note_reached();
+      } else {
+        loss = loss + part;
+      }
+    }
+    if (!accumulates) {
+      loss.backward();
+      (*optimizer)->note_reached();
+    }
+    (*optimizer)->step(0.1);
+  }
+  std::vector<double> found;
+  for (const std::string name : {"a1", "bb"})
+    for (const int64_t element : {0, 5})
+      found.push_back(parameters.at(name).detach().flatten()[element].item<double>());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], row.expected[i], 2e-5) << i;
+}
+
+TEST(OptimizerWithoutGradientTest, LeavesParametersAsTorchOptim) {
+  for (size_t i = 0; i < kWithoutGradient.size(); ++i) {
+    SCOPED_TRACE(i);
+    check_without_gradient(kWithoutGradient[i], /*accumulates=*/false);
+    check_without_gradient(kWithoutGradient[i], /*accumulates=*/true);
+  }
+}
+
+// A gradient of 0 is one.
+TEST(OptimizerWithoutGradientTest, DecaysParameterWithGradientOfZero) {
+  for (const bool accumulates : {false, true}) {
+    const Parameters parameters({"a1", "bb"});
+    const auto optimizer =
+        Optimizer::create({.method = config::AdamWConfig{}}, kUnclipped, parameters.all);
+    ASSERT_TRUE(optimizer.ok());
+    if (!accumulates) (*optimizer)->take_gradients();
+    const at::Tensor before = parameters.at("a1").detach().clone();
+    const at::Tensor other = parameters.at("bb").detach().clone();
+    (parameters.at("a1") * 0).sum().backward();
+    (*optimizer)->note_reached();
+    (*optimizer)->step(0.1);
+    EXPECT_TRUE(at::allclose(parameters.at("a1"), before * 0.99));
+    EXPECT_TRUE(at::equal(parameters.at("bb"), other));
+  }
+}
+
+// Graphs are replayed without a note. Of these, all that were ever noted are known to be reached.
+TEST(OptimizerWithoutGradientTest, AssumesParametersOfEarlierPassesForReplays) {
+  const Parameters parameters({"a1", "bb"});
+  const auto optimizer =
+      Optimizer::create({.method = config::AdamWConfig{}}, kUnclipped, parameters.all);
+  ASSERT_TRUE(optimizer.ok());
+  parameters.at("a1").sum().backward();
+  (*optimizer)->note_reached();
+  (*optimizer)->step(0.1);
+  (*optimizer)->zero_grad();
+  EXPECT_TRUE((*optimizer)->reached().empty());
+  (*optimizer)->assume_reached();
+  EXPECT_EQ((*optimizer)->reached(), (Optimizer::Reached{1, 0}));
+}
+
 }  // namespace
 }  // namespace stoker::train

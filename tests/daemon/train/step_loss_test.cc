@@ -562,5 +562,64 @@ TEST_F(EmptyLossTest, MicroBatchWithoutLabelsContributesNothing) {
             1e-6 * gradient.abs().max().item<double>());
 }
 
+// ---- Parameters that a step does not use
+
+// `extra` is used only by a batch whose first number is positive.
+class Branching final : public Linear {
+ public:
+  Branching()
+      : Linear(kWidth, kOutputs),
+        extra(register_parameter("extra", at::randn({kWidth, kOutputs}))) {}
+
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor logits = Linear::forward(input);
+    return input[0][0].item<double>() > 0 ? logits + input.matmul(extra) : logits;
+  }
+
+  at::Tensor extra;
+};
+
+// With AdamW, whose decay alone would change the weight. As torch.optim.AdamW, which skips a parameter whose grad is None.
+TEST(UnusedParameterTest, KeepsValueAndStateUnlessAnyMicroBatchUsesIt) {
+  for (const int64_t accumulation : {1, 2}) {
+    SCOPED_TRACE(accumulation);
+    Branching model;
+    auto task =
+        task::make_task({config::ClassificationTask{}}, nullptr,
+                        {{"input", DType::kF32, {kWidth}}, {"label", DType::kI64, {}}}, kOutputs);
+    ASSERT_TRUE(task.ok()) << task.status().to_string();
+    config::TrainConfig config;
+    config.gradient_accumulation_steps = accumulation;
+    config.micro_batch_size = 2;
+    auto optimizer = Optimizer::create({.method = config::AdamWConfig{.weight_decay = 0.1}}, config,
+                                       {{"weight", model.weight}, {"extra", model.extra}});
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+    (*optimizer)->set_lr(0.1);
+    TrainStep step(model, **task, **optimizer, config);
+    const auto train = [&](const std::vector<bool>& uses_extra) {
+      for (size_t i = 0; i < uses_extra.size(); ++i) {
+        const at::Tensor input = at::rand({2, kWidth}).add(0.5);
+        step.add({uses_extra[i] ? input : -input, integers(kOutputs, {2})}, i == 0);
+      }
+      step.finish();
+    };
+    const at::Tensor extra = model.extra.detach().clone();
+    at::Tensor weight = model.weight.detach().clone();
+    train(std::vector<bool>(static_cast<size_t>(accumulation), false));
+    EXPECT_TRUE(at::equal(model.extra, extra));
+    EXPECT_FALSE(at::equal(model.weight, weight));
+    for (const auto& [name, tensor] : (*optimizer)->state())
+      EXPECT_EQ(tensor.abs().sum().item<double>() > 0, name.ends_with(".weight")) << name;
+    std::vector<bool> one(static_cast<size_t>(accumulation), false);
+    one.back() = true;
+    weight = model.weight.detach().clone();
+    train(one);
+    EXPECT_FALSE(at::equal(model.extra, extra));
+    EXPECT_FALSE(at::equal(model.weight, weight));
+    for (const auto& [name, tensor] : (*optimizer)->state())
+      if (name == "step.extra") EXPECT_EQ(tensor.item<double>(), 1);
+  }
+}
+
 }  // namespace
 }  // namespace stoker::train

@@ -554,6 +554,20 @@ TEST(GroupStepTest, GivesAllRanksBuffersOfChief) {
   for (const at::Tensor& buffer : buffers) EXPECT_TRUE(buffer.eq(0.5).all().item<bool>());
 }
 
+TEST(GroupStepTest, SetsFlagsOfAnyRankOnAll) {
+  ThreadGroup group(2);
+  std::vector<std::vector<char>> flags{{1, 0, 0, 1}, {0, 0, 1, 1}};
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks.emplace_back([&, rank] {
+        GroupStep step(group.rank(rank), 2);
+        EXPECT_TRUE(step.sum({}, {}, {}, {}, {}, &flags[static_cast<size_t>(rank)]).ok());
+      });
+  }
+  for (const std::vector<char>& all : flags) EXPECT_EQ(all, (std::vector<char>{1, 0, 1, 1}));
+}
+
 TEST_F(TrainerGroupTest, SavesOnRequestOfOtherRank) {
   open(shared_config(20), 2);
   wait_for_saves(chief());
