@@ -454,7 +454,8 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
   if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
   SegmentStart start{.config = {}, .data = std::move(data), .plan = data::order::SamplePlan(plan)};
   config::Config config = config_;
-  STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));
+  STOKER_ASSIGN_OR_RETURN(config.task,
+                          compute_class_weights(config_.task, *start.data, plan, saved));
   // The checkpoint has the value of every parameter, and drawing them can take minutes.
   if (saved && !command_.allowed[ChangeKind::kModel]) config.model.init.clear();
   train::Optimizer::Shard shard;

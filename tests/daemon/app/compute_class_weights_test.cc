@@ -77,23 +77,57 @@ class ComputeClassWeightsTest : public ::testing::Test {
 };
 
 TEST_F(ComputeClassWeightsTest, CountsLabelsOnNewRun) {
-  const auto task = compute_class_weights(balanced_, *data("001012"), std::nullopt);
+  const auto task = compute_class_weights(balanced_, *data("001012"), {}, std::nullopt);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   EXPECT_TRUE(weights_of(*task).is_balanced);
   EXPECT_THAT(weights_of(*task).values,
               ElementsAre(DoubleEq(6.0 / 9), DoubleEq(6.0 / 6), DoubleEq(6.0 / 3)));
 }
 
+// compute_class_weight("balanced", classes=…, y=…, sample_weight=…) of scikit-learn 1.9.1 for the samples that an epoch
+// has, or of a mixture for samples weighted by the probability of a draw.
+TEST_F(ComputeClassWeightsTest, CountsWhatTheRunTrainsOn) {
+  using data::order::PlannedDataset;
+  struct Case {
+    std::string labels;
+    std::vector<PlannedDataset> datasets;
+    std::vector<double> expected;
+  };
+  const std::vector<double> weights{1, 0, 2, 0.5};
+  const std::vector<Case> cases{
+      {"00101112",
+       {{.size = 4, .repeat = 3}, {.size = 4}},
+       {0.5925925925925926, 0.8888888888888888, 5.333333333333333}},
+      {"001011122222",
+       {{.size = 4, .weight = 3}, {.size = 8, .weight = 1}},
+       {0.5925925925925926, 1.1851851851851851, 2.1333333333333333}},
+      {"0010", {{.size = 4, .sample_weights = weights}}, {1.1666666666666667, 0.875}},
+      {"001011122222",
+       {{.size = 4, .weight = 3, .sample_weights = weights}, {.size = 8, .weight = 1}},
+       {1.0370370370370372, 0.6381766381766382, 2.1333333333333333}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.labels);
+    const auto labels = data(one.labels);
+    const auto task = compute_class_weights(
+        balanced_, *labels, {.size = labels->size(), .datasets = one.datasets}, std::nullopt);
+    ASSERT_TRUE(task.ok()) << task.status().to_string();
+    const std::vector<double>& found = weights_of(*task).values;
+    ASSERT_EQ(found.size(), one.expected.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], one.expected[i], 1e-12) << i;
+  }
+}
+
 TEST_F(ComputeClassWeightsTest, UsesCheckpointWeightsOnResumeRegardlessOfData) {
   const auto task =
-      compute_class_weights(balanced_, *data("012222"), checkpoint_with({0.25, 1.0 / 3, 7}));
+      compute_class_weights(balanced_, *data("012222"), {}, checkpoint_with({0.25, 1.0 / 3, 7}));
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   EXPECT_THAT(weights_of(*task).values, ElementsAre(0.25, 1.0 / 3, 7));
 }
 
 TEST_F(ComputeClassWeightsTest, RecountsWhenCheckpointWeightsAreMissingOrMismatched) {
   for (const auto& saved : {std::vector<double>(), std::vector<double>{1, 2}}) {
-    const auto task = compute_class_weights(balanced_, *data("012"), checkpoint_with(saved));
+    const auto task = compute_class_weights(balanced_, *data("012"), {}, checkpoint_with(saved));
     ASSERT_TRUE(task.ok()) << task.status().to_string();
     EXPECT_THAT(weights_of(*task).values, ElementsAre(1, 1, 1));
     std::filesystem::remove_all(scratch_ / "checkpoints");
@@ -102,7 +136,7 @@ TEST_F(ComputeClassWeightsTest, RecountsWhenCheckpointWeightsAreMissingOrMismatc
 
 TEST_F(ComputeClassWeightsTest, PreservesExplicitList) {
   const config::TaskConfig task{config::ClassificationTask{}};
-  const auto weighed = compute_class_weights(task, *data("012"), checkpoint_with({4, 5, 6}));
+  const auto weighed = compute_class_weights(task, *data("012"), {}, checkpoint_with({4, 5, 6}));
   ASSERT_TRUE(weighed.ok()) << weighed.status().to_string();
   EXPECT_THAT(weights_of(*weighed).values, IsEmpty());
 }
@@ -110,7 +144,7 @@ TEST_F(ComputeClassWeightsTest, PreservesExplicitList) {
 TEST_F(ComputeClassWeightsTest, RejectsUncountableLabelsWithHint) {
   const auto counted = data("012");
   const Status rejected =
-      compute_class_weights(balanced_, Unlabeled(*counted), std::nullopt).status();
+      compute_class_weights(balanced_, Unlabeled(*counted), {}, std::nullopt).status();
   EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(rejected.message(), HasSubstr("task.class_weights: balanced requires labels"));
   EXPECT_THAT(rejected.message(), HasSubstr("set it to a list with one number per class"));

@@ -123,21 +123,21 @@ TEST_F(ClassCountsTest, ReportsNotFoundWithoutLabels) {
 
 // scikit-learn's compute_class_weight("balanced") returns n / (classes * n of the class).
 TEST(BalancedWeightsTest, MatchesScikitLearnFormula) {
-  const std::vector<uint64_t> counts{6, 1, 2, 3};
+  const std::vector<double> counts{6, 1, 2, 3};
   EXPECT_THAT(balanced_weights(counts),
               ElementsAre(12.0 / (4 * 6), 12.0 / (4 * 1), 12.0 / (4 * 2), 12.0 / (4 * 3)));
 }
 
 TEST(BalancedWeightsTest, AssignsWeightOneToEmptyClass) {
-  const std::vector<uint64_t> counts{6, 0, 2};
+  const std::vector<double> counts{6, 0, 2};
   EXPECT_THAT(balanced_weights(counts), ElementsAre(8.0 / (2 * 6), 1.0, 8.0 / (2 * 2)));
 }
 
 TEST(BalancedWeightsTest, AssignsEqualTotalWeightToAllClasses) {
-  const std::vector<uint64_t> counts{1'000'003, 17, 1, 40'000};
+  const std::vector<double> counts{1'000'003.0, 17, 1, 40'000.0};
   const std::vector<double> weights = balanced_weights(counts);
   for (size_t i = 0; i < counts.size(); ++i)
-    EXPECT_NEAR(weights[i] * static_cast<double>(counts[i]), 1'040'021 / 4.0, 1e-6) << i;
+    EXPECT_NEAR(weights[i] * counts[i], 1'040'021 / 4.0, 1e-6) << i;
 }
 
 }  // namespace
