@@ -313,17 +313,6 @@ Status check_saved_run(const config::Config& config, const checkpoint::Manifest&
     return Status(StatusCode::kMismatch,
                   "with parameter servers, a run whose learning rate was lowered by a rollback "
                   "cannot continue; continue it without them");
-  // 0: not recorded, by an earlier release.
-  const auto differs = [](uint64_t before, int64_t now) {
-    return before != 0 && before != static_cast<uint64_t>(now);
-  };
-  if (differs(saved.micro_batch_size, config.train.micro_batch_size) ||
-      differs(saved.gradient_accumulation_steps, config.train.gradient_accumulation_steps) ||
-      !live.batch_sizes.empty())
-    return Status(StatusCode::kMismatch,
-                  "train.micro_batch_size, train.gradient_accumulation_steps: cannot change with "
-                  "parameter servers, whose tickets follow from the number of steps; restore the "
-                  "previous ones, or start a new run");
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/app/cluster_start.h"
 #include "daemon/app/command_line.h"
 #include "daemon/app/daemon_app.h"
+#include "daemon/app/resume_compatibility.h"
 #include "daemon/group/launch_environment.h"
 #include "daemon/parameter_server/cluster_spec.h"
 #include "daemon/train/device.h"
@@ -62,6 +63,12 @@ ExitCode run_daemon(int argc, char** argv) {
   if (parsed.command->check) {
     for (const config::ConfigWarning& warning : config::find_config_warnings(*config))
       std::cerr << printable(parsed.command->config + ": warning: " + warning.text()) << "\n";
+    if (!parsed.command->fresh)
+      if (const Status resumed = app::check_resumed_config(run::RunLayout(config->run.dir), *config,
+                                                           parsed.command->allowed);
+          !resumed.ok())
+        std::cerr << printable(parsed.command->config)
+                  << ": warning: " << printable_lines(resumed.message(), "  ") << "\n";
     std::cout << config::to_yaml(*config) << std::flush;
     if (!parsed.command->check_data) return ExitCode::kSuccess;
   }

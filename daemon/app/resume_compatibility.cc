@@ -7,7 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/config/load_config.h"
 
@@ -94,7 +96,8 @@ void ResumeCompatibility::add(ChangeKind change, std::string difference) {
   if (std::ranges::count(known, difference) == 0) known.push_back(std::move(difference));
 }
 
-void ResumeCompatibility::add_config(const config::Config& before, const config::Config& now) {
+void ResumeCompatibility::add_config(const config::Config& before, const config::Config& now,
+                                     bool logs) {
   std::set<std::string> training_datasets;
   for (const config::Config* const each : {&before, &now})
     for (std::string& name : config::training_datasets(*each))
@@ -102,7 +105,7 @@ void ResumeCompatibility::add_config(const config::Config& before, const config:
   for (const config::SettingChange& setting : config::diff_configs(before, now)) {
     if (const auto change = find_change(setting, training_datasets)) {
       add(*change, setting.text());
-    } else {
+    } else if (logs) {
       log_change(setting);
     }
   }
@@ -203,6 +206,18 @@ void ResumeCompatibility::log_waived_guarantees() const {
       log_warn("incompatible change accepted", {{"change", listed(differences_[i], " ").substr(1)},
                                                 {"flag", to_change_kind(i).flag},
                                                 {"waived_guarantee", to_change_kind(i).lost}});
+}
+
+Status check_resumed_config(const run::RunLayout& layout, const config::Config& now,
+                            const AllowedChanges& allowed) {
+  const auto saved =
+      checkpoint::CheckpointStore(layout.checkpoints_dir(), default_file_system()).list();
+  if (!saved.ok() || saved->empty()) return {};
+  const auto before = config::load_config(layout.config_file(), {});
+  if (!before.ok()) return {};  // the start says so
+  ResumeCompatibility changes;
+  changes.add_config(*before, now, /*logs=*/false);
+  return changes.check(allowed).with_context(layout.root());
 }
 
 uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now) {

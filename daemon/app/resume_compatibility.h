@@ -16,6 +16,7 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
@@ -37,8 +38,8 @@ class AllowedChanges {
 class ResumeCompatibility {
  public:
   void add(ChangeKind change, std::string difference);
-  // By the settings of the run so far; those that do not make it another run are logged.
-  void add_config(const config::Config& before, const config::Config& now);
+  // By the settings of the run so far; those that do not make it another run are logged, if `logs`.
+  void add_config(const config::Config& before, const config::Config& now, bool logs = true);
   // By what the checkpoint says itself.
   void add_manifest(const checkpoint::Manifest& saved, const checkpoint::Manifest& now);
   void add_schema(const DatasetSchema& saved, const DatasetSchema& now);
@@ -57,6 +58,11 @@ class ResumeCompatibility {
   std::array<std::vector<std::string>, kChanges> differences_;
   bool adapter_changed_ = false;  // the checkpoint has an adapter and the run none, or vice versa
 };
+
+// What a resume of the run in this directory would be rejected for by its configuration alone. Ok: nothing, or
+// there is no run that has saved.
+Status check_resumed_config(const run::RunLayout& layout, const config::Config& now,
+                            const AllowedChanges& allowed);
 
 // The ticket at which a run resumes that was at `ticket` with batches of `before` samples, and now has
 // batches of `now`. No sample is skipped; up to one batch of them is repeated.

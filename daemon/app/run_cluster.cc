@@ -1,4 +1,5 @@
 // The parts of Run that train with parameter servers.
+#include <charconv>
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -39,6 +40,7 @@ using parameter_server::Job;
 
 constexpr std::chrono::seconds kWriterGrace{10};
 constexpr const char* kIndexKey = "index_complete";
+constexpr const char* kTicketKey = "first_ticket";  // of the whole run, modulo 2^64
 
 std::chrono::milliseconds grace_of_server(const config::DistributedConfig& config) {
   return milliseconds_of(config.stop_deadline_seconds.value_or(config.timeout_seconds));
@@ -69,6 +71,23 @@ bool ends_run(const parameter_server::ClusterTask& task, bool has_begun, const S
   if (is_lost || failure.code() == StatusCode::kCancelled) return false;
   const ExitCode code = exit_code_for(failure);
   return task.job == Job::kPs || code == ExitCode::kDataError || code == ExitCode::kConfiguration;
+}
+
+// The chief knows from its checkpoint at which ticket the steps of another batch size have ended.
+Status share_first_ticket(const ClusterMeeting& met, const ClusterLaunch& cluster,
+                          const config::Config& config, train::TrainingState& state,
+                          const std::stop_token& stop) {
+  const uint64_t before =
+      state.step * static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+  if (cluster.task.is_chief())
+    return met.store->set(kTicketKey, std::to_string(state.ticket - before));
+  STOKER_RETURN_IF_ERROR(parameter_server::wait_for_task(*met.store, kTicketKey, stop,
+                                                         wait_for_chief(met, cluster)));
+  STOKER_ASSIGN_OR_RETURN(const auto text, met.store->get(kTicketKey));
+  uint64_t first = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), first);
+  state.ticket = before + first;
+  return {};
 }
 
 // Reads the samples in a worker process, unless workers are threads. A stop ends the reads.
@@ -255,8 +274,8 @@ Status Run::start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved) {
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   start.state->settings.clear();  // which the configuration has replaced
-  STOKER_RETURN_IF_ERROR(
-      run::write_batch_sizes(default_file_system(), layout_.batch_sizes_file(), {}));
+  STOKER_RETURN_IF_ERROR(run::write_batch_sizes(default_file_system(), layout_.batch_sizes_file(),
+                                                start.state->batch_sizes));
   STOKER_RETURN_IF_ERROR(write_schema_and_metric_table(start));
   remove_lost_setting_changes(saved);
   STOKER_RETURN_IF_ERROR(
@@ -293,6 +312,9 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
     STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
     duties.emplace(std::move(opened));
   }
+  const Status shared =
+      share_first_ticket(met, cluster, config_, *start.state, preparation_stop_.get_token());
+  if (!shared.ok()) return preparation_outcome(shared);
   SampleReads reads(stop);
   STOKER_ASSIGN_OR_RETURN(start.data,
                           reads.open(config_, layout_.index_dir(), std::move(start.data)));

@@ -14,6 +14,7 @@
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
+#include "shared/run/batch_sizes.h"
 
 namespace stoker::parameter_server {
 namespace {
@@ -112,6 +113,8 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
     : config_(config),
       plan_(plan),
       state_(state),
+      ticket_offset_(state.ticket -
+                     state.step * static_cast<uint64_t>(config.train.gradient_accumulation_steps)),
       connection_(connection),
       channels_(channels),
       clock_(clock),
@@ -241,23 +244,24 @@ Status ReplicaTrainer::close_gap(const std::stop_token& stop) {
 Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
                                 const std::stop_token& stop) {
   const auto [ticket, step] = std::pair(claimed.ticket, claimed.step);
+  const uint64_t planned = planned_ticket(ticket);
   const auto asked_at = clock_.monotonic();
-  STOKER_ASSIGN_OR_RETURN(task::Batch batch, reader_.read(ticket, stop));
+  STOKER_ASSIGN_OR_RETURN(task::Batch batch, reader_.read(planned, stop));
   data_wait_ += clock_.monotonic() - asked_at;
-  if (claimed.prefetch) STOKER_RETURN_IF_ERROR(reader_.prefetch(*claimed.prefetch));
+  if (claimed.prefetch) STOKER_RETURN_IF_ERROR(reader_.prefetch(planned_ticket(*claimed.prefetch)));
   {
     const ScopedActivity waiting(kWaitForServers);
     STOKER_RETURN_IF_ERROR(connection_.pull(step, stop));
   }
   state_.step = step;
   channels_.board.set_step(step);
-  state_.seed_generators(config_.run.seed, ticket);
+  state_.seed_generators(config_.run.seed, planned);
   if (begun_step_ != step) {
     undo_step_without_values();
     state_.begin_step();
   }
   begun_step_ = step;
-  step_.add(state_.task().mixed(std::move(batch), config_.run.seed, ticket), /*is_first=*/true);
+  step_.add(state_.task().mixed(std::move(batch), config_.run.seed, planned), /*is_first=*/true);
   const Sums sums = sums_of_micro_batch();
   if (sums.count >= 0) num_values_ = num_values_.value_or(0) + sums.count;
   const ScopedActivity waiting(kWaitForServers);
@@ -326,15 +330,15 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
                                            config_.train.gradient_accumulation_steps);
   metrics::TrainMetrics metrics;
   metrics.step = record.step;
-  metrics.epoch = plan_.epoch_of(record.step *
-                                 static_cast<uint64_t>(config_.train.gradient_accumulation_steps));
+  metrics.epoch = plan_.epoch_of(ticket_after(record.step));
   metrics.loss = record.sums.loss / static_cast<double>(record.sums.steps);
   for (size_t i = 0; i < state_.training_metrics().size(); ++i)
     metrics.metrics.emplace_back(state_.training_metrics()[i],
                                  record.sums.metrics[i] / record.sums.metric_counts[i]);
   metrics.lr = learning_rate_at(config_, record.step - 1);
   metrics.grad_norm = record.grad_norm;
-  metrics.samples_seen = record.step * static_cast<uint64_t>(samples);
+  metrics.samples_seen =
+      run::batch_size_at(state_.batch_sizes, record.step, config_.train).samples_after(record.step);
   metrics.samples_per_second = seconds > 0 ? steps * samples / seconds : 0;
   metrics.step_time_ms = steps > 0 ? 1e3 * seconds / steps : 0;
   const double waited = std::chrono::duration<double>(std::exchange(data_wait_, {})).count();
@@ -423,7 +427,7 @@ Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_tok
   STOKER_RETURN_IF_ERROR(connection_.read_state(step, stop));
   state_.step = step;
   channels_.board.set_step(step);
-  state_.ticket = step * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  state_.ticket = ticket_after(step);
   state_.seed_generators(config_.run.seed, state_.ticket);
   set_sums(sums);
   STOKER_RETURN_IF_ERROR(wait_for_writer(stop));

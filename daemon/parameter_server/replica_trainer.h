@@ -70,7 +70,7 @@ struct ChiefDuties {
 
 class ReplicaTrainer {
  public:
-  // `reading`: gets a stop when run() returns; reads of `data` should then end, so that the destructor does not
+  // `state`: its ticket is that of its step, from which those of all steps follow. `reading`: gets a stop when run() returns; reads of `data` should then end, so that the destructor does not
   // wait for a batch that is not needed.
   ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                  const data::order::SamplePlan& plan, train::TrainingState& state,
@@ -101,10 +101,16 @@ class ReplicaTrainer {
   Status wait_for_writer(const std::stop_token& stop);
   void reject_saving(const Status& reason);
   void publish(control::TrainerState activity);
+  // The servers count tickets as if all steps had as many as those of this start.
+  uint64_t planned_ticket(uint64_t ticket) const { return ticket + ticket_offset_; }
+  uint64_t ticket_after(uint64_t steps) const {
+    return planned_ticket(steps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps));
+  }
 
   const config::Config& config_;
   const data::order::SamplePlan& plan_;
   train::TrainingState& state_;
+  const uint64_t ticket_offset_;  // modulo 2^64
   ServerConnection& connection_;
   train::TrainerChannels& channels_;
   Clock& clock_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -378,6 +379,45 @@ TEST_F(ClusterRunTest, ContinuesRunOfOneProcess) {
   train_alone(run_dir("alone"));
   expect_same_run(run_dir(), run_dir("alone"));
   EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
+}
+
+// The tickets of its steps no longer follow from their number alone.
+TEST_F(ClusterRunTest, ContinuesWithOtherBatchSizeAsOneProcess) {
+  train_alone(run_dir());
+  train_alone(run_dir("alone"));
+  const std::vector<std::string> change{"--set", "train.micro_batch_size=6"};
+  for (const std::vector<std::string>& flag :
+       {std::vector<std::string>{"--allow-batch-change"}, std::vector<std::string>{}}) {
+    max_steps_ += 16;
+    settings_ = joined(change, flag);
+    expect_codes(start_all(run_dir()), 0);
+    train_alone(run_dir("alone"));
+    expect_same_run(run_dir(), run_dir("alone"));
+    EXPECT_EQ(text_of(run_dir() + "/batch_sizes.json"),
+              text_of(run_dir("alone") + "/batch_sizes.json"));
+  }
+  const auto seen = [this](const std::string& run) {
+    const std::string key = "\"samples_seen\":";
+    std::vector<uint64_t> all;
+    std::istringstream records(text_of(run_dir(run) + "/metrics/train.jsonl"));
+    for (std::string line; std::getline(records, line);)
+      all.push_back(std::stoull(line.substr(line.find(key) + key.size())));
+    return all;
+  };
+  EXPECT_EQ(seen("run"), seen("alone"));
+  EXPECT_EQ(seen("run").back(), 24u * 8 + 32 * 12);
+}
+
+TEST_F(ClusterRunTest, RejectsOtherBatchSizeWithoutFlag) {
+  train_alone(run_dir());
+  settings_ = {"--set", "train.micro_batch_size=6"};
+  num_servers_ = num_workers_ = 1;
+  auto server = start(run_dir(), "ps", 0);
+  auto chief = start(run_dir(), "worker", 0);
+  EXPECT_EQ(code_of(*chief), 78);
+  EXPECT_THAT(text_of(log_path("worker", 0)), HasSubstr("--allow-batch-change continues with it"));
+  server->signal(SIGTERM);
+  (void)code_of(*server);
 }
 
 TEST_F(ClusterRunTest, SavesByTime) {

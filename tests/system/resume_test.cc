@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include <boost/json.hpp>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/machine.h"
@@ -79,6 +80,27 @@ TEST_F(ResumeTest, AcceptsBatchSizeChangeWithFlag) {
                             "train.micro_batch_size: 16 -> 32");
   // 80 batches of 16 samples are 40 batches of 32; then one per step.
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
+}
+
+TEST_F(ResumeTest, ChecksConfigurationAgainstRun) {
+  const std::string config = write_config(small_config());
+  const auto check = [&](const std::vector<std::string>& more) {
+    fs::remove(path("check.out"));
+    Process process(joined({program("stokerd"), "--config", config, "--run-dir", run_dir(), "--set",
+                            "train.micro_batch_size=8", "--check-config"},
+                           more),
+                    path("check.out"));
+    EXPECT_EQ(code_of(process), 0);
+    return text_of(path("check.out"));
+  };
+  constexpr const char* kWarning = "warning: ";
+  EXPECT_THAT(check({}), ::testing::Not(::testing::HasSubstr(kWarning))) << "there is no run";
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=4"}).code, 0);
+  EXPECT_THAT(check({}), ::testing::AllOf(::testing::HasSubstr(kWarning),
+                                          ::testing::HasSubstr("micro_batch_size: 16 -> 8"),
+                                          ::testing::HasSubstr("--allow-batch-change")));
+  for (const char* const allowed : {"--allow-batch-change", "--fresh"})
+    EXPECT_THAT(check({allowed}), ::testing::Not(::testing::HasSubstr(kWarning))) << allowed;
 }
 
 // One epoch of 96 samples: 4 steps of 2 x 8, then 2 of 1 x 16.

@@ -172,33 +172,6 @@ TEST(ClusterStartTest, RejectsCheckpointWithStateThatServersDoNotHave) {
   EXPECT_TRUE(check_live_state(live).ok());
 }
 
-// Before anything of the run directory is changed.
-TEST(ClusterStartTest, RejectsCheckpointOfOtherBatchSize) {
-  config::Config config = supported();
-  config.train.micro_batch_size = 8;
-  config.train.gradient_accumulation_steps = 2;
-  checkpoint::Manifest saved{.live_settings = train::to_json({})};
-  EXPECT_TRUE(check_saved_run(config, saved).ok()) << "an earlier release recorded none";
-  saved.micro_batch_size = 8;
-  saved.gradient_accumulation_steps = 2;
-  EXPECT_TRUE(check_saved_run(config, saved).ok());
-  for (const auto& [size, accumulation] : {std::pair(4, 2), std::pair(8, 4), std::pair(4, 4)}) {
-    saved.micro_batch_size = static_cast<uint64_t>(size);
-    saved.gradient_accumulation_steps = static_cast<uint64_t>(accumulation);
-    const Status status = check_saved_run(config, saved);
-    EXPECT_EQ(status.code(), StatusCode::kMismatch) << size << " " << accumulation;
-    EXPECT_THAT(status.message(), HasSubstr("train.micro_batch_size"));
-  }
-  // It has changed before, and changed back.
-  saved.micro_batch_size = 8;
-  saved.gradient_accumulation_steps = 2;
-  train::LiveState live;
-  run::change_batch_size(live.batch_sizes, {.micro_batch_size = 4}, {.micro_batch_size = 8}, 10,
-                         10);
-  saved.live_settings = train::to_json(live);
-  EXPECT_EQ(check_saved_run(config, saved).code(), StatusCode::kMismatch);
-}
-
 TEST(ClusterStartTest, ComparesDataWithThoseOfChief) {
   auto listening = group::listen_on("127.0.0.1", 0);
   ASSERT_TRUE(listening.ok());
