@@ -1,6 +1,6 @@
 """Trains random configurations with stokerd and with the reference trainer, and compares them.
 
-  compare.py BIN [--seed N] [--count N] [--family NAME] [--jobs N] [--output DIR] [--state FILE] [--seconds N] [--no-shrink]
+  compare.py BIN [--seed N] [--count N] [--family NAME] [--clusters] [--jobs N] [--output DIR] [--state FILE] [--seconds N] [--no-shrink]
   compare.py BIN --case DIR        a case that --output has kept
 
 BIN is the folder of stokerd, stoker-eval and stokerctl. Case i has the seed N + i. Each failure is shrunk to a small
@@ -27,6 +27,7 @@ import pathlib
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -85,10 +86,45 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def start_cluster(command, folder, cluster):
+    """A process for each server and worker."""
+    jobs = [("ps", i) for i in range(cluster["servers"])] + [("worker", i) for i in range(cluster["workers"])]
+    hosts = {job: f"127.0.0.1:{free_port()}" for job in jobs}
+    command = command + ["--replicas", "async", "--placement", cluster["placement"]]
+    if cluster["max_staleness"] is not None:
+        command += ["--max-staleness", str(cluster["max_staleness"])]
+    for job in ("ps", "worker"):
+        command += [f"--{job}_hosts", ",".join(host for (name, _), host in hosts.items() if name == job)]
+    with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
+        runs = [pool.submit(call, command + ["--job_name", job, "--task_index", str(index)], folder) for job, index in jobs]
+        for run in runs:
+            run.result()
+
+
+def logged_order(folder, cluster, first, last):
+    """The tickets of the steps, from the log of server 0."""
+    content = (folder / "run/updates/ps-0.log").read_bytes()
+    servers = cluster["servers"]
+    began = struct.unpack_from("<Q", content, 24)[0]
+    size = 16 + 8 * servers
+    tickets = []
+    for step in range(first + 1, last + 1):
+        ticket, *read, _, _ = struct.unpack_from(f"<Q{servers}QII", content, 240 + (step - began - 1) * size)
+        if read[0] != step - 1:
+            raise ProgramError(f"stokerd: step {step} has a gradient of the variables after step {read[0]}, in ps-0.log")
+        tickets.append(ticket)
+    if sorted(tickets) != list(range(first, last)):
+        raise ProgramError(f"stokerd: steps {first + 1} to {last} are those of tickets {tickets}, in ps-0.log")
+    return tickets
+
+
 def start(binaries, folder, config, stage, resumed):
     command = [str(binaries / "stokerd"), "--config", config, "--run-dir", "run"] + stage["flags"]
     if resumed is not None:
         command += ["--resume", f"run/checkpoints/step-{resumed:09}"]
+    if stage.get("cluster"):
+        start_cluster(command, folder, stage["cluster"])
+        return
     ranks = stage["ranks"]
     if ranks == 1:
         call(command, folder)
@@ -134,6 +170,9 @@ def run_programs(binaries, case, folder):
         write_yaml(folder / config, stage["config"])
         if number == 0 and stage["config"]["model"].get("lora"):
             pretrained_weights(binaries, folder, config)
+        if number == 0 and not stage["config"]["checkpoint"]["save_at_start"]:  # parameter servers cannot
+            call([str(binaries / "stokerd"), "--config", config, "--run-dir", "initial", "--set", "checkpoint.save_at_start=true",
+                  "--set", "train.max_steps=1", "--set", "scheduler.warmup_steps=0"], folder)
         resumed = None
         if "resume" in stage:
             steps = checkpoint_steps(folder)
@@ -146,7 +185,9 @@ def run_programs(binaries, case, folder):
         for step in range(steps_before + 1, steps + 1):
             reply = json.loads(call([str(binaries / "stokerctl"), "--run-dir", "run", "--json", "show-batch", str(step)], folder))
             batches.append(reply)
-        stages.append({"config": resolved, "batches": batches, "ranks": stage["ranks"], "first": steps_before, "last": steps,
+        cluster = stage.get("cluster")
+        stages.append({"order": logged_order(folder, cluster, steps_before, steps) if cluster else None,
+                       "config": resolved, "batches": batches, "ranks": stage["ranks"], "first": steps_before, "last": steps,
                        "is_branch": resumed is not None,
                        "exit": json.loads((folder / "run/exit_status.json").read_text())})
         steps_before = steps
@@ -169,11 +210,14 @@ def schedule_of(stage):
         for row in reply["samples"]:
             tickets.setdefault(row["ticket"], []).append((row["sample"], row.get("padded_to")))
         schedule.append([tickets[ticket] for ticket in sorted(tickets)])
+    if stage["order"]:
+        schedule = [schedule[ticket - stage["first"]] for ticket in stage["order"]]
     return schedule
 
 
 def checkpoint(folder, step):
-    return folder / f"run/checkpoints/step-{step:09}"
+    run = "initial" if step == 0 and (folder / "initial").exists() else "run"
+    return folder / f"{run}/checkpoints/step-{step:09}"
 
 
 def checkpoint_steps(folder):
@@ -286,7 +330,7 @@ def compare_records(folder, stages, runs, errors):
             fields.append((expected[step]["metric"], "value"))
         for field, key in fields:
             if expected[step][key] is None:
-                if key in ("loss", "value") and actual[step].get(field) is not None:
+                if actual[step].get(field) is not None:
                     errors.append(f"train.jsonl: step {step}: {field} is {actual[step][field]}, expected null")
                 continue
             if actual[step].get(field) is None:
@@ -539,6 +583,8 @@ def smaller_cases(case):
     stages = case["stages"]
     for number in range(len(stages) - 1, 0, -1):
         yield {**case, "stages": stages[:number] + stages[number + 1:]}
+    if any(stage.get("cluster") for stage in stages):
+        yield {**case, "stages": [{**stage, "cluster": None} for stage in stages]}
     for ranks in (1, 2):
         if any(stage["ranks"] > ranks for stage in stages):
             yield {**case, "stages": [{**stage, "ranks": min(stage["ranks"], ranks)} for stage in stages]}
@@ -591,7 +637,7 @@ def shrink(binaries, case, source, errors, seconds=90):
 
 def copy_data(source, folder):
     for path in source.iterdir():
-        if path.name in ("run", "case.json") or path.name.endswith(".yaml"):
+        if path.name in ("run", "initial", "case.json") or path.name.endswith(".yaml"):
             continue
         if path.is_dir():
             shutil.copytree(path, folder / path.name, copy_function=shutil.copy2)
@@ -609,10 +655,10 @@ def check(binaries, case, folder):
 # ---- Main ---------------------------------------------------------------------------------------------------------------------
 
 
-def prepare(binaries, seed, families):
+def prepare(binaries, seed, families, has_clusters):
     """Writes the data of a case and runs its programs, in a thread, while the reference computes the case before."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"stoker-reference-{seed}-"))
-    case = configurations.make_case(seed, folder, families)
+    case = configurations.make_case(seed, folder, families, has_clusters)
     (folder / "case.json").write_text(json.dumps(case))
     try:
         return case, folder, run_programs(binaries, case, folder), None
@@ -679,6 +725,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--family", action="append", choices=list(configurations.FAMILIES))
+    parser.add_argument("--clusters", action="store_true", default=None, help="only with parameter servers")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time, beside the reference")
     parser.add_argument("--output", type=pathlib.Path, help="folder of failed cases")
     parser.add_argument("--state", type=pathlib.Path, help="file with the progress; the next call continues")
@@ -697,11 +744,11 @@ def main():
     sys.stdout.flush()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         seeds = iter(range(state.content["seed"] + first, state.content["seed"] + arguments.count))
-        pending = [pool.submit(prepare, binaries, seed, arguments.family) for seed in itertools.islice(seeds, arguments.jobs + 1)]
+        pending = [pool.submit(prepare, binaries, seed, arguments.family, arguments.clusters) for seed in itertools.islice(seeds, arguments.jobs + 1)]
         while pending:
             case, folder, stages, problem = pending.pop(0).result()
             if time.monotonic() - began < arguments.seconds:
-                pending += [pool.submit(prepare, binaries, seed, arguments.family) for seed in itertools.islice(seeds, 1)]
+                pending += [pool.submit(prepare, binaries, seed, arguments.family, arguments.clusters) for seed in itertools.islice(seeds, 1)]
             errors = [problem] if problem else compare(folder, stages, seed=case["seed"])
             if errors:
                 report(binaries, case, folder, errors, arguments.output, not arguments.no_shrink)

@@ -695,6 +695,39 @@ def changed(case, config):
     return config, sorted(set(flags))
 
 
+# What parameter servers do not support.
+UNSUPPORTED = {"train": ["ema_decay", "channels_last", "on_nonfinite", "max_nonfinite"], "model": ["unfreeze_at_step"],
+               "optimizer": ["param_groups", "layer_decay"], "eval": ["use_ema"]}
+
+
+def add_clusters(case, stages, choose):
+    """Starts with asynchronous parameter servers whose result does not depend on time: one worker, or max_staleness 0.
+
+    Of batch norm, only the statistics of one worker are those of all micro-batches."""
+    if getattr(case, "has_overflow", False):
+        return
+    micro_batch = stages[0]["config"]["train"]["micro_batch_size"]
+    for number, stage in enumerate(stages):
+        config = stage["config"]
+        for section, keys in UNSUPPORTED.items():
+            for key in keys:
+                config[section].pop(key, None)
+        if config["optimizer"]["name"] == "muon":
+            config["optimizer"] = {"name": "adamw", "lr": config["optimizer"]["lr"]}
+        config["distributed"] = {"reduction": "ordered"}
+        config["train"].update(gradient_accumulation_steps=1, micro_batch_size=micro_batch)
+        config["checkpoint"]["save_at_start"] = False
+        config["feed"]["on_sample_error"] = "fail"
+        stage["ranks"] = 1
+        stage["flags"] = [flag for flag in stage["flags"] if flag != "--allow-batch-change"]
+        if number > 0 and choose.random() < 0.25:
+            continue  # one process continues it
+        workers = 1 if case.has_batch_norm else choose.choice([1, 1, 2])
+        stage["cluster"] = {"servers": choose.choice([1, 1, 2]), "workers": workers,
+                            "max_staleness": 0 if workers > 1 else choose.choice([None, 0, 3]),
+                            "placement": choose.choice(["round_robin", "bytes"])}
+
+
 def resume_earlier(case, stages, stage):
     """From one of the checkpoints that there are: a save is skipped while the one before is being written."""
     stage["resume"] = case.random.random()
@@ -708,7 +741,7 @@ def fit_min_lr(config):
         scheduler.pop("min_lr")
 
 
-def make_case(seed, folder, families=None):
+def make_case(seed, folder, families=None, has_clusters=None):
     case = Case(seed, folder, families)
     ranks = case.choose([1] * 9 + [2, 2, 4])
     training_sections(case, ranks)
@@ -728,4 +761,8 @@ def make_case(seed, folder, families=None):
     if any(stage["config"]["train"]["ema_decay"] is None for stage in stages):
         for stage in stages:  # checkpoints without an average cannot be evaluated by it
             stage["config"]["eval"].pop("use_ema", None)
+    # Numbers of their own, so that the other cases of a seed stay the same.
+    choose = random.Random(f"cluster {seed}")
+    if has_clusters or has_clusters is None and choose.random() < 0.06:
+        add_clusters(case, stages, choose)
     return {"seed": seed, "family": case.family, "stages": stages}

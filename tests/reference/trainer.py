@@ -10,14 +10,14 @@ Covered:
   models       mlp, sequential, lenet5, resnet8 to 56, vit, gpt, gpt2, llama, lstm_lm, bert, blstm; freeze, unfreeze_at_step, lora
   tasks        all but captioning and custom; class_weights, label_smoothing, pos_weight, zero_infinity, -100
   training     all optimizers, param_groups, layer_decay, schedulers, warmup, accumulation, both kinds of clipping, EMA, bf16,
-               ranks, resume with changed settings and from earlier checkpoints, steps without a label or with a nonfinite loss
+               ranks, asynchronous parameter servers with one worker or max_staleness 0, resume with changed settings and from earlier checkpoints, steps without a label or with a nonfinite loss
   evaluation   metrics, confusion matrix, best checkpoint, early stopping
 
 Not covered: dropout, augmentation, mixup and cutmix (their random numbers are stoker's own), initial weights (read from the
 checkpoint of step 0; tests/parity compares them), formats tfrecord and webdataset, image_list, synthetic, streams, refresh,
 tokenizers and conversations, sample weights; models captioner, plugin, exported, inception_v3, vgg, alexnet
-and the resnets of ImageNet; precision fp16, GPUs, parameter servers, rollback, resizing of images, sample errors, generated
-text, live settings. The order of samples is read from `stokerctl show-batch`.
+and the resnets of ImageNet; precision fp16, GPUs, stale gradients of parameter servers, rollback, resizing of images, sample errors, generated
+text, live settings. The order of samples is read from `stokerctl show-batch`, that of several workers from the update log.
 """
 import copy
 import csv
@@ -819,6 +819,16 @@ def create_model(config, datasets):
 # ---- Tasks --------------------------------------------------------------------------------------------------------------------
 
 
+def sample_uses(config, datasets):
+    """How often each sample of data.train is used: in an epoch, or relative to all draws of a mixture."""
+    spec = config["data"]["train"]
+    if "mixture" in spec:
+        parts = [(len(datasets[name].samples), share / len(datasets[name].samples)) for name, share in spec["mixture"].items()]
+    else:
+        parts = [(len(datasets[name].samples), config["data"][name].get("repeat") or 1) for name in spec.get("concat") or ["train"]]
+    return np.concatenate([np.full(size, float(uses)) for size, uses in parts])
+
+
 class Task:
     """Loss as (sum, count), and predictions."""
 
@@ -830,8 +840,8 @@ class Task:
         weights = self.spec.get("class_weights")
         if weights == "balanced":
             labels = np.array([sample["label"] for sample in self.train.samples])
-            counts = np.bincount(labels, minlength=self.train.num_classes)
-            self.weights = [len(labels) / ((counts > 0).sum() * count) if count else 1.0 for count in counts]
+            counts = np.bincount(labels, sample_uses(config, datasets), minlength=self.train.num_classes)
+            self.weights = [counts.sum() / ((counts > 0).sum() * count) if count else 1.0 for count in counts]
         elif weights:
             self.weights = list(weights)
 
