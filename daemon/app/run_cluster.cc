@@ -22,7 +22,6 @@
 #include "daemon/writer/checkpoint_writer.h"
 #include "daemon/writer/retention_manager.h"
 #include "shared/base/coordinator.h"
-#include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
