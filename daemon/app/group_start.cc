@@ -234,7 +234,11 @@ Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
        // The kernel releases the lock of a process however it ends.
        .has_exited =
            [layout](int rank) {
-             const auto locked = is_locked(layout_of_rank(layout, rank).lock_file());
+             const std::string lock = layout_of_rank(layout, rank).lock_file();
+             // Without the file, the rank has another run directory than this one.
+             std::error_code missing;
+             if (!std::filesystem::exists(lock, missing)) return false;
+             const auto locked = is_locked(lock);
              return locked.ok() && !*locked;
            },
        .ready = ready,
