@@ -363,8 +363,7 @@ inline constexpr LogEventInfo kAll[] = {
      "changed nothing (info: fp16 overflow, the loss scale is reduced)."},
     {LogTopic::kTraining, "rollback not reproducible", kWarn, "reason",
      "The newest checkpoint could not be written, so the run returns to an earlier one than "
-     "another "
-     "run of the same configuration."},
+     "another run of the same configuration."},
     {LogTopic::kTraining, "run rolled back", kWarn, "step attempt max_attempts lr_scale reason",
      "After repeated non-finite steps, training continues from a checkpoint with a lower learning "
      "rate."},
