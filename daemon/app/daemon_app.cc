@@ -244,7 +244,7 @@ std::string DaemonApp::find_end() const {
       checkpoint::CheckpointStore(layout_.checkpoints_dir(), default_file_system()).list();
   const bool has_all_steps =
       saved.ok() && !saved->empty() && saved->back().step >= config_.train.max_steps;
-  return has_all_steps ? kMaxStepsReached : std::string();
+  return has_all_steps ? std::string(kMaxStepsReached) : std::string();
 }
 
 // ---- Start

@@ -84,11 +84,11 @@ ExitCode run_daemon(int argc, char** argv) {
   // Platforms set it for all kinds of runs.
   const char* tf_config = std::getenv("TF_CONFIG");
   if (tf_config == nullptr) tf_config = "";
-  const Status is_valid = parameter_server::check_tf_config(tf_config);
+  const Status tf_config_checked = parameter_server::check_tf_config(tf_config);
   if (launch->world_size > 1) tf_config = "";
   Result<std::optional<app::ClusterLaunch>> cluster =
       app::make_cluster_launch(*parsed.command, tf_config, config->cluster);
-  if (cluster.ok() && !is_valid.ok()) cluster = is_valid;
+  if (cluster.ok() && !tf_config_checked.ok()) cluster = tf_config_checked;
   const bool has_cluster = !config->cluster.ps.empty() || (cluster.ok() && *cluster);
   if (has_cluster && launch->world_size > 1)
     cluster = Status(StatusCode::kInvalidArgument,

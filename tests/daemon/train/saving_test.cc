@@ -55,7 +55,7 @@ TEST_F(TrainerSaveTest, WaitsForWriterInsteadOfSkippingSaveWithRollback) {
   config.train.on_nonfinite = config::OnNonfinite::kRollback;
   Session* maybe_run = nullptr;
   Session run(config, root_, kNoPoison, {.before_commit = [&] {
-                EXPECT_TRUE(wait_until(1min, [&] {
+                EXPECT_TRUE(test::eventually([&] {
                   return maybe_run->board_.phase() == control::TrainerPhase::kUnwatched;
                 }));
               }});
