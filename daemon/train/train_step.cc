@@ -100,7 +100,10 @@ at::Tensor TrainStep::add_loss(task::LossTerm term, bool is_first) {
     loss_.add_(loss.detach().mul(part));
     return loss * part.to(loss.scalar_type());
   }
-  loss_.add_(loss.detach(), 1.0 / static_cast<double>(accumulate_));
+  const at::Tensor value = loss.detach();
+  // The sum of a step without values is no loss. What is not finite stays so.
+  loss_.add_(max_count_ > 0 ? value.mul(term.maybe_count.gt(0)) : value,
+             1.0 / static_cast<double>(accumulate_));
   return accumulate_ > 1 ? loss / static_cast<double>(accumulate_) : loss;
 }
 

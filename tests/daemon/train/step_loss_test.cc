@@ -545,6 +545,29 @@ TEST_F(EmptyLossTest, StepWithoutLabelsChangesNothing) {
   }
 }
 
+// Label smoothing gives other classes a part of these labels, but the loss would be divided by 0.
+TEST_F(EmptyLossTest, StepOfLabelsWithoutWeightHasNoLoss) {
+  const SampleTensors sample{{"input", DType::kF32, {kLength, kWidth}},
+                             {"labels", DType::kI64, {kLength}}};
+  std::vector<double> weights(kOutputs, 1.5);
+  weights[0] = 0;
+  task_ = *task::make_task(
+      {config::SequenceLabelingTask{.label_smoothing = 0.3, .class_weights = weights}}, nullptr,
+      sample, kOutputs);
+  for (const int64_t micro_batches : {1, 2}) {
+    config_.gradient_accumulation_steps = micro_batches;
+    const auto optimizer = adamw();
+    TrainStep step(*model_, *task_, *optimizer, config_);
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      const task::Batch labeled = batch(true);
+      labeled.back().zero_();
+      step.add(labeled, i == 0);
+    }
+    step.finish();
+    EXPECT_EQ(step.loss().item<double>(), 0) << micro_batches;
+  }
+}
+
 TEST_F(EmptyLossTest, MicroBatchWithoutLabelsContributesNothing) {
   const task::Batch labeled = batch(true);
   const auto loss_of = [&](const std::vector<task::Batch>& batches) {
