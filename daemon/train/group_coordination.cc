@@ -243,9 +243,8 @@ Status GroupCoordination::sum(TrainStep& step, std::pair<double, double> times) 
   for (const at::Tensor& squares : step.squares_to_sum()) scalars.push_back(squares);
   // A parameter that one rank has used has the gradient of that rank on all.
   Optimizer::Reached reached = step.settle_reached();
-  STOKER_ASSIGN_OR_RETURN(
-      agreed_,
-      group_step_.sum(gradients, scalars, own_record(state_.step + 1), report, stop_, &reached));
+  STOKER_ASSIGN_OR_RETURN(agreed_, group_step_.sum(gradients, scalars, own_record(state_.step + 1),
+                                                   report, stop_, &reached));
   state_.optimizer().set_reached(std::move(reached));
   has_compared_ = true;
   channels_.group_exchanges.fetch_add(1, std::memory_order_relaxed);
