@@ -85,7 +85,7 @@ Status EvaluationLoop::open() {
   for (const auto& [step, manifest] : results_->found()) {
     if (outcome_log_->find(step, manifest) != nullptr) continue;
     request_early_stop(step, manifest);
-    STOKER_RETURN_IF_ERROR(record_outcome(Outcome::kEvaluated, {{step, ""}, {}}, manifest, ""));
+    STOKER_RETURN_IF_ERROR(record_outcome(Outcome::kEvaluated, {{step, ""}, {}}, manifest, {}));
   }
   return {};
 }

@@ -41,12 +41,12 @@ Sums sums_of(const Header& header) {
 }
 
 void add_step(Sums& interval, const Sums& of_step) {
-  if (of_step.count == 0) return;
-  interval.loss += of_step.loss;
   for (size_t i = 0; i < interval.metrics.size(); ++i) {
     interval.metrics[i] += of_step.metrics[i];
     interval.metric_counts[i] += of_step.metric_counts[i];
   }
+  if (of_step.count == 0) return;
+  interval.loss += of_step.loss;
   ++interval.steps;
 }
 

@@ -72,7 +72,8 @@ using Header = std::array<int64_t, 7 + 2 * train::kMaxTrainingMetrics>;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);
-// Adds those of one step, but not the norm; nothing of a step whose loss has no values.
+// Adds those of one step, but not the norm. Of a step whose loss has no values only the metrics, which also count
+// samples without a weight in the loss.
 void add_step(Sums& interval, const Sums& of_step);
 
 Status send_header(group::PairConnection& connection, const Header& header,

@@ -115,10 +115,13 @@ Result<std::unique_ptr<Dataset>> reorder(const Field& field, const std::string& 
     std::string differences;
     if (have_common)
       differences = only_in(key, only_here) + only_in(of, missing_in(columns, wanted));
-    return Status(StatusCode::kMismatch,
-                  both + differences + "; name the same columns in both, in the files and in " +
-                      key + ".fields." + field.key +
-                      (have_common ? "" : ", or others there, by position"));
+    const std::string setting = key + ".fields." + field.key;
+    return Status(
+        StatusCode::kMismatch,
+        both + differences + "; name the same columns in both" +
+            (have_common ? ", in the files and in " + setting
+                         : ", or, if these are the same under other names, list them in " +
+                               setting + " in the order of " + of));
   }
   std::vector<size_t> from;
   for (const std::string& column : wanted)

@@ -12,6 +12,8 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include "daemon/parameter_server/messages.h"
+
 namespace stoker::parameter_server {
 namespace {
 
@@ -106,6 +108,17 @@ TEST_F(VariableStoreTest, StepWithoutValuesHasNoNorm) {
   for (const uint64_t ticket : {0, 1}) ASSERT_TRUE(async.apply(ticket, bytes_of(0), -1, 0).ok());
   ASSERT_TRUE(async.norms(2));
   EXPECT_TRUE(std::isnan(train::Optimizer::norm_of(*async.norms(2)).item<double>()));
+}
+
+// As in one process, where a prediction counts although the class has no weight in the loss.
+TEST(SumsTest, StepWithoutValuesHasMetricsOnly) {
+  Sums interval;
+  add_step(interval, {.loss = 2, .metrics = {1}, .metric_counts = {4}, .steps = 1, .count = 4});
+  add_step(interval, {.loss = 0, .metrics = {2}, .metric_counts = {4}, .steps = 1, .count = 0});
+  EXPECT_EQ(interval.steps, 1);
+  EXPECT_EQ(interval.loss, 2);
+  EXPECT_EQ(interval.metrics[0], 3);
+  EXPECT_EQ(interval.metric_counts[0], 8);
 }
 
 // torch.optim.AdamW(lr=0.1, betas=(0.9, 0.95), weight_decay=0.1) of PyTorch 2.11 after one step with a gradient of 2 for the

@@ -323,7 +323,7 @@ TEST_F(ColumnsTest, RejectsOtherColumnsUnlessTheyAreGiven) {
               ::testing::AllOf(HasSubstr("data.b has the input columns p, s"),
                                HasSubstr("data.a has p, q"), HasSubstr("data.b.fields.input")));
   EXPECT_THAT(concat("p,q,y\n1,2,0\n", "r,s,y\n4,5,1\n").status().message(),
-              HasSubstr("or others there, by position"));
+              HasSubstr("list them in data.b.fields.input in the order of data.a"));
   EXPECT_TRUE(concat("p,q,y\n1,2,0\n", "r,s,y\n4,5,1\n", {"r", "s"}).ok());
 }
 
