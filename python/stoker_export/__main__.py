@@ -74,6 +74,7 @@ def main(arguments=None):
     parser.add_argument("factory", metavar="MODULE:FUNCTION", help="returns (module, loss, example batch), or (module, {field: tensor}, {metric: direction})")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--config", metavar="FILE", help="compare the example batch with data.train of this configuration of stokerd first")
+    parser.add_argument("--dynamic-length", action="store_true", help="sequences can be shorter than those of the example batch: padded batches are not extended")
     parser.add_argument("--stokerd", default="stokerd", metavar="PROGRAM", help="the program that reads it (default: stokerd)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
     options = parser.parse_args(arguments)
@@ -87,7 +88,7 @@ def main(arguments=None):
         if options.config:
             from .run_data import check_data
             check_data(module, loss, batch, options.config, options.stokerd)
-        export(module, loss, batch, options.output, metrics=metrics, overwrite=options.overwrite, progress=lambda text: print(text, flush=True))
+        export(module, loss, batch, options.output, metrics=metrics, dynamic_length=options.dynamic_length, overwrite=options.overwrite, progress=lambda text: print(text, flush=True))
     except ExportError as error:
         print(f"stoker-export: {error}", file=sys.stderr)
         return 1

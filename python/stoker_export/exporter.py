@@ -11,6 +11,7 @@ Only a step (step.py), a module whose forward() takes the fields of a sample by 
 What torch.export loses without an error is found here, or by the comparison of a step with Python's (self_test.py).
 """
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -32,11 +33,12 @@ from torch.fx.experimental import symbolic_shapes
 
 from . import ExportError
 from .files import as_tensors, check_batch, check_can_write, first_line, new_folder
-from .graph import PACKAGES, Table, autocast_error, batch_range, kept_inputs, program_json, user_line, without_inputs
+from .graph import PACKAGES, Table, autocast_error, batch_range, kept_inputs, program_json, steps_range, user_line, without_inputs
 from .self_test import compare
 from .step import check_fields, fields_of, line_of_forward, metric_rows, parts_of_step, sum_and_count
 
 FORMAT = 1
+SEQUENCE_FIELDS, SEQUENCE_TARGETS = ("input", "tokens", "input_ids"), ("labels", "target")  # which stokerd pads
 FILES = ("graph.json", "model.safetensors", "self_test.safetensors")
 PREFIX = "module."  # of the names of the module's tensors in Step
 
@@ -107,7 +109,8 @@ class Step(torch.nn.Module):
             if now is buffer:
                 continue
             if now is None or now.shape != buffer.shape:
-                raise ExportError(f"the buffer {name} gets another shape in forward(); keep it the same")
+                raise ExportError(f"the buffer {name} gets another shape in forward(); keep it the same, or run the module once on the "
+                                  "example batch before the export if that is when it gets it")
             # A copy before any of them is written to: the new value may be another buffer.
             replaced.append((owner, last, buffer, now.detach().clone()))
         for owner, last, buffer, value in replaced:
@@ -210,6 +213,15 @@ class TracingGuards:
                 return cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
             return soft_cross_entropy(logits, target, weight, reduction, label_smoothing)
 
+        gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
+
+        def gaussian_nll_of_any(*args, **kwargs):  # which asks whether a variance is negative, as the first step was asked
+            original, torch.any = torch.any, lambda condition: False
+            try:
+                return gaussian_nll_loss(*args, **kwargs)
+            finally:
+                torch.any = original
+
         distribution = torch.distributions.Distribution
         validates = distribution._validate_args
         distribution.set_default_validate_args(False)  # which asks for values, and only raises errors
@@ -219,9 +231,11 @@ class TracingGuards:
         torch.autograd.Function.apply = classmethod(guarded)
         checkpoint._checkpoint_without_reentrant_generator = no_recomputation
         transformer._detect_is_causal_mask, functions.cross_entropy_loss = hinted_causal, cross_entropy_of_sizes
+        torch.nn.functional.gaussian_nll_loss = gaussian_nll_of_any
         torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard = autocast_of_cpu, noted_guard
         try:
-            yield
+            with shapes_of_operators():
+                yield
         finally:
             for (owner, name, _), original in zip(replaced, originals):
                 setattr(owner, name, original)
@@ -231,12 +245,75 @@ class TracingGuards:
             torch.amp.autocast_mode.autocast.__init__, symbolic_shapes.ShapeEnv._log_guard = autocast, log_guard
             checkpoint._checkpoint_without_reentrant_generator = generator
             transformer._detect_is_causal_mask, functions.cross_entropy_loss = detect_causal, cross_entropy
+            torch.nn.functional.gaussian_nll_loss = gaussian_nll_loss
 
 
 def is_traced(tensor):
     """Of the module, while torch.export runs it: PyTorch's own code asks for .data, too."""
     return isinstance(tensor, FakeTensor) and torch.fx.experimental.proxy_tensor.get_proxy_mode() is not None and \
         user_line(traceback.extract_stack(limit=4)[:-2][-1:]) is not None
+
+
+def reduced(x, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """As quantile(): its shape."""
+    y = x.sum(tuple(range(x.dim())) if dim is None else dim, keepdim=keepdim)
+    return y * q.view(-1, *[1] * y.dim()) if isinstance(q, torch.Tensor) and q.dim() else y
+
+
+def taken(x, indices, dim=None):
+    return (indices.flatten() * 0 + x.sum() if dim is None else indices * 0 + x.sum(dim, keepdim=True)).to(x.dtype)
+
+
+def products(a, b):
+    a, b = (x.reshape((1,) * (max(a.dim(), b.dim()) - x.dim()) + x.shape) for x in (a, b))
+    return a.sum() * b.sum() + a.new_zeros([m * n for m, n in zip(a.shape, b.shape)])
+
+
+def recurrent(x, states, parameters, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Of lstm (two states), gru and rnn: PyTorch would run all steps of the sequence, and fix their number."""
+    size = states[0].shape[-1] * (2 if bidirectional else 1)
+    zero = parameters[0].sum() * 0
+    return x.new_zeros((*x.shape[:-1], size)) + zero, *(torch.zeros_like(state) + zero for state in states)
+
+
+def covariances(x, **_):
+    return x @ x.T if x.dim() == 2 and x.shape[0] != 1 else x.sum()
+
+
+def ctc_losses(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
+    return log_probs.sum() if reduction else log_probs.sum(0).sum(-1)
+
+
+ATEN = torch.ops.aten
+# Results of the shape, of operators that ask for values or for the batch size when they are traced, and decide when they run.
+SHAPES = {
+    ATEN.cdist.default: lambda a, b, p=2.0, compute_mode=None: (a.unsqueeze(-2) - b.unsqueeze(-3)).sum(-1),
+    ATEN.quantile.default: reduced, ATEN.quantile.scalar: reduced, ATEN.nanquantile.default: reduced, ATEN.nanquantile.scalar: reduced,
+    ATEN.take_along_dim.default: taken, ATEN.kron.default: products, ATEN.linalg_multi_dot.default: lambda matrices: functools.reduce(torch.matmul, matrices),
+    ATEN.linalg_matrix_norm.default: lambda x, ord, dim=(-2, -1), keepdim=False, dtype=None: x.sum(dim, keepdim=keepdim),
+    ATEN.lstm.input: recurrent, **{operator.input: lambda x, state, *others: recurrent(x, [state], *others)
+                                   for operator in (ATEN.gru, ATEN.rnn_tanh, ATEN.rnn_relu)},
+    ATEN.cov.default: covariances, ATEN.corrcoef.default: covariances, ATEN.ctc_loss.Tensor: ctc_losses, ATEN.ctc_loss.IntList: ctc_losses,
+}
+
+
+@contextlib.contextmanager
+def shapes_of_operators():
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    before = {operator: operator.py_kernels.get(key) for operator in SHAPES}
+
+    def put(kernels):
+        for operator, kernel in kernels.items():
+            operator.py_kernels.pop(key, None)
+            operator._dispatch_cache.clear()
+            if kernel is not None:
+                operator.py_impl(key)(kernel)
+
+    put(SHAPES)
+    try:
+        yield
+    finally:
+        put(before)
 
 
 def soft_cross_entropy(logits, target, weight, reduction, label_smoothing):
@@ -361,6 +438,8 @@ class State:
     def __init__(self, module):
         self.attributes = [(each, {key: value for key, value in vars(each).items() if key not in ("_parameters", "_buffers", "_modules")})
                            for each in module.modules()]
+        # transformers registers its hooks in the first call, and notes in an attribute that it has.
+        self.hooks = [(hooks, dict(hooks)) for each in module.modules() for key, hooks in vars(each).items() if "_hooks" in key and isinstance(hooks, dict)]
         self.tensors = [(owner._parameters if kind else owner._buffers, key, tensor, tensor.detach().clone(), tensor.grad)
                         for owner in module.modules() for kind in (True, False)
                         for key, tensor in (owner._parameters if kind else owner._buffers).items() if tensor is not None]
@@ -378,6 +457,9 @@ class State:
             for key in set(vars(each)) - set(attributes) - {"_parameters", "_buffers", "_modules"}:
                 delattr(each, key)
             vars(each).update(attributes)
+        for hooks, before in self.hooks:
+            hooks.clear()
+            hooks.update(before)
 
     def changed_attribute(self):
         """An attribute with a tensor that was not there, or None: "last of Block"."""
@@ -462,6 +544,7 @@ def check_second_call(step, tensors, state, first):
 def check_leaves(loss, module, tensors):
     """What the loss is differentiated by must be parameters of the module."""
     known = {id(parameter) for parameter in module.parameters()}
+    memory = {tensor.untyped_storage().data_ptr() for tensor in tensors}
     stack, seen = [(loss.grad_fn, None)], set()
     while stack:
         node, user = stack.pop()
@@ -475,6 +558,8 @@ def check_leaves(loss, module, tensors):
             if any(leaf is tensor for tensor in tensors):
                 raise ExportError(f"{line + ': ' if line else ''}forward() sets requires_grad of an input, as for torch.autograd.grad(), which cannot be exported: write the "
                                   "derivative as operators, or use a plugin")
+            if leaf._base is not None and leaf.untyped_storage().data_ptr() in memory:
+                continue  # a view of an input, as wav2vec2 of transformers makes it for reentrant checkpoints: its gradient is not used
             raise ExportError(f"{line + ': ' if line else ''}a tensor {list(leaf.shape)} has requires_grad, but it is no parameter of the module and would not be "
                               "trained; make it one (self.name = torch.nn.Parameter(…))")
         stack.extend((following, node) for following, _ in node.next_functions)
@@ -573,25 +658,60 @@ def at_line(error):
 
 # ---- Tracing
 
-def trace(step, tensors, what, guards):
+def sequences(tensors, fields):
+    """The indices of tensors that have a step per element of a sequence, of which the first is the input."""
+    first = next((i for i, name in enumerate(fields) if name in SEQUENCE_FIELDS), 0) if fields else 0
+    x = tensors[first]
+    if x.dim() < 2 or x.shape[1] < 2 or fields and fields[first] not in SEQUENCE_FIELDS:
+        raise ExportError("dynamic_length: the example batch has no sequence [batch, 2 or more steps, …] as input or tokens")
+    others = [i for i, tensor in enumerate(tensors) if i != first and tensor.dim() > 1 and tensor.shape[1] == x.shape[1]
+              and (fields is None or fields[i] in SEQUENCE_FIELDS + SEQUENCE_TARGETS)]
+    return [first, *others]
+
+
+def trace(step, tensors, what, guards, free=()):
+    """`free`: of which tensors the second dimension is free, too."""
+    steps = tensors[free[0]].shape[1] if free else 0
     for dim in (Dim("batch", min=1), Dim.AUTO):  # AUTO accepts what restricts the batch
+        length = Dim.AUTO if dim is Dim.AUTO or not free else Dim("steps", min=1, max=steps)
+        shapes = tuple({0: dim, 1: length} if i in free else {0: dim} for i in range(len(tensors)))
         try:
             # PyTorch prints the graph of what it cannot export.
             with warnings.catch_warnings(), guards.active(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 warnings.simplefilter("ignore")
-                program = torch.export.export(step, tuple(tensors), dynamic_shapes=(tuple({0: dim} for _ in tensors),), strict=False)
+                program = torch.export.export(step, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         except ExportError:
             raise
         except Exception as error:
             if dim is not Dim.AUTO and any(text in str(error) for text in ("Constraints violated", "Expected op to be")):
                 continue
             raise ExportError(f"{what}: {explain(error)}") from error
+        if free and steps_range(program, free, steps, guards.lines) is None:
+            line = guards.line_of_size(steps)
+            raise ExportError(f"{what}: {line + ': ' if line else ''}the module's Python code fixes the length of sequences at that of the example ({steps}); write "
+                              "x.shape[1] instead of a number, and no Python loop over the steps; or export without dynamic_length")
         if batch_range(program, guards.lines) is None:
             line = guards.line_of_size(tensors[0].shape[0])
             raise ExportError(f"{what}: {line + ': ' if line else ''}the module's Python code fixes the batch size at that of the example ({tensors[0].shape[0]}); write "
                               "x.shape[0] or -1 instead of a number, x.shape[0] instead of len(x), and no Python loop over the samples")
         return program
     raise AssertionError("unreachable")
+
+
+def other_batch(tensors, batch, free, min_steps):
+    """The example with one sample more, or less, and sequences one step shorter, or None."""
+    samples = tensors[0].shape[0]
+    size = next((n for n in (samples + 1, samples - 1) if n >= batch[0] and (batch[1] is None or n <= batch[1])), samples)
+    rows = torch.arange(size) % samples
+    steps = tensors[free[0]].shape[1] - 1 if free and tensors[free[0]].shape[1] > min_steps else None
+    if size == samples and steps is None:
+        return None
+    changed = [tensor[rows] for tensor in tensors]
+    if steps is None:
+        return changed
+    # Lengths, which are the tensors of one integer per sample, must not be above it.
+    return [tensor[:, :steps].contiguous() if i in free else
+            tensor.clamp(max=steps) if tensor.dim() == 1 and tensor.dtype == torch.int64 else tensor for i, tensor in enumerate(changed)]
 
 
 def explain(error):
@@ -608,7 +728,7 @@ def explain(error):
     return f"{at_line(error)}{kind}: {first_line(error)}"
 
 
-def export(module, loss, example_batch, path, *, metrics=None, overwrite=False, progress=None):
+def export(module, loss, example_batch, path, *, metrics=None, dynamic_length=False, overwrite=False, progress=None):
     """Writes the folder `path` of `model: {name: exported, path: …}`.
 
     module         a torch.nn.Module with float32 parameters on the CPU
@@ -617,6 +737,7 @@ def export(module, loss, example_batch, path, *, metrics=None, overwrite=False, 
     example_batch  (input, *targets); input is a tensor, or (input, length) for padded sequences. Of a step {field: tensor}. Two samples or more; dtypes and
                    shapes except the batch size are those of the run. Stored in the folder for the self-test
     metrics        of a step: {name: "maximize" or "minimize"}, which values are better
+    dynamic_length  the second dimension of the input, and of targets that have the same one, is free, up to that of the example batch
     progress       called with a line about each phase
 
     Training uses module.train(), evaluation module.eval(). The folder appears complete or not at all. Raises ExportError with one line.
@@ -643,7 +764,8 @@ def export(module, loss, example_batch, path, *, metrics=None, overwrite=False, 
     try:
         with torch.random.fork_rng(devices=[]), new_folder(path) as folder:
             torch.set_num_threads(1)  # the self-test compares bits
-            write(Step(module, loss, len(inputs), fields), [*inputs, *targets], metrics, folder, say)
+            free = sequences([*inputs, *targets], fields) if dynamic_length else ()
+            write(Step(module, loss, len(inputs), fields), [*inputs, *targets], free, metrics, folder, say)
     except ExportError:
         raise
     except Exception as error:
@@ -655,19 +777,22 @@ def export(module, loss, example_batch, path, *, metrics=None, overwrite=False, 
     say(f"wrote {path} in {time.monotonic() - began:.0f} s")
 
 
-def write(step, tensors, metrics, folder, say):
+def write(step, tensors, free, metrics, folder, say):
     module, loss, fields = step.module, step.loss, step.fields
     check_first_step(step, tensors)
     rows = metric_rows(step.loss_names, step.metric_names, metrics or {}, line_of_forward(module))
     table = Table(module)
     guards = TracingGuards(module)
     programs, schemas, traced, batch = {}, {}, {}, [1, None]
+    steps, shapes = 1 if free else 0, [list(tensor.shape[1:]) for tensor in tensors]
     for name in ("train", "eval"):
         say(f"tracing {name}")
         step.train(name == "train")
         with contextlib.nullcontext() if name == "train" else torch.no_grad():
-            traced[name] = trace(step, tensors, name, guards)
-        program, used = program_json(traced[name], table, PREFIX)
+            traced[name] = trace(step, tensors, name, guards, free)
+        program, used = program_json(traced[name], table, PREFIX, shapes, free)
+        if free:
+            steps = max(steps, steps_range(traced[name], free, shapes[free[0]][0], guards.lines))
         schemas |= used
         lower, upper = batch_range(traced[name], guards.lines)
         batch = [max(lower, batch[0]), upper if batch[1] is None else batch[1] if upper is None else min(upper, batch[1])]
@@ -678,8 +803,8 @@ def write(step, tensors, metrics, folder, say):
     programs["predict"] = without_inputs(program, kept, outputs)
     if programs["predict"] is None:  # the loss returned an output itself, as broadcast_tensors() does: then the output is that of the loss
         with torch.no_grad():
-            predict = trace(Step(module, None, len(kept)).eval(), tensors[:len(kept)], "predict", guards)
-        programs["predict"], used = program_json(predict, table, PREFIX)
+            predict = trace(Step(module, None, len(kept)).eval(), tensors[:len(kept)], "predict", guards, [i for i in free if i < len(kept)])
+        programs["predict"], used = program_json(predict, table, PREFIX, shapes, free)
         schemas |= used
     # Those of predict are the first ones.
     order = kept + [i for i in range(len(tensors)) if i not in kept]
@@ -691,7 +816,7 @@ def write(step, tensors, metrics, folder, say):
 
     say("comparing a step with Python's")
     state = State(module)
-    test = compare(step, traced, tensors, state.restore, bool(guards.checkpointed))
+    test = compare(step, traced, tensors, other_batch(tensors, batch, free, steps), state.restore, bool(guards.checkpointed))
     without = [name for name, gradient in test["gradients"].items() if gradient is None]
     if without:  # PyTorch's optimizers leave them alone; stokerd's would decay them
         say("get no gradient, so that they keep their values: " + ", ".join(without))
@@ -705,7 +830,7 @@ def write(step, tensors, metrics, folder, say):
     of_step = {"fields": [fields[i] for i in order], "metrics": rows} if fields else {"per_step": per_step(step, tensors[:len(kept)])}
     document = {
         "format": FORMAT, "torch": torch.__version__.split("+")[0], "num_inputs": len(kept), "batch": {"min": batch[0], "max": batch[1]},
-        **of_step, "outputs": step.output_names, "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
+        **of_step, **({"min_steps": [steps if i in free else 0 for i in order]} if free else {}), "outputs": step.output_names, "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
         "operators": schemas, "programs": programs, "self_test": test,
         "files": {name: sha256(os.path.join(folder, name)) for name in FILES[1:]},
     }

@@ -126,8 +126,8 @@ class Table:
 
 
 class Writer:
-    def __init__(self, table, prefix):
-        self.table, self.prefix = table, prefix
+    def __init__(self, table, prefix, free=()):
+        self.table, self.prefix, self.free = table, prefix, free
         self.num_values = 0
         self.inputs = []  # the user's
         self.schemas = {}
@@ -232,6 +232,8 @@ class Writer:
         shared = self.shared_memory(schema, args, node, env)
         if name == "aten::sym_size.int" and args[1] == 0 and args[0] in self.inputs:
             args[0] = self.inputs[0]  # the batch, of which each input has the size; predict has no targets
+        if name == "aten::sym_size.int" and args[1] == 1 and args[0] in [self.inputs[i] for i in self.free if i < len(self.inputs)]:
+            args[0] = self.inputs[self.free[0]]
         node_json = {"op": name, "args": args}
         if node.kwargs:
             node_json["kwargs"] = {key: self.argument(value, env) for key, value in node.kwargs.items()}
@@ -322,11 +324,42 @@ def batch_range(program, lines=None):
         is_bounded = found is not None and bool(found.upper < 2**62)
         batch = [1, None] if found is None else [max(1, int(found.lower)), int(found.upper) if is_bounded else None]
         env = size.node.shape_env
+        steps = set().union(*(each.shape[1].node.expr.free_symbols for _, each in user_inputs(program)
+                              if each.dim() > 1 and isinstance(each.shape[1], torch.SymInt)))
         for guard in env.guards:
-            if not is_about_strides(guard):
+            if not is_about_strides(guard) and not env.replace(guard.expr).free_symbols & steps:
                 batch = restricted(batch, guard.expr, (lines or {}).get(str(guard.expr)))
         return batch
     raise ExportError("the program has no inputs")
+
+
+def steps_range(program, free, steps, lines):
+    """The least length of sequences for which the program is valid, up to `steps`. None if the length of one of the inputs `free` is fixed."""
+    symbols, lower = set(), 1
+    values = [value for _, value in user_inputs(program)]
+    for i in free:
+        size = values[i].shape[1]
+        if isinstance(size, int) or size.node.expr.is_number:
+            return None
+        symbols |= size.node.expr.free_symbols
+        found = program.range_constraints.get(size.node.expr)
+        lower = max(lower, 1 if found is None else int(found.lower))
+    limits = [lower, steps]
+    env = values[free[0]].shape[1].node.shape_env
+    for guard in env.guards:
+        condition = env.replace(guard.expr)
+        if not condition.free_symbols & symbols or is_about_strides(guard):
+            continue
+        line = lines.get(str(guard.expr))
+        if condition.free_symbols <= symbols:
+            limits = restricted(limits, condition, line, "the length of sequences", "steps")
+        elif not all(condition.xreplace({each: sympy.Integer(t if each in symbols else n) for each in condition.free_symbols}) == sympy.true
+                     for n in (2, 3, 5, 8, 33, 64, 100, 1000) for t in {*range(limits[0], min(limits[1], 33) + 1), limits[1]}):
+            raise ExportError(f"{line + ': ' if line else ''}the module's Python code depends on the batch size and the length of sequences ({guard.expr}), and the "
+                              "graph would have what it does for the example; write it so that it is right for each of them, or export without dynamic_length")
+    if limits[1] < steps:
+        raise AssertionError("the example is out of the range")
+    return limits[0]
 
 
 def is_about_strides(guard):
@@ -335,7 +368,7 @@ def is_about_strides(guard):
     return location is not None and location.name in ("check_contiguous_sizes_strides", "is_contiguous", "is_channels_last_contiguous_2d")
 
 
-def restricted(batch, condition, line):
+def restricted(batch, condition, line, what="the batch size", name="batch"):
     """The sizes of `batch` that fulfill the condition under which PyTorch traced the program. ExportError if they are no range."""
     lower, upper = batch
     symbols = condition.free_symbols
@@ -349,9 +382,9 @@ def restricted(batch, condition, line):
     first = holds.index(True) if True in holds else len(holds)
     end = len(holds) - holds[::-1].index(True) if True in holds else 0
     if first == len(holds) or not all(holds[first:end]) or end < len(holds) and sizes[end - 1] + 1 != sizes[end]:
-        shown = re.sub(r"\bs\d+\b", "batch", str(condition))
-        raise ExportError(f"{line + ': ' if line else ''}the module's Python code depends on the batch size ({shown}), and the graph would have what it does "
-                          "for the example; write it so that it is right for each batch size")
+        shown = re.sub(r"\bs\d+\b", name, str(condition))
+        raise ExportError(f"{line + ': ' if line else ''}the module's Python code depends on {what} ({shown}), and the graph would have what it does "
+                          f"for the example; write it so that it is right for each {what.removeprefix('the ')}")
     return [max(lower, sizes[first]), upper if end == len(holds) else sizes[end - 1]]
 
 
@@ -361,9 +394,10 @@ def user_inputs(program):
             if node.op == "placeholder" and kinds[node.name] == InputKind.USER_INPUT]
 
 
-def program_json(program, table, prefix):
-    """(program, schemas of its operators): `outputs` as forward() returned them."""
-    writer = Writer(table, prefix)
+def program_json(program, table, prefix, shapes, free=()):
+    """(program, schemas of its operators): `outputs` as forward() returned them. `shapes`: of the inputs per sample, of which those of `free` have a free
+    first dimension."""
+    writer = Writer(table, prefix, free)
     env, inputs = {}, []
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     for node in (each for each in program.graph.nodes if each.op == "placeholder"):
@@ -373,7 +407,7 @@ def program_json(program, table, prefix):
             env[node] = {"v": writer.new_value()}
             writer.inputs.append(env[node])
             inputs.append({"v": env[node]["v"], "dtype": DTYPES[value.dtype],
-                           "shape": [None, *(int(size) for size in value.shape[1:])]})
+                           "shape": [None, *shapes[len(inputs)]]})
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             constant = program.state_dict.get(spec.target, program.constants.get(spec.target))
             env[node] = {"t": table.index(spec.target, prefix, constant)}

@@ -6,6 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import ExportError
+from .files import first_line
 
 SEED = 2026
 MARGIN = 16  # between the rounding that is measured here and that of another processor
@@ -186,8 +187,20 @@ def check(expected, found, allowed, is_recomputed):
                               "state outside of parameters and buffers; if it does none of these, please report the module")
 
 
-def compare(step, traced, tensors, restore, is_recomputed=False):
-    """Compares a step of the graph with that of the module itself. Returns what stokerd must get."""
+def compare_other(step, eager, graphs, tensors, restore, is_recomputed):
+    """With a batch of another size. What the module itself does not take, such as one value per channel, is no error."""
+    try:
+        expected = flattened(run(step, eager, tensors, restore))
+    except Exception:
+        return
+    try:
+        check(expected, flattened(run(step, graphs, tensors, restore)), bounds_of_graph(expected), is_recomputed)
+    except Exception as error:
+        raise ExportError(f"with inputs {', '.join(str(list(each.shape)) for each in tensors)}, of other sizes than the example's: {first_line(error)}") from error
+
+
+def compare(step, traced, tensors, other_tensors, restore, is_recomputed=False):
+    """Compares a step of the graph with that of the module itself, also of a batch of another size, if there is one. Returns what stokerd must get."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # graphs have the layers themselves
     eager = {"train": step, "eval": step}
@@ -203,6 +216,8 @@ def compare(step, traced, tensors, restore, is_recomputed=False):
             if not torch.equal(value, of_graph["parameters"][name]):
                 raise ExportError(f"forward() changes the parameter {name} in a way that a graph does not have, such as parameter.data = …: write to it in place "
                                   "under torch.no_grad(), for example parameter.copy_(…)")
+        if other_tensors is not None:
+            compare_other(step, eager, graphs, other_tensors, restore, is_recomputed)
         try:
             other = run_in_double(step, tensors, restore)
         except Exception:  # such as a dtype that the module fixes

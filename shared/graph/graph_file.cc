@@ -506,6 +506,15 @@ std::vector<std::string> metrics_in(const Reader& in) {
   return names;
 }
 
+std::vector<int64_t> min_steps_in(const Reader& in, const std::vector<TensorSpec>& inputs) {
+  const auto items = in.items();
+  if (items.size() != inputs.size()) in.fail("must have a number for each input of train");
+  std::vector<int64_t> min_steps;
+  for (size_t i = 0; i < items.size(); ++i)
+    min_steps.push_back(items[i].integer(0, inputs[i].shape.empty() ? 0 : inputs[i].shape[0]));
+  return min_steps;
+}
+
 GraphFile read_file(const Reader& root) {
   GraphFile file;
   file.torch = shown(root.at("torch").text());
@@ -529,6 +538,8 @@ GraphFile read_file(const Reader& root) {
                                 std::pair<const char*, Program&>("eval", file.eval),
                                 std::pair<const char*, Program&>("predict", file.predict)})
     program = ProgramReader(file).read(programs.at(name));
+  if (const auto min_steps = root.find("min_steps"))
+    file.min_steps = min_steps_in(*min_steps, file.train.inputs);
   read_self_test(root.at("self_test"), file);
   if (const auto per_step = root.find("per_step"))
     for (const Reader& each : per_step->items()) file.per_step.push_back(each.boolean());

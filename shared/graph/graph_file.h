@@ -115,6 +115,9 @@ struct GraphFile {
   size_t num_inputs = 1;  // of predict; the other inputs of train and eval are targets
   // The parameters of forward(), for the inputs of train and eval. Empty: these have the order of a sample.
   std::vector<std::string> fields;
+  // Of each input of train the least length of its second dimension, the steps of a sequence, which is free up to that of its
+  // spec; 0: it is fixed. Empty: all are fixed.
+  std::vector<int64_t> min_steps;
   std::vector<std::string> metrics;  // further losses and metrics; the rows of a metric_table.h
   std::vector<TableEntry> tensors;
   std::map<std::string, std::string>

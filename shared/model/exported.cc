@@ -103,6 +103,10 @@ class Exported : public Model {
   bool is_per_step(size_t i, const at::Tensor& output) const {
     return i < file_.per_step.size() ? file_.per_step[i] && output.dim() > 1 : output.dim() > 2;
   }
+  // 0: the length is fixed.
+  int64_t min_steps(size_t input) const {
+    return file_.min_steps.empty() ? 0 : file_.min_steps[input];
+  }
   Tensors predict(const Tensors& inputs);
   // Of all inputs of train and eval.
   StepOutput run_step(const Tensors& arguments);
@@ -179,9 +183,13 @@ void Exported::validate(const std::vector<TensorSpec>& specs, const Tensors& inp
               "a batch of ", samples, " samples; the module takes ", file_.min_batch, " or more",
               file_.max_batch ? ", at most " + std::to_string(*file_.max_batch) : std::string(),
               ": change the batch size");
+  int64_t steps = 0;  // of all inputs with free ones
   for (size_t i = 0; i < specs.size(); ++i) {
     std::vector<int64_t> expected{samples};
     expected.insert(expected.end(), specs[i].shape.begin(), specs[i].shape.end());
+    if (min_steps(i) > 0 && steps == 0 && inputs[i].dim() > 1)
+      steps = std::clamp(inputs[i].size(1), min_steps(i), expected[1]);
+    if (min_steps(i) > 0 && steps > 0) expected[1] = steps;
     TORCH_CHECK(
         inputs[i].sizes() == expected && inputs[i].scalar_type() == to_scalar_type(specs[i].dtype),
         "the module was exported for ", to_string(specs[i].dtype), ' ', format_shape(expected),
@@ -202,17 +210,18 @@ StepOutput Exported::run_step(const Tensors& arguments) {
   return step;
 }
 
-// Shorter sequences are extended, because graphs have fixed lengths; outputs per step are cut again.
+// Shorter sequences are extended, because most graphs have fixed lengths; outputs per step are cut again.
 Tensors Exported::predict(const Tensors& inputs) {
   Tensors extended = inputs;
   const std::vector<int64_t>& shape = input().shape;
   at::Tensor& values = extended[0];
   const int64_t steps = values.dim() > 1 ? values.size(1) : 0;
-  const bool is_shorter = !shape.empty() && values.dim() > 1 && steps < shape[0];
-  if (is_shorter) values = extend_steps(values, shape[0], 0);
+  const int64_t least = shape.empty() ? 0 : min_steps(0) > 0 ? min_steps(0) : shape[0];
+  const bool is_shorter = values.dim() > 1 && steps < least;
+  if (is_shorter) values = extend_steps(values, least, 0);
   Tensors outputs = run(*predict_, file_.predict.inputs, extended);
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (is_shorter && is_per_step(i, outputs[i]) && outputs[i].size(1) == shape[0])
+    if (is_shorter && is_per_step(i, outputs[i]) && outputs[i].size(1) == least)
       outputs[i] = outputs[i].narrow(1, 0, steps);
   return outputs;
 }

@@ -14,6 +14,8 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
@@ -259,7 +261,36 @@ void check_weight_norm(const Stack& stack) {
               "the norms have the shape ", g.sizes(), ", the weight ", v.sizes());
 }
 
+// LibTorch reads the probabilities of whatever class a target names.
+void check_ctc_loss(const Stack& stack) {
+  if (!stack[0].isTensor() || !stack[1].isTensor() || stack[0].toTensor().dim() == 0) return;
+  const at::Tensor targets = stack[1].toTensor();
+  at::Tensor is_wrong = targets.lt(0).logical_or(targets.ge(stack[0].toTensor().size(-1)));
+  if (targets.dim() == 2) {  // with padding behind the length
+    const at::Tensor lengths =
+        stack[3].isTensor()
+            ? stack[3].toTensor().to(targets.device(), at::kLong)
+            : at::tensor(stack[3].toIntVector(), targets.options().dtype(at::kLong));
+    TORCH_CHECK(lengths.dim() == 1 && lengths.size(0) == targets.size(0),
+                "target_lengths has the shape ", lengths.sizes(), ", targets ", targets.sizes());
+    const at::Tensor step = at::arange(targets.size(1), lengths.options());
+    is_wrong = is_wrong.logical_and(step.unsqueeze(0).lt(lengths.unsqueeze(1)));
+  }
+  TORCH_CHECK(!is_wrong.any().item<bool>(), "a target is negative or at least ",
+              stack[0].toTensor().size(-1), ", the number of classes");
+}
+
+// Regions start where these numbers say.
+void check_random_samples(const Stack& stack) {
+  if (!stack[3].isTensor()) return;
+  const at::Tensor samples = stack[3].toTensor();
+  TORCH_CHECK(samples.ge(0).logical_and(samples.lt(1)).all().item<bool>(),
+              "random_samples must be from 0 to below 1");
+}
+
 void bind_operator(const graph::Node& node, BoundNode& bound) {
+  if (node.name.starts_with("aten::ctc_loss.")) bound.maybe_check = check_ctc_loss;
+  if (node.name == "aten::fractional_max_pool2d") bound.maybe_check = check_random_samples;
   if (node.name == "aten::_weight_norm") bound.maybe_check = check_weight_norm;
   if (node.name == "aten::batch_norm") bound.maybe_check = check_batch_norm;
   bound.op = c10::Dispatcher::singleton().findSchema(operator_name(node.name));

@@ -53,6 +53,7 @@ Result<StepInputs> StepInputs::bind(const graph::GraphFile& file,
   STOKER_ASSIGN_OR_RETURN(StepInputs bound,
                           file.fields.empty() ? in_order(file, sample) : by_name(file, sample));
   bound.has_length_ = find_tensor(sample, TensorRole::kLength) != nullptr;
+  for (size_t i = 0; i < file.min_steps.size(); ++i) bound.inputs_[i].min_steps = file.min_steps[i];
   return bound;
 }
 
@@ -132,6 +133,8 @@ Result<StepInputs> StepInputs::by_name(const graph::GraphFile& file,
 
 std::vector<at::Tensor> StepInputs::arguments(const NamedTensors& fields) const {
   std::vector<at::Tensor> arguments;
+  std::vector<double> paddings;
+  int64_t free_steps = 0;  // of the longest input
   for (const Input& input : inputs_) {
     at::Tensor values = tensor_of(fields, input.field);
     double padding = input.field == tensor_name(TensorRole::kLabels) ? kIgnoredLabel : 0;
@@ -153,10 +156,19 @@ std::vector<at::Tensor> StepInputs::arguments(const NamedTensors& fields) const 
       shape.insert(shape.end(), input.spec.shape.begin(), input.spec.shape.end());
       values = values.reshape(shape);
     }
-    // Batches are padded to their longest sequence only, but graphs have a fixed length.
+    if (input.min_steps > 0 && values.dim() > 1)
+      free_steps = std::max({free_steps, input.min_steps, values.size(1)});
+    arguments.push_back(values);
+    paddings.push_back(padding);
+  }
+  // Batches are padded to their longest sequence only, but most graphs have a fixed length.
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
     const bool can_be_shorter = has_length_ && !input.is_reshaped && !input.spec.shape.empty();
-    arguments.push_back(can_be_shorter ? extend_steps(values, input.spec.shape[0], padding)
-                                       : values.contiguous());
+    const int64_t steps = input.min_steps > 0 ? free_steps
+                          : can_be_shorter    ? input.spec.shape[0]
+                                              : 0;
+    arguments[i] = extend_steps(arguments[i], steps, paddings[i]);
   }
   return arguments;
 }

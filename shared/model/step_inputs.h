@@ -36,6 +36,7 @@ class StepInputs {
     TensorSpec spec;  // as the module gets it, of one sample
     Part part = Part::kAll;
     bool is_reshaped = false, is_converted = false;
+    int64_t min_steps = 0;  // of a second dimension that is free; 0: it is fixed
   };
   static Result<StepInputs> in_order(const graph::GraphFile& file,
                                      const std::vector<TensorSpec>& sample);

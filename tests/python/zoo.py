@@ -77,18 +77,24 @@ LAYERS = {
         "upsample_nearest": lambda: nn.Upsample(scale_factor=2), "upsample_bilinear": lambda: nn.Upsample(scale_factor=1.5, mode="bilinear"),
         "upsample_bicubic": lambda: nn.Upsample(size=7, mode="bicubic", align_corners=True), "zero_pad2d": lambda: nn.ZeroPad2d(1), "reflection_pad2d": lambda: nn.ReflectionPad2d(2),
         "replication_pad2d": lambda: nn.ReplicationPad2d(1), "circular_pad2d": lambda: nn.CircularPad2d(1), "constant_pad2d": lambda: nn.ConstantPad2d(1, 0.5),
-        "unfold": lambda: nn.Unfold(3), "softmax2d": nn.Softmax2d, "feature_alpha_dropout": lambda: nn.FeatureAlphaDropout(0.2),
+        "unfold": lambda: nn.Unfold(3), "softmax2d": nn.Softmax2d, "upsampling_nearest2d": lambda: nn.UpsamplingNearest2d(size=7),
+        "upsampling_bilinear2d": lambda: nn.UpsamplingBilinear2d(scale_factor=2), "feature_alpha_dropout": lambda: nn.FeatureAlphaDropout(0.2),
     },
     "signal": {
         "conv1d": lambda: nn.Conv1d(4, 5, 3, stride=2), "conv_transpose1d": lambda: nn.ConvTranspose1d(4, 3, 3), "max_pool1d": lambda: nn.MaxPool1d(2), "avg_pool1d": lambda: nn.AvgPool1d(2),
         "lp_pool1d": lambda: nn.LPPool1d(2, 2), "adaptive_avg_pool1d": lambda: nn.AdaptiveAvgPool1d(3), "adaptive_max_pool1d": lambda: nn.AdaptiveMaxPool1d(3),
         "dropout1d": lambda: nn.Dropout1d(0.3), "instance_norm1d": lambda: nn.InstanceNorm1d(4), "batch_norm1d_signal": lambda: nn.BatchNorm1d(4),
-        "upsample_linear": lambda: nn.Upsample(scale_factor=2, mode="linear"),
+        "upsample_linear": lambda: nn.Upsample(scale_factor=2, mode="linear"), "reflection_pad1d": lambda: nn.ReflectionPad1d(2),
+        "replication_pad1d": lambda: nn.ReplicationPad1d(2), "constant_pad1d": lambda: nn.ConstantPad1d(2, 0.5), "zero_pad1d": lambda: nn.ZeroPad1d(2),
+        "circular_pad1d": lambda: nn.CircularPad1d(2),
     },
     "volume": {
         "conv3d": lambda: nn.Conv3d(4, 3, 3), "conv_transpose3d": lambda: nn.ConvTranspose3d(4, 2, 2), "max_pool3d": lambda: nn.MaxPool3d(2), "avg_pool3d": lambda: nn.AvgPool3d(2),
         "adaptive_avg_pool3d": lambda: nn.AdaptiveAvgPool3d(2), "batch_norm3d": lambda: nn.BatchNorm3d(4), "dropout3d": lambda: nn.Dropout3d(0.3),
         "upsample_trilinear": lambda: nn.Upsample(scale_factor=2, mode="trilinear"), "replication_pad3d": lambda: nn.ReplicationPad3d(1),
+        "adaptive_max_pool3d": lambda: nn.AdaptiveMaxPool3d(2), "lp_pool3d": lambda: nn.Sequential(nn.Sigmoid(), nn.LPPool3d(2, 2)), "instance_norm3d": lambda: nn.InstanceNorm3d(4),
+        "reflection_pad3d": lambda: nn.ReflectionPad3d(1), "constant_pad3d": lambda: nn.ConstantPad3d(1, 0.5), "zero_pad3d": lambda: nn.ZeroPad3d(1),
+        "circular_pad3d": lambda: nn.CircularPad3d(1),
     },
     "sequence": {
         "rnn": lambda: nn.RNN(8, 6, batch_first=True), "rnn_relu": lambda: nn.RNN(8, 6, nonlinearity="relu", batch_first=True, bidirectional=True),
@@ -207,6 +213,59 @@ def _():
     return Pairs(), F.cross_entropy, (torch.randn(SAMPLES, 12), labels())
 
 
+class Decoder(nn.Module):
+    """A stack of decoder layers, pools that are undone in two and three dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, dropout=0.1, batch_first=True), 2)
+        self.pool2, self.unpool2, self.pool3, self.unpool3 = nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2), nn.MaxPool3d(2, return_indices=True), nn.MaxUnpool3d(2)
+        self.out = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        y = self.decoder(x, x[:, :4])
+        flat, cube = y.view(-1, 1, 8, 8), y.view(-1, 1, 4, 4, 4)
+        return self.out((self.unpool2(*self.pool2(flat)).flatten(1) + self.unpool3(*self.pool3(cube)).flatten(1)).view(-1, 8, 8).mean(1))
+
+
+@zoo("decoder")
+def _():
+    return Decoder(), F.cross_entropy, (torch.randn(SAMPLES, 8, 8), labels())
+
+
+class Operators(nn.Module):
+    """Operators that ask for values or for the batch size when they are traced, and rare ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.out = nn.Linear(12, 12), nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        a = self.a(x)
+        kinds = x[:, :CLASSES].argmax(1)
+        square = a[:, :9].view(-1, 3, 3)
+        positive = square @ square.mT + torch.eye(3)
+        root = torch.linalg.cholesky(positive)
+        window = torch.hann_window(4)
+        numbers = [
+            torch.cdist(a, x).mean(1), torch.cdist(a, x, compute_mode="donot_use_mm_for_euclid_dist").mean(1), torch.quantile(a, 0.3, dim=1),
+            torch.nanquantile(a, torch.tensor([0.2, 0.7]), dim=1, keepdim=True).sum((0, 2)), torch.corrcoef(a).abs().mean(1), torch.cov(a.T).mean() + a[:, 0],
+            torch.take_along_dim(a, x.argsort(1)[:, :2], dim=1).sum(1), torch.kron(a, x[:1, :2]).mean(1), torch.linalg.multi_dot([a, x.T, a]).mean(1),
+            torch.linalg.matrix_norm(positive, 2), torch.linalg.matrix_norm(square, "nuc"), torch.cholesky_solve(square, root).sum((1, 2)), torch.cholesky_inverse(root).mean((1, 2)),
+            torch.svd(positive)[1].sum(1), torch.linalg.lu(positive)[2].sum((1, 2)),
+            torch.istft(torch.stft(a, 4, 1, window=window, return_complex=True), 4, 1, window=window).mean(1),
+            a.new_zeros(CLASSES, 12).index_reduce(0, kinds, a, "mean").sum(1)[kinds], torch.bincount(kinds, minlength=CLASSES).float()[kinds],
+            torch.histc(x, 5, -1, 1).mean() + a[:, 1], torch.unique((x * 2).round().long(), return_inverse=True)[1].sum(1) * a[:, 2],
+            torch.unique_consecutive(kinds).numel() * a[:, 3], torch.argwhere(x > 0).sum() * 1e-3 * a[:, 4], torch.msort(a)[0].sum() + a[:, 5],
+            torch.special.gammaincc(torch.ones(()), a[:, 6].abs() + 1), a[:, 7].tanh().mul(0.5).asin_(), torch.fft.hfft2(torch.complex(square, square)).mean((1, 2))]
+        return self.out(a) + torch.stack(numbers, 1).sum(1, keepdim=True) * 0.01
+
+
+@zoo("operators")
+def _():
+    return Operators(), F.cross_entropy, (torch.randn(SAMPLES, 12), labels())
+
+
 # ---- Losses
 
 def with_loss(name, loss, target, outputs=CLASSES, last=nn.Identity):
@@ -244,7 +303,27 @@ with_loss("multilabel_soft_margin", nn.MultiLabelSoftMarginLoss(), binary)
 with_loss("margin_ranking", lambda o, y: F.margin_ranking_loss(o[:, 0], o[:, 1], y, margin=0.1), lambda: signs()[:, 0])
 with_loss("cosine_embedding", lambda o, y: F.cosine_embedding_loss(o[:, :4], o[:, 4:], y), lambda: signs()[:, 0], outputs=8)
 with_loss("triplet_margin", lambda o, y: F.triplet_margin_loss(o[:, :4], o[:, 4:], y), real, outputs=8)
+with_loss("triplet_distance", lambda o, y: nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().sum(1))(o[:, :4], o[:, 4:], y), real, outputs=8)
+with_loss("gaussian_nll", lambda o, y: F.gaussian_nll_loss(o[:, :4], y, o[:, 4:].exp()), real, outputs=8)
 with_loss("quantiles", lambda o, y: torch.stack([torch.maximum(q * (y - o), (q - 1) * (y - o)).mean() for q in (0.1, 0.5, 0.9)]).sum(), real)
+
+
+class Ctc(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0])
+
+
+@zoo("loss_ctc")
+def _():
+    """With padding behind the labels."""
+    def loss(logits, targets):
+        steps = torch.full((logits.shape[0],), logits.shape[1])
+        return F.ctc_loss(logits.log_softmax(2).transpose(0, 1), targets, steps, targets.gt(0).sum(1), zero_infinity=True)
+    return Ctc(), loss, (torch.randn(SAMPLES, 9, 8), torch.tensor([[1, 2, -1], [3, -1, -1], [4, 4, 1]] * 2))
 
 
 @zoo("sum_and_count")
@@ -337,6 +416,23 @@ class LstmLm(nn.Module):
 def _():
     tokens = torch.randint(0, 64, (SAMPLES, 13))
     return LstmLm(), token_loss, (tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+
+
+class PaddedGru(nn.Module):
+    """The mean over the steps of sequences that are not padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.out = nn.GRU(3, 8, batch_first=True, bidirectional=True), nn.Linear(16, CLASSES)
+
+    def forward(self, x, length):
+        kept = (torch.arange(x.shape[1]) < length[:, None]).unsqueeze(2)
+        return self.out((self.gru(x)[0] * kept).sum(1) / length[:, None])
+
+
+zoo("gpt_of_any_length")(lambda: make_gpt(False))
+zoo("gru_of_any_length")(lambda: (PaddedGru(), F.cross_entropy, ((torch.randn(SAMPLES, 9, 3), torch.tensor([9, 3, 4, 1, 9, 2])), labels())))
+DYNAMIC_LENGTH = {"gpt_of_any_length", "gru_of_any_length"}
 
 
 class Vae(nn.Module):
@@ -591,52 +687,128 @@ LIBRARIES = set()
 
 
 def torchvision_model(name, size=32, **arguments):
+    def loss(outputs, y):  # of googlenet with auxiliary outputs
+        if isinstance(outputs, torch.Tensor):
+            return F.cross_entropy(outputs, y)
+        return F.cross_entropy(outputs[0], y) + 0.3 * sum(F.cross_entropy(each, y) for each in outputs[1:] if each is not None)
+
     def make():
         import torchvision
-        return (getattr(torchvision.models, name)(num_classes=CLASSES, **arguments), F.cross_entropy, (torch.randn(SAMPLES, 3, size, size), labels()))
+        return (getattr(torchvision.models, name)(num_classes=CLASSES, **arguments), loss, (torch.randn(SAMPLES, 3, size, size), labels()))
     library("torchvision." + name, make)
+
+
+def timm_model(name, size=32, **arguments):
+    def make():
+        import timm
+        return timm.create_model(name, num_classes=CLASSES, **arguments), F.cross_entropy, (torch.randn(SAMPLES, 3, size, size), labels())
+    library("timm." + name, make)
+
+
+class HuggingFace(nn.Module):
+    """A model of transformers, which is called with keyword arguments."""
+
+    def __init__(self, model, config, arguments):
+        super().__init__()
+        import transformers
+        self.net = getattr(transformers, model)(getattr(transformers, config)(**arguments))
+        self.is_decoder = model.endswith("ForCausalLM") or model == "GPT2LMHeadModel"
+        self.has_both = model.endswith("ForConditionalGeneration")
+
+    def forward(self, x):
+        if x.is_floating_point():
+            return self.net(x)
+        mask = (x > 0).long()
+        if self.has_both:
+            return self.net(input_ids=x, attention_mask=mask, decoder_input_ids=x, use_cache=False)
+        return self.net(input_ids=x, use_cache=False) if self.is_decoder else self.net(input_ids=x, attention_mask=mask)
+
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TEXT = SIZES | {"vocab_size": 64, "max_position_embeddings": 32, "pad_token_id": 0}
+DECODER = TEXT | {"bos_token_id": 1, "eos_token_id": 1}
+GROUPED = DECODER | {"num_key_value_heads": 1}
+BOTH = {"vocab_size": 64, "d_model": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1, "decoder_start_token_id": 0}
+
+
+def hugging_face(name, model, config, arguments, size=32):
+    """Classes of a sequence or an image, or tokens, by the name of the model."""
+    is_image = "Image" in model or "Semantic" in model
+    per_token = not is_image and "SequenceClassification" not in model
+
+    def loss(outputs, y):
+        return F.cross_entropy(outputs.logits.flatten(0, 1), y.flatten()) if per_token else F.cross_entropy(outputs.logits, y)
+
+    def make():
+        x = torch.randn(SAMPLES, 3, size, size) if is_image else torch.randint(0 if "SequenceClassification" in model else 2, 64, (SAMPLES, 12))
+        y = torch.randint(0, 64, (SAMPLES, 12)) if per_token else torch.randint(0, CLASSES, (SAMPLES, 16, 16)) if "Semantic" in model else labels()
+        return HuggingFace(model, config, arguments if per_token else arguments | {"num_labels": CLASSES}), loss, (x, y)
+    library("transformers." + name, make)
 
 
 torchvision_model("resnet18")
 torchvision_model("mobilenet_v3_small")
 torchvision_model("shufflenet_v2_x0_5")
 torchvision_model("squeezenet1_1", 64)
-
-
-def timm_model(name, **arguments):
-    def make():
-        import timm
-        return timm.create_model(name, num_classes=CLASSES, **arguments), F.cross_entropy, (torch.randn(SAMPLES, 3, 32, 32), labels())
-    library("timm." + name, make)
-
-
 timm_model("vit_tiny_patch16_224", img_size=32, depth=2, drop_path_rate=0.2, drop_rate=0.1)
 timm_model("convnext_atto", drop_path_rate=0.2)
+hugging_face("gpt2", "GPT2LMHeadModel", "GPT2Config", {"vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 2})
+hugging_face("bert", "BertForSequenceClassification", "BertConfig", TEXT)
+hugging_face("llama", "LlamaForCausalLM", "LlamaConfig", GROUPED)
 
-
-class Gpt2(nn.Module):
-    def __init__(self):
-        super().__init__()
-        from transformers import GPT2Config, GPT2LMHeadModel
-        self.net = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2))
-
-    def forward(self, ids):
-        return self.net(input_ids=ids, use_cache=False)
-
-
-class Bert(nn.Module):
-    def __init__(self):
-        super().__init__()
-        from transformers import BertConfig, BertForSequenceClassification
-        self.net = BertForSequenceClassification(BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-                                                            max_position_embeddings=16, num_labels=CLASSES))
-
-    def forward(self, ids):
-        return self.net(input_ids=ids, attention_mask=(ids > 0).long())
-
-
-library("transformers.gpt2", lambda: (Gpt2(), lambda o, y: token_loss(o["logits"], y), (torch.randint(1, 64, (SAMPLES, 12)), torch.randint(0, 64, (SAMPLES, 12)))))
-library("transformers.bert", lambda: (Bert(), lambda o, y: F.cross_entropy(o.logits, y), (torch.randint(0, 64, (SAMPLES, 12)), labels())))
+IN_EVERY_CHANGE = set(LIBRARIES)
+torchvision_model("densenet121")
+torchvision_model("mobilenet_v2")
+torchvision_model("efficientnet_b0")
+torchvision_model("regnet_y_400mf")
+torchvision_model("mnasnet0_5")
+torchvision_model("convnext_tiny")
+torchvision_model("swin_t")
+torchvision_model("resnext50_32x4d")
+torchvision_model("googlenet", 96, aux_logits=True, init_weights=False)
+timm_model("deit_tiny_patch16_224", img_size=32, depth=2)
+timm_model("beit_base_patch16_224", img_size=32, depth=2, embed_dim=64, num_heads=2)
+timm_model("eva02_tiny_patch14_224", 28, img_size=28, depth=2)
+timm_model("cait_xxs24_224", img_size=32, depth=2)
+timm_model("xcit_nano_12_p16_224", img_size=32, depth=2)
+timm_model("swin_tiny_patch4_window7_224", 56, img_size=56, embed_dim=24, depths=(1, 1), num_heads=(2, 2))
+timm_model("mixer_s32_224", img_size=32)
+timm_model("regnetx_002")
+timm_model("convnextv2_atto")
+timm_model("efficientnet_lite0")
+timm_model("mobilenetv4_conv_small")
+timm_model("repvgg_a0")
+timm_model("ghostnet_100")
+timm_model("edgenext_xx_small", 64, drop_path_rate=0.1)
+timm_model("mobilevit_xxs", 64)
+timm_model("pvt_v2_b0", 64)
+timm_model("poolformer_s12", 64)
+for _name, _model in {"roberta": "Roberta", "electra": "Electra", "albert": "Albert", "deberta": "Deberta", "mpnet": "MPNet", "camembert": "Camembert"}.items():
+    hugging_face(_name, _model + "ForSequenceClassification", _model + "Config", TEXT)
+hugging_face("distilbert", "DistilBertForSequenceClassification", "DistilBertConfig",
+             {"vocab_size": 64, "dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 32, "pad_token_id": 0})
+hugging_face("deberta_v2", "DebertaV2ForSequenceClassification", "DebertaV2Config",
+             TEXT | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8, "share_att_key": True})
+hugging_face("bert_masked", "BertForMaskedLM", "BertConfig", TEXT)
+for _name, _model in {"mistral": "Mistral", "qwen2": "Qwen2", "stablelm": "StableLm", "olmo2": "Olmo2", "phi3": "Phi3"}.items():
+    hugging_face(_name, _model + "ForCausalLM", _model + "Config", GROUPED)
+hugging_face("gemma", "GemmaForCausalLM", "GemmaConfig", GROUPED | {"head_dim": 16})
+hugging_face("phi", "PhiForCausalLM", "PhiConfig", DECODER)
+hugging_face("gpt_neox", "GPTNeoXForCausalLM", "GPTNeoXConfig", DECODER)
+hugging_face("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {"vocab_size": 64, "hidden_size": 32, "num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]],
+                                                             "max_position_embeddings": 32, "window_size": 4, "bos_token_id": 1, "eos_token_id": 1})
+hugging_face("opt", "OPTForCausalLM", "OPTConfig", {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 64,
+                                                   "max_position_embeddings": 32, "word_embed_proj_dim": 32, "pad_token_id": 0})
+hugging_face("mamba", "MambaForCausalLM", "MambaConfig", {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4})
+hugging_face("t5", "T5ForConditionalGeneration", "T5Config", BOTH | {"d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2})
+hugging_face("bart", "BartForConditionalGeneration", "BartConfig", BOTH | {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+                                                                          "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 32})
+hugging_face("vit", "ViTForImageClassification", "ViTConfig", SIZES | {"image_size": 32, "patch_size": 8})
+hugging_face("swin", "SwinForImageClassification", "SwinConfig", {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4})
+# Has hooks that it registers in the first call.
+hugging_face("segformer", "SegformerForSemanticSegmentation", "SegformerConfig", {
+    "hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 2], "decoder_hidden_size": 16}, 64)
+ONLY_NIGHTLY = LIBRARIES - IN_EVERY_CHANGE
 
 NAMES = list(MAKERS)
 

@@ -161,6 +161,23 @@ TEST(GraphFile, RejectsTablesThatAreNoModule) {
               HasSubstr("unknown kind module"));
 }
 
+TEST(GraphFile, HasLeastLengthsOfSequences) {
+  const auto with = [](const std::string& min_steps) {
+    std::string text = test::graph_text();
+    return parse_graph_file(text.insert(1, "\"min_steps\": " + min_steps + ", "), "m/graph.json");
+  };
+  EXPECT_TRUE(parse_graph_file(test::graph_text(), "m/graph.json")->min_steps.empty());
+  const auto file = with("[2, 0]");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_THAT(file->min_steps, ElementsAre(2, 0));
+  EXPECT_THAT(with("[2]").status().message(),
+              HasSubstr("min_steps: must have a number for each input of train"));
+  EXPECT_THAT(with("[9, 0]").status().message(),
+              HasSubstr("min_steps[0]: must be a number from 0 to 8"));
+  EXPECT_THAT(with("[2, 1]").status().message(),
+              HasSubstr("min_steps[1]: must be a number from 0 to 0"));
+}
+
 // A step: train and eval get fields by name and return a metric, too.
 TEST(GraphFile, HasFieldsAndMetricsOfStep) {
   const auto step = [](const std::string& fields, const std::string& metrics) {
