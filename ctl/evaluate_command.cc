@@ -99,7 +99,7 @@ Result<run::EvaluationRequest> request_as_owner(const run::RunLayout& layout, ui
 Result<uint64_t> outcomes_bytes(const run::RunLayout& layout) {
   uint64_t bytes = 0;
   const Status read =
-      for_each_line(layout.evaluation_outcomes_file(), 0, [&](const FileLine& line) {
+      run::for_each_outcome_line(layout.evaluation_outcomes_file(), 0, [&](const FileLine& line) {
         if (line.is_complete) bytes = line.end;
         return Status();
       });
@@ -113,7 +113,7 @@ Result<std::optional<run::EvaluationOutcome>> find_outcome(const run::RunLayout&
                                                            uint64_t known_bytes,
                                                            const run::EvaluationRequest& request) {
   std::optional<run::EvaluationOutcome> found;
-  const Status read = for_each_line(
+  const Status read = run::for_each_outcome_line(
       layout.evaluation_outcomes_file(), run::kMaxOutcomeBytes, [&](const FileLine& line) {
         if (found || !line.is_complete) return Status();
         auto outcome = run::parse_outcome_record(line.text);

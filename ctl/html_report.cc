@@ -63,6 +63,7 @@ std::string render(const std::vector<run::RunLayout>& runs, size_t artifact_byte
   json::array bundles;
   for (size_t i = 0; i < runs.size(); ++i) {
     view::RunView view(runs[i], names[i]);
+    view.read_all_curves();
     boost::system::error_code ignored;
     json::object overview = parse_json(view.overview(), ignored).as_object();
     json::object artifacts = embed_artifacts(view, overview, artifact_bytes);

@@ -27,13 +27,15 @@ constexpr uint64_t kMaxResultBytes = 1 << 20;
 // Empty if the file does not exist, because no step was reported yet. Of more than 2 * kMaxRows records,
 // every second, fourth, … and the last one: the file can be that of another user.
 Result<std::vector<metrics::TrainMetrics>> read_train_rows(const std::string& path) {
-  constexpr size_t kMaxRows = 100'000;
+  constexpr size_t kMaxRows = 100'000, kMaxMetricsOfRecord = 64, kMaxMetricName = 256;
   std::vector<metrics::TrainMetrics> rows;
   std::optional<metrics::TrainMetrics> omitted;  // since the last of `rows`
   uint64_t num_read = 0, every = 1;
   const auto add = [&](const metrics::MetricsRecord& record, uint64_t line) -> Status {
     auto row = metrics::train_metrics_from(record);
     if (!row.ok()) return row.status().with_context(path + ":" + std::to_string(line));
+    std::erase_if(row->metrics, [](const auto& one) { return one.first.size() > kMaxMetricName; });
+    row->metrics.resize(std::min(row->metrics.size(), kMaxMetricsOfRecord));
     if (omitted) row->checkpoint_stall_ms += omitted->checkpoint_stall_ms;
     omitted.reset();
     if (++num_read % every != 0) {
@@ -76,12 +78,16 @@ Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout) {
   if (!names.ok() && names.status().code() == StatusCode::kNotFound) return evals;
   if (!names.ok()) return names.status();
   STOKER_ASSIGN_OR_RETURN(const run::Lineage lineage, run::read_lineage(layout.lineage_file()));
-  for (const std::string& name : *names) {
+  size_t num_read = 0;
+  for (size_t i = names->size(); i > 0 && num_read < run::kMaxListedResults; --i) {
+    const std::string& name = (*names)[i - 1];
     if (!is_result_name(name)) continue;
+    ++num_read;
     const std::string path = join_path(layout.eval_dir(), name);
     STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxResultBytes));
     STOKER_ASSIGN_OR_RETURN(run::EvalResult result, run::parse_eval_result(text, path));
-    if (lineage.contains(result.step, result.manifest_sha256)) evals.push_back(std::move(result));
+    const bool is_present = lineage.contains(result.step, result.manifest_sha256);
+    if (run::keep_metrics_only(result) && is_present) evals.push_back(std::move(result));
   }
   std::sort(evals.begin(), evals.end(),
             [](const auto& a, const auto& b) { return a.step < b.step; });

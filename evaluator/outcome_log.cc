@@ -14,13 +14,14 @@ Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) 
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
   OutcomeLog log(files, path, std::move(fd));
   uint64_t number = 0, complete_bytes = 0, bytes = 0;
-  STOKER_RETURN_IF_ERROR(for_each_line(path, run::kMaxOutcomeBytes, [&](const FileLine& line) {
+  const auto read_line = [&](const FileLine& line) {
     bytes = line.end;
     if (!line.is_complete) return Status();
     complete_bytes = line.end;
     log.read_line(line.text, ++number);
     return Status();
-  }));
+  };
+  STOKER_RETURN_IF_ERROR(run::for_each_outcome_line(path, run::kMaxOutcomeBytes, read_line));
   if (bytes > complete_bytes) {
     // Remove a partial last line left by a crash, so that the next line is not appended to it.
     if (::ftruncate(log.fd_.get(), static_cast<off_t>(complete_bytes)) != 0)

@@ -59,6 +59,19 @@ Status remove_entry(int directory, const std::string& name, const std::string& p
   return Status::from_errno(errno, "remove " + path);
 }
 
+Status too_large(uint64_t bytes, uint64_t max_bytes, const std::string& path) {
+  return Status(StatusCode::kInvalidArgument, path + ": " + std::to_string(bytes) +
+                                                  " bytes, more than the limit of " +
+                                                  std::to_string(max_bytes));
+}
+
+Status check_size(int fd, uint64_t max_bytes, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  return size > max_bytes ? too_large(size, max_bytes, path) : Status();
+}
+
 Status check_is_regular(int fd, const std::string& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
@@ -224,11 +237,7 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   if (!S_ISREG(info.st_mode))
     return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
   const auto size = static_cast<uint64_t>(info.st_size);
-  if (size > max_bytes) {
-    return Status(StatusCode::kInvalidArgument, path + ": " + std::to_string(size) +
-                                                    " bytes, more than the limit of " +
-                                                    std::to_string(max_bytes));
-  }
+  if (size > max_bytes) return too_large(size, max_bytes, path);
   std::string content(size, '\0');
   STOKER_ASSIGN_OR_RETURN(
       const size_t got,
@@ -240,8 +249,11 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
 Status for_each_line(const std::string& path, uint64_t max_line_bytes,
                      const std::function<Status(const FileLine&)>& on_line) {
   constexpr size_t kBlockBytes = 256 << 10;
+  // A sparse file can have so many bytes that reading it never ends.
+  constexpr uint64_t kMaxFileBytes = uint64_t{16} << 30;
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
   STOKER_RETURN_IF_ERROR(check_is_regular(fd.get(), path));
+  STOKER_RETURN_IF_ERROR(check_size(fd.get(), kMaxFileBytes, path));
   std::string block(kBlockBytes, '\0');
   std::string line;         // the beginning of one that is not complete yet
   uint64_t line_begin = 0;  // offset in the file

@@ -103,7 +103,7 @@ struct FileLine {
 };
 // Calls `on_line` with each line of a regular file until it returns an error. The file is read in
 // blocks, so that memory does not depend on its size. A longer line is passed without what is behind
-// its first `max_line_bytes` bytes. kInvalidArgument: not a regular file.
+// its first `max_line_bytes` bytes. kInvalidArgument: not a regular file, or more than 16 GiB.
 Status for_each_line(const std::string& path, uint64_t max_line_bytes,
                      const std::function<Status(const FileLine&)>& on_line);
 

@@ -150,6 +150,25 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
   });
 }
 
+bool has_few_names(const EvalResult& result) {
+  constexpr size_t kMaxNameBytes = 64 << 10;
+  size_t bytes = result.created.size() + result.manifest_sha256.size();
+  for (const DatasetResult& dataset : result.datasets) {
+    bytes += dataset.dataset.size() + sizeof dataset;
+    for (const auto& [name, value] : dataset.metrics) bytes += name.size() + sizeof name;
+  }
+  return bytes <= kMaxNameBytes;
+}
+
+bool keep_metrics_only(EvalResult& result) {
+  for (DatasetResult& dataset : result.datasets) {
+    dataset.classes = {};
+    dataset.confusion_matrix = {};
+    dataset.pr_curves = {};
+  }
+  return has_few_names(result);
+}
+
 std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t step,
                                            const std::string& manifest_sha256) {
   const std::string path = eval_result_path(eval_dir, step);

@@ -58,6 +58,14 @@ Status write_eval_result(FileSystem& files, const std::string& eval_dir, const E
 std::string eval_result_path(const std::string& eval_dir, uint64_t step);
 
 inline constexpr uint64_t kMaxEvalResultBytes = 64ull << 20;  // larger files are rejected
+
+// What a list of results keeps of each: neither classes nor matrices nor curves. False: its names of datasets and metrics
+// take more than 64 KiB, as none that an evaluator writes; another user's file can have any number.
+bool keep_metrics_only(EvalResult& result);
+bool has_few_names(const EvalResult& result);
+// Of the newest results that are read for a list: a file can have many names, as hard links.
+inline constexpr size_t kMaxListedResults = 10'000;
+
 // The evaluation result of exactly this checkpoint; empty if it cannot be read.
 std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t step,
                                            const std::string& manifest_sha256);

@@ -105,9 +105,19 @@ std::set<uint64_t> EvaluationOutcomes::evaluated_steps(const Lineage& lineage) c
   return steps;
 }
 
+Status for_each_outcome_line(const std::string& path, uint64_t max_line_bytes,
+                             const std::function<Status(const FileLine&)>& on_line) {
+  return for_each_line(path, max_line_bytes, [&](const FileLine& line) {
+    if (line.end <= kMaxOutcomesBytes) return on_line(line);
+    return Status(
+        StatusCode::kInvalidArgument,
+        path + ": has more than " + std::to_string(kMaxOutcomesBytes) + " bytes; move it away");
+  });
+}
+
 Result<EvaluationOutcomes> read_evaluation_outcomes(const std::string& path) {
   EvaluationOutcomes outcomes;
-  const Status read = for_each_line(path, kMaxOutcomeBytes, [&](const FileLine& line) {
+  const Status read = for_each_outcome_line(path, kMaxOutcomeBytes, [&](const FileLine& line) {
     if (line.is_complete) outcomes.add_line(line.text);
     return Status();
   });

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/run/evaluation_queue.h"
 #include "shared/run/lineage.h"
@@ -22,6 +24,11 @@
 namespace stoker::run {
 
 inline constexpr uint64_t kMaxOutcomeBytes = 64 << 10;  // of a line of eval/outcomes.jsonl
+// Of the file, whose outcomes are kept in memory: about a million evaluations.
+inline constexpr uint64_t kMaxOutcomesBytes = 256 << 20;
+// for_each_line() of such a file. kInvalidArgument also if it has more than kMaxOutcomesBytes.
+Status for_each_outcome_line(const std::string& path, uint64_t max_line_bytes,
+                             const std::function<Status(const FileLine&)>& on_line);
 
 // Every outcome is final: the evaluator processes the checkpoint again only on request.
 enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };

@@ -94,7 +94,7 @@ bool CurveHistory::is_continued(int fd) const {
   return size == static_cast<ssize_t>(found.size()) && found == expected;
 }
 
-void CurveHistory::refresh() {
+void CurveHistory::refresh(uint64_t max_bytes) {
   const auto fd = default_file_system().open(path_, O_RDONLY | O_NONBLOCK);
   struct stat info {};
   if (!fd.ok() || ::fstat(fd->get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
@@ -103,7 +103,9 @@ void CurveHistory::refresh() {
     clear();
   inode_ = info.st_ino;
   std::string block(kReadBytes, '\0');
+  const uint64_t before = offset_;
   for (ssize_t size;
+       offset_ - before < max_bytes &&
        (size = ::pread(fd->get(), block.data(), block.size(), static_cast<off_t>(offset_))) > 0;) {
     const std::string_view text(block.data(), static_cast<size_t>(size));
     size_t begin = 0;

@@ -69,7 +69,8 @@ class CurveHistory {
 
   explicit CurveHistory(std::string path) : path_(std::move(path)) {}
 
-  void refresh();
+  // Reads at most about `max_bytes`; the next call continues.
+  void refresh(uint64_t max_bytes = UINT64_MAX);
   // {"started": "…", "records_per_row": 1, "columns": {"step": […], …, "metric/accuracy": […]}, "last": {"step": …, …}}
   // With at most `max_rows` rows (at least 2). `last`: the last record, which the last row can be the mean of.
   std::string to_json(size_t max_rows = SIZE_MAX) const;

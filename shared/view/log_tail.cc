@@ -16,6 +16,8 @@ namespace stoker::view {
 namespace {
 
 constexpr uint64_t kBlockBytes = 256 << 10;
+// That are searched for the first line to show; a sparse file can have any size.
+constexpr uint64_t kMaxSearchedBytes = uint64_t{1} << 30;
 
 Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const std::string& path) {
   const ssize_t bytes_read = ::pread(fd, bytes, size, static_cast<off_t>(offset));
@@ -33,14 +35,15 @@ Result<UniqueFd> open_log(const std::string& path) {
   return fd;
 }
 
-// Offset of the first of the last `lines` lines of a file of `size` bytes. An unterminated last
-// line counts.
+// Offset of the first of the last `lines` lines of a file of `size` bytes, of which the last kMaxSearchedBytes
+// are searched. An unterminated last line counts.
 Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::string& path) {
   if (lines == 0) return size;
   std::vector<char> block(kBlockBytes);
   uint64_t num_lines = 0;
-  for (uint64_t end = size; end > 0;) {
-    const uint64_t begin = end - std::min(end, kBlockBytes);
+  const uint64_t first = size - std::min(size, kMaxSearchedBytes);
+  for (uint64_t end = size; end > first;) {
+    const uint64_t begin = end - std::min(end - first, kBlockBytes);
     STOKER_ASSIGN_OR_RETURN(const size_t bytes_read,
                             read_at(fd, begin, block.data(), end - begin, path));
     for (size_t i = bytes_read; i-- > 0;) {
@@ -49,7 +52,7 @@ Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::st
     }
     end = begin;
   }
-  return uint64_t{0};
+  return first;
 }
 
 constexpr std::string_view kJsonTime = "{\"time\":\"";

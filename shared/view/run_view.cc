@@ -1,10 +1,12 @@
 #include "shared/view/run_view.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <set>
 
@@ -30,12 +32,18 @@ namespace json = boost::json;
 
 constexpr uint64_t kMaxEvalBytes = 4 << 20;
 constexpr uint64_t kMaxArtifactBytes = 8 << 20;
+constexpr uint64_t kMaxArtifactPixels = 1 << 22;  // a small file can have very many
 constexpr uint64_t kMaxConfigBytes = 256 << 10;
 constexpr uint64_t kMaxSchemaBytes = 4 << 20;
 constexpr size_t kMaxEvals = 500, kMaxCheckpoints = 200, kMaxArtifacts = 60, kLogLines = 200;
 constexpr size_t kMaxSettingChanges = 200;
 constexpr size_t kMaxSampleErrors = 50, kMaxEvents = 200;
 constexpr uint64_t kTailBytes = 64 << 10, kEventBytes = 4 << 20;
+// Results and manifests that a call reads; what it has no time for is read by the next one. The run can be that of
+// another user, and the thread that reads it serves other runs as well.
+constexpr uint64_t kBytesOfCall = 256 << 20, kCurveBytes = 256 << 20;
+constexpr uint64_t kMaxCurveBytes = uint64_t{16} << 30;
+constexpr size_t kMaxShownMatrix = 40, kMaxTime = 64;
 
 json::value number(double value) {
   if (std::isfinite(value)) return value;
@@ -105,7 +113,8 @@ json::object metrics_json(const run::EvalResult& result) {
 
 json::value classes_json(const run::EvalResult& result) {
   for (const run::DatasetResult& dataset : result.datasets) {
-    if (dataset.classes.empty()) continue;
+    if (dataset.classes.empty() || dataset.classes.size() > eval_metrics::kMaxPerClassMetrics)
+      continue;
     json::array classes, matrix;
     for (const auto& one : dataset.classes)
       classes.push_back(json::object{{"name", valid_utf8(one.name)},
@@ -113,7 +122,9 @@ json::value classes_json(const run::EvalResult& result) {
                                      {"precision", number(one.precision)},
                                      {"recall", number(one.recall)},
                                      {"f1", number(one.f1)}});
-    if (dataset.confusion_matrix.size() <= 40)
+    const size_t size = dataset.confusion_matrix.size();
+    const auto is_square = [size](const auto& row) { return row.size() == size; };
+    if (size <= kMaxShownMatrix && std::ranges::all_of(dataset.confusion_matrix, is_square))
       for (const auto& row : dataset.confusion_matrix) matrix.push_back(json::value_from(row));
     return json::object{{"step", result.step},
                         {"dataset", dataset.dataset},
@@ -140,6 +151,21 @@ std::optional<ArtifactName> parse_artifact_name(const std::string& name) {
   return ArtifactName{.step = *step,
                       .dataset = name.substr(dot + 1, kind - dot - 1),
                       .kind = name.substr(kind + 1)};
+}
+
+// Of few pixels, for which a browser needs memory: the header has the width and the height.
+bool is_small_png(std::string_view bytes) {
+  constexpr std::string_view kStart("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
+  if (!bytes.starts_with(kStart) || bytes.size() < kStart.size() + 2 * sizeof(uint32_t))
+    return false;
+  const auto number_at = [bytes](size_t offset) {
+    uint64_t number = 0;
+    for (size_t i = 0; i < sizeof(uint32_t); ++i)
+      number = number << 8 | static_cast<unsigned char>(bytes[offset + i]);
+    return number;
+  };
+  const uint64_t width = number_at(kStart.size()), height = number_at(kStart.size() + 4);
+  return height > 0 && width > 0 && width <= kMaxArtifactPixels / height;
 }
 
 json::array artifacts_json(const run::RunLayout& layout) {
@@ -178,44 +204,99 @@ std::string directory_name(const std::string& path) {
   return valid_utf8(name.empty() ? path : name);
 }
 
+namespace fs = std::filesystem;
+
+// A directory that is searched for runs.
+struct SearchedFolder {
+  std::string path, name;  // the name is that below the root
+  int depth = 0;
+  uid_t owner = 0;
+};
+
+// What one user has below the root. Nobody can hide the runs of others, or keep a program from answering, with very many
+// directories.
+struct OwnedFolders {
+  size_t folders = 0, entries = 0;
+  std::vector<std::pair<fs::file_time_type, FoundRun>> runs;
+};
+constexpr size_t kMaxFolders = 20'000, kMaxEntries = 1'000'000;  // of one user
+
+std::optional<uid_t> owner_of_folder(const std::string& path, int flags) {
+  struct stat info {};
+  if (::fstatat(AT_FDCWD, path.c_str(), &info, flags) != 0 || !S_ISDIR(info.st_mode))
+    return std::nullopt;
+  return info.st_uid;
+}
+
+bool add_run(const SearchedFolder& folder, size_t max_runs, OwnedFolders& of_owner) {
+  const run::RunLayout layout(folder.path);
+  std::error_code error;
+  if (!fs::exists(layout.config_file(), error) && !fs::exists(layout.train_metrics_file(), error))
+    return false;
+  if (of_owner.runs.size() == max_runs) return true;
+  auto time = fs::last_write_time(layout.train_metrics_file(), error);
+  if (error) time = fs::last_write_time(folder.path, error);
+  const std::string name = folder.name.empty() ? directory_name(folder.path) : folder.name;
+  of_owner.runs.push_back({time, {.name = valid_utf8(name), .layout = layout}});
+  return true;
+}
+
+// The newest first; of several users, as many of each, if there are more than `max_runs`.
+std::vector<FoundRun> newest_runs(std::map<uid_t, OwnedFolders>& owners, size_t max_runs) {
+  struct Ranked {
+    size_t place = 0;  // among those of its owner
+    fs::file_time_type time;
+    FoundRun* run = nullptr;
+  };
+  const auto is_newer = [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second.name < b.second.name;
+  };
+  std::vector<Ranked> all;
+  for (auto& [owner, found] : owners) {
+    std::ranges::stable_sort(found.runs, is_newer);
+    for (size_t i = 0; i < found.runs.size(); ++i)
+      all.push_back({.place = i, .time = found.runs[i].first, .run = &found.runs[i].second});
+  }
+  std::ranges::stable_sort(all, {}, &Ranked::place);
+  all.resize(std::min(all.size(), max_runs));
+  std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
+    return a.time != b.time ? a.time > b.time : a.run->name < b.run->name;
+  });
+  std::vector<FoundRun> runs;
+  for (const Ranked& one : all) runs.push_back(std::move(*one.run));
+  return runs;
+}
+
 }  // namespace
 
 std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs) {
-  namespace fs = std::filesystem;
   constexpr int kMaxDepth = 3;
-  std::vector<std::pair<fs::file_time_type, FoundRun>> found;
-  const auto visit = [&found, max_runs](const auto& self, const std::string& path,
-                                        const std::string& name, int depth) -> void {
-    if (found.size() >= max_runs) return;
-    const run::RunLayout layout(path);
+  std::map<uid_t, OwnedFolders> owners;
+  std::deque<SearchedFolder> folders;  // level by level, so that deep directories come last
+  if (const auto owner = owner_of_folder(root, 0))
+    folders.push_back({.path = root, .name = "", .depth = 0, .owner = *owner});
+  for (; !folders.empty(); folders.pop_front()) {
+    const SearchedFolder folder = std::move(folders.front());
+    OwnedFolders& of_owner = owners[folder.owner];
+    if (add_run(folder, max_runs, of_owner) || folder.depth == kMaxDepth) continue;
     std::error_code error;
-    if (fs::exists(layout.config_file(), error) || fs::exists(layout.train_metrics_file(), error)) {
-      auto time = fs::last_write_time(layout.train_metrics_file(), error);
-      if (error) time = fs::last_write_time(path, error);
-      found.push_back(
-          {time, {.name = name.empty() ? directory_name(path) : name, .layout = layout}});
-      return;
-    }
-    if (depth == kMaxDepth) return;
-    for (fs::directory_iterator one(path, error), end;
-         !error && one != end && found.size() < max_runs; one.increment(error)) {
+    for (fs::directory_iterator one(folder.path, error), end;
+         !error && one != end && of_owner.entries < kMaxEntries; one.increment(error)) {
+      ++of_owner.entries;
       std::error_code ignored;
       const std::string child = one->path().filename().string();
-      if (one->is_symlink(ignored) || !one->is_directory(ignored) || child.starts_with('.'))
-        continue;
-      self(self, join_path(path, child), name.empty() ? child : name + "/" + child, depth + 1);
+      if (!one->is_directory(ignored) || child.starts_with('.')) continue;
+      const std::string path = join_path(folder.path, child);
+      // Not a link, which can lead anywhere.
+      const auto owner = owner_of_folder(path, AT_SYMLINK_NOFOLLOW);
+      if (!owner || ++owners[*owner].folders > kMaxFolders) continue;
+      folders.push_back({.path = path,
+                         .name = folder.name.empty() ? child : folder.name + "/" + child,
+                         .depth = folder.depth + 1,
+                         .owner = *owner});
     }
-  };
-  visit(visit, root, "", 0);
-  std::ranges::stable_sort(found, [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second.name < b.second.name;
-  });
-  std::vector<FoundRun> runs;
-  for (auto& [time, one] : found) {
-    one.name = valid_utf8(one.name);
-    runs.push_back(std::move(one));
   }
-  return runs;
+  return newest_runs(owners, max_runs);
 }
 
 RunView::RunView(run::RunLayout layout, std::string name)
@@ -229,18 +310,20 @@ std::vector<const run::EvalResult*> RunView::read_evals() {
   const run::Lineage lineage = read_lineage(layout_);
   std::vector<const run::EvalResult*> evals;
   std::set<std::string> visited;
+  uint64_t bytes = 0;
   for (size_t i = names.ok() ? names->size() : 0; i > 0 && evals.size() < kMaxEvals; --i) {
     const std::string& name = (*names)[i - 1];
     if (!name.starts_with("step-") || !name.ends_with(".json")) continue;
+    if (visited.size() == run::kMaxListedResults || bytes > kBytesOfCall) break;
     visited.insert(name);
     CachedEval& cached = evals_[name];
-    refresh(cached, name, /*with_details=*/false);
+    bytes += refresh(cached, name, /*with_details=*/false);
     const auto is_present = [&] {
       return cached.maybe_result &&
              lineage.contains(cached.maybe_result->step, cached.maybe_result->manifest_sha256);
     };
     if (is_present() && evals.empty())
-      refresh(cached, name, /*with_details=*/true);
+      bytes += refresh(cached, name, /*with_details=*/true);
     else
       cached.remove_details();
     if (is_present()) evals.push_back(&*cached.maybe_result);
@@ -250,24 +333,20 @@ std::vector<const run::EvalResult*> RunView::read_evals() {
   return evals;
 }
 
-void RunView::refresh(CachedEval& cached, const std::string& name, bool with_details) const {
+uint64_t RunView::refresh(CachedEval& cached, const std::string& name, bool with_details) const {
   const std::string path = join_path(layout_.eval_dir(), name);
   const std::string stamp = file_stamp(path);
-  if (cached.stamp == stamp && (cached.has_details || !with_details)) return;
+  if (cached.stamp == stamp && (cached.has_details || !with_details)) return 0;
   const auto text = read_file(path, kMaxEvalBytes);
   auto result = text.ok() ? run::parse_eval_result(*text, path) : text.status();
   cached = {.stamp = stamp, .maybe_result = {}, .has_details = true};
-  if (result.ok()) cached.maybe_result = *std::move(result);
+  if (result.ok() && run::has_few_names(*result)) cached.maybe_result = *std::move(result);
+  return text.ok() ? text->size() : 0;
 }
 
 void RunView::CachedEval::remove_details() {
   has_details = false;
-  if (!maybe_result) return;
-  for (run::DatasetResult& dataset : maybe_result->datasets) {
-    dataset.classes = {};
-    dataset.confusion_matrix = {};
-    dataset.pr_curves = {};
-  }
+  if (maybe_result) (void)run::keep_metrics_only(*maybe_result);
 }
 
 RunSummary RunView::summary() const { return read_summary(layout_, name_); }
@@ -278,15 +357,21 @@ json::array RunView::read_checkpoints(json::object& environment) {
   json::array checkpoints;
   std::map<std::string, CachedManifest> manifests;
   const size_t count = entries.ok() ? entries->size() : 0;
-  for (size_t i = count - std::min(count, kMaxCheckpoints); i < count; ++i) {
-    const std::string path = join_path((*entries)[i].path, checkpoint::kManifestName);
+  uint64_t bytes = 0;
+  for (size_t i = count; i > 0 && count - i < kMaxCheckpoints && bytes <= kBytesOfCall; --i) {
+    const checkpoint::CheckpointEntry& entry = (*entries)[i - 1];
+    const std::string path = join_path(entry.path, checkpoint::kManifestName);
     CachedManifest manifest = manifests_[path];
-    if (const std::string stamp = file_stamp(path); manifest.stamp != stamp) {
+    // Only the newest has an environment, whose texts can be long.
+    const bool is_newest = checkpoints.empty();
+    if (const std::string stamp = file_stamp(path);
+        manifest.stamp != stamp || (is_newest && manifest.environment.empty())) {
       const auto text = read_file(path, checkpoint::kMaxManifestBytes);
+      bytes += text.ok() ? text->size() : 0;
       const auto parsed = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
       if (!parsed.ok()) continue;
       manifest = {.stamp = stamp,
-                  .created = parsed->created_at,
+                  .created = parsed->created_at.substr(0, kMaxTime),
                   .sha256 = sha256_hex(*text),
                   .environment = {{"stoker_version", parsed->stoker_version},
                                   {"torch_version", parsed->torch_version},
@@ -297,14 +382,18 @@ json::array RunView::read_checkpoints(json::object& environment) {
                                   {"num_threads", std::to_string(parsed->num_threads)}}};
       for (const auto& file : parsed->files) manifest.bytes += file.bytes;
     }
-    checkpoints.push_back(json::object{{"step", (*entries)[i].step},
+    checkpoints.push_back(json::object{{"step", entry.step},
                                        {"created_at", manifest.created},
                                        {"bytes", manifest.bytes},
                                        {"manifest_sha256", manifest.sha256}});
-    environment = manifest.environment;
+    if (is_newest)
+      environment = manifest.environment;
+    else
+      manifest.environment.clear();
     manifests[path] = std::move(manifest);
   }
   manifests_ = std::move(manifests);
+  std::reverse(checkpoints.begin(), checkpoints.end());
   return checkpoints;
 }
 
@@ -351,9 +440,14 @@ std::string RunView::overview() {
   return json::serialize(root);
 }
 
+void RunView::read_all_curves() {
+  const auto root_of_files = DirectoryRoot::open(layout_.root());
+  history_.refresh(kMaxCurveBytes);
+}
+
 std::string RunView::curves(size_t max_rows) {
   const auto root_of_files = DirectoryRoot::open(layout_.root());
-  history_.refresh();
+  history_.refresh(kCurveBytes);
   // For the first page. Later, other pages have not received what is between.
   if (sent_rows_ == 0) (void)history_.rows_since(sent_rows_);
   return history_.to_json(max_rows);
@@ -396,7 +490,7 @@ std::string RunView::change_stamp() const {
 std::string RunView::events() {
   const auto root_of_files = DirectoryRoot::open(layout_.root());
   std::string out;
-  history_.refresh();
+  history_.refresh(kCurveBytes);
   const bool is_first = sent_rows_ == 0;
   const auto rows = history_.rows_since(sent_rows_);
   if (!rows && !is_first) out += "event: reset\ndata: {}\n\n";
@@ -422,7 +516,7 @@ Result<ArtifactFile> RunView::read_artifact(const std::string& name) const {
   if (bytes.empty() || bytes.size() > kMaxArtifactBytes) return missing;
   if (!parsed->kind.ends_with(".png"))
     return ArtifactFile{.content_type = "text/plain; charset=utf-8", .bytes = valid_utf8(bytes)};
-  if (!bytes.starts_with("\x89PNG\r\n\x1a\n")) return missing;
+  if (!is_small_png(bytes)) return missing;
   return ArtifactFile{.content_type = "image/png", .bytes = std::move(bytes)};
 }
 

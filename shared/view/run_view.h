@@ -6,6 +6,7 @@
 // Errors:   none, except read_artifact(): a file that is missing or invalid is omitted. So is a link or
 //           another special file: each call holds a DirectoryRoot of the run.
 // Limits:   the newest 500 evaluations of the present branch, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
+//           A call reads at most 256 MiB of results, of manifests and of records; the next call continues.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct FoundRun {
 };
 
 // The run directories in `root`, at most three levels below it, and `root` itself; the newest
-// activity first. At most `max_runs` in total. Links are not followed.
+// activity first. At most `max_runs` in total; of more, as many of each owner. Links are not followed.
 std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs = 1000);
 
 class RunView {
@@ -50,6 +51,8 @@ class RunView {
   // The summary's fields, and evaluations, checkpoints, artifacts, classes, sample errors, settings,
   // environment, log and events.
   std::string overview();
+  // For a report: curves() then has all records, however long that takes.
+  void read_all_curves();
   // CurveHistory::to_json().
   std::string curves(size_t max_rows = SIZE_MAX);
   // Server-sent events since the last call, or since the first curves() and overview(): `train` (new
@@ -78,7 +81,8 @@ class RunView {
   };
   // The following are called below the DirectoryRoot of the run.
   std::vector<const run::EvalResult*> read_evals();
-  void refresh(CachedEval& cached, const std::string& name, bool with_details) const;
+  // The bytes that were read.
+  uint64_t refresh(CachedEval& cached, const std::string& name, bool with_details) const;
   // The newest ones; `environment` becomes that of the last one.
   boost::json::array read_checkpoints(boost::json::object& environment);
   // The last lines; then complete lines that were appended, the last ones of many.

@@ -49,6 +49,15 @@ class LogTailTest : public CtlTest {
   }
 };
 
+TEST_F(LogTailTest, DoesNotSearchAllOfHugeSparseFile) {
+  write_file(log(), "one\n");
+  std::filesystem::resize_file(log(), uint64_t{1} << 40);
+  append("two\n");
+  LogTail tail = open(200);
+  EXPECT_TRUE(tail.skip_to_last(4));
+  EXPECT_EQ(more(tail), "two\n");
+}
+
 // As in `top`; a pipe has no colors.
 TEST_F(LogTailTest, ColorsLevelsOnTerminal) {
   const std::string info = "2026-01-31T12:00:00.000Z info    one";

@@ -135,6 +135,25 @@ TEST_F(RunReportTest, CondensesThousandsOfRecordsToTen) {
   EXPECT_THAT(result.out, HasSubstr("  200 000 "));
 }
 
+TEST_F(RunReportTest, KeepsFewMetricsOfRecordAndNoResultWithVeryMany) {
+  metrics::TrainMetrics row = make_train_metrics(10, 1);
+  for (int i = 0; i < 1000; ++i) row.metrics.emplace_back("metric" + std::to_string(i), 0.5);
+  write_file(layout().train_metrics_file(), to_json(to_record(row)) + "\n");
+  write_eval(10, 1.5);
+  run::EvalResult large{.step = 20,
+                        .manifest_sha256 = "",
+                        .datasets = {{.dataset = "valid", .samples = 5, .metrics = row.metrics}},
+                        .created = "2026-01-31T12:00:00.000Z"};
+  for (int i = 1000; i < 10'000; ++i)
+    large.datasets.front().metrics.emplace_back("metric" + std::to_string(i), 0.5);
+  ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), large).ok());
+  const auto history = read_history(layout());
+  ASSERT_TRUE(history.ok()) << history.status().to_string();
+  EXPECT_LE(history->train.front().metrics.size(), 64u);
+  ASSERT_EQ(history->evals.size(), 1u);
+  EXPECT_EQ(history->evals.front().step, 10u);
+}
+
 // The file can be that of another user: memory is limited. Every second record is used, and the last one.
 TEST_F(RunReportTest, ReadsFewRecordsOfLongRun) {
   constexpr uint64_t kRecords = 200'003;

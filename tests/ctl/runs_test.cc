@@ -182,7 +182,8 @@ TEST_F(RunsTest, WritesReportOfSeveralRunsAsPage) {
 TEST_F(RunsTest, LimitsBytesOfReport) {
   write_two_runs();
   std::vector<run::RunLayout> runs;
-  const std::string png = "\x89PNG\r\n\x1a\n" + std::string(3 << 20, 'x');
+  const std::string start("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\2\0\0\0\2", 24);
+  const std::string png = start + std::string(3 << 20, 'x');
   for (const char* const kind : {"misclassified", "confusion_matrix"})
     write_file(layout().eval_artifacts_dir() + "/step-000000100.val." + kind + ".png", png);
   runs.push_back(layout());

@@ -52,6 +52,15 @@ TEST_F(FileTest, RejectsReadOfOversizedOrNonregularFile) {
   EXPECT_EQ(read_file(path("none"), 4).status().code(), StatusCode::kNotFound);
 }
 
+// A file of any size takes no space on the disk.
+TEST_F(FileTest, ReadsNoLinesOfHugeSparseFile) {
+  test::write_whole(path("a"), "line\n");
+  const auto ignore = [](const FileLine&) { return Status(); };
+  EXPECT_TRUE(for_each_line(path("a"), 800, ignore).ok());
+  ASSERT_EQ(::truncate(path("a").c_str(), off_t{1} << 40), 0);
+  EXPECT_EQ(for_each_line(path("a"), 800, ignore).code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(FileTest, ReadsLinesInBlocks) {
   std::string text;
   std::vector<std::string> expected;

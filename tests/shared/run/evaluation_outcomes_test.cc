@@ -1,5 +1,7 @@
 #include "shared/run/evaluation_outcomes.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_directory.h"
@@ -25,6 +27,16 @@ TEST(EvaluationOutcomesTest, AppliesFinalOutcomeOnlyToSameCheckpoint) {
   }
   EXPECT_EQ(outcomes.state(5, "m"), EvaluationState::kPending);
   EXPECT_EQ(outcomes.evaluated_steps(Lineage()), std::set<uint64_t>{1});
+}
+
+// Of another user, and sparse.
+TEST(EvaluationOutcomesTest, RejectsFileThatIsTooLargeToKeep) {
+  const test::TemporaryDirectory folder;
+  const std::string path = folder / "outcomes.jsonl";
+  test::write_whole(path, "\n");
+  EXPECT_TRUE(read_evaluation_outcomes(path).ok());
+  std::filesystem::resize_file(path, kMaxOutcomesBytes + 1);
+  EXPECT_EQ(read_evaluation_outcomes(path).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(EvaluationOutcomesTest, IgnoresInvalidRecords) {

@@ -1,5 +1,7 @@
 #include "shared/view/curve_history.h"
 
+#include <unistd.h>
+
 #include <fstream>
 
 #include <boost/json.hpp>
@@ -26,6 +28,22 @@ class CurveHistoryTest : public ::testing::Test {
   }
   const test::TemporaryDirectory root_;
 };
+
+// The file can be that of another user, and sparse.
+TEST_F(CurveHistoryTest, ReadsLimitedNumberOfBytesInCall) {
+  constexpr size_t kBytes = 3 << 20;
+  std::string text;
+  uint64_t step = 0;
+  while (text.size() < kBytes) text += line(++step, 1);
+  append(text);
+  ASSERT_EQ(::truncate(path().c_str(), off_t{1} << 40), 0);
+  CurveHistory history(path());
+  history.refresh(1 << 20);
+  ASSERT_TRUE(history.last());
+  EXPECT_LT((*history.last())[CurveHistory::kStep], static_cast<double>(step));
+  history.refresh(3 << 20);
+  EXPECT_EQ((*history.last())[CurveHistory::kStep], static_cast<double>(step));
+}
 
 TEST_F(CurveHistoryTest, ReadsWhatIsAppended) {
   CurveHistory history(path());

@@ -1,5 +1,8 @@
 #include "shared/view/run_view.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -19,7 +22,8 @@ namespace json = boost::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n...";
+// The start of an image of 2 x 1 pixels.
+const std::string kPng("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\2\0\0\0\1...", 27);
 
 class RunViewTest : public ::testing::Test {
  protected:
@@ -182,6 +186,59 @@ TEST_F(RunViewTest, FindsLimitedNumberOfRunsInAllFolders) {
   EXPECT_EQ(find_runs(root_.path(), 3).size(), 3u) << "within one folder";
 }
 
+TEST_F(RunViewTest, FindsRunsOfEachOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+  for (int run = 0; run < 30; ++run) {
+    const std::string folder = root_ / ("a/" + std::to_string(run));
+    append(folder + "/config.yaml", "");
+    ASSERT_EQ(::chown(folder.c_str(), 4242, 4242), 0);
+  }
+  append(root_ / "b/config.yaml", "");
+  append(root_ / "c/d/config.yaml", "");
+  const auto runs = find_runs(root_.path(), 10);
+  EXPECT_EQ(runs.size(), 10u);
+  for (const char* const name : {"b", "c/d"})
+    EXPECT_EQ(std::ranges::count(runs, std::string(name), &FoundRun::name), 1) << name;
+}
+
+// A result with very many names costs memory for each file that has it, also as a hard link.
+TEST_F(RunViewTest, KeepsNoResultWithVeryManyMetrics) {
+  const auto write = [&](uint64_t step, size_t count) {
+    run::EvalResult result{.step = step,
+                           .manifest_sha256 = "abc",
+                           .datasets = {{.dataset = "val", .samples = 5, .metrics = {}}},
+                           .created = "2026-01-31T12:00:00.000Z"};
+    for (size_t i = 0; i < count; ++i)
+      result.datasets.front().metrics.emplace_back("metric" + std::to_string(i), 0.5);
+    std::filesystem::create_directories(layout().eval_dir());
+    ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
+  };
+  write(10, 100);
+  write(20, 10'000);
+  const json::object run = parse(RunView(layout()).overview());
+  ASSERT_EQ(run.at("evaluations").as_array().size(), 1u);
+  EXPECT_EQ(run.at("evaluations").as_array()[0].as_object().at("step"), 10);
+}
+
+// A browser would draw a cell for each number.
+TEST_F(RunViewTest, HasOnlyMatrixThatIsSquareAndFewClasses) {
+  const auto classes_of = [&](size_t classes, size_t columns) {
+    run::EvalResult result{
+        .step = 10,
+        .manifest_sha256 = "abc",
+        .datasets = {{.dataset = "val", .samples = 5, .metrics = {{"loss", 0.5}}}},
+        .created = "2026-01-31T12:00:00.000Z"};
+    result.datasets.front().classes.resize(classes);
+    result.datasets.front().confusion_matrix.assign(2, std::vector<uint64_t>(columns, 1));
+    std::filesystem::create_directories(layout().eval_dir());
+    EXPECT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
+    return parse(RunView(layout()).overview()).at("classes");
+  };
+  EXPECT_EQ(classes_of(2, 2).at("confusion_matrix"), (json::array{{1, 1}, {1, 1}}));
+  EXPECT_EQ(classes_of(2, 3).at("confusion_matrix"), json::array());
+  EXPECT_TRUE(classes_of(1001, 2).is_null());
+}
+
 TEST_F(RunViewTest, SendsEventsForWhatIsNew) {
   append_record(10, 2);
   append(layout().trainer_log(), "old line\n");
@@ -293,6 +350,10 @@ TEST_F(RunViewTest, ReadsArtifactsOfEvaluatorOnly) {
   append(artifact("step-000000010.val.misclassified.png"), kPng);
   append(artifact("step-000000010.val.generated.txt"), "<b>text</b>");
   append(artifact("step-000000010.val.no_image.png"), "<script>");
+  std::string large = kPng;
+  large[18] = '\x40';  // 16384 x 256 pixels and more, for which a browser would need memory
+  large[22] = '\x01';
+  append(artifact("step-000000010.val.large.png"), large);
   append(artifact("secret.txt"), "secret");
   append(root_ / "outside.txt", "outside");
   std::filesystem::create_symlink(root_ / "outside.txt", artifact("step-000000010.val.link.txt"));
@@ -305,8 +366,8 @@ TEST_F(RunViewTest, ReadsArtifactsOfEvaluatorOnly) {
             "text/plain; charset=utf-8");
   for (const char* const name :
        {"secret.txt", "step-000000010.val.link.txt", "step-000000010.val.no_image.png",
-        "../best.json", "step-000000010.val/../../best.json", "step-000000010", "",
-        "step-000000010.val.missing.png"})
+        "step-000000010.val.large.png", "../best.json", "step-000000010.val/../../best.json",
+        "step-000000010", "", "step-000000010.val.missing.png"})
     EXPECT_FALSE(view.read_artifact(name).ok()) << name;
 }
 
