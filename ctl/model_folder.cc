@@ -1,11 +1,8 @@
 #include "ctl/model_folder.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -210,11 +207,10 @@ Result<NewFolder> NewFolder::create(std::string path) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     return Status(StatusCode::kAlreadyExists,
                   path + ": already exists; remove it, or choose another name");
-  NewFolder folder(path, temporary_path(path));
+  std::string temporary = temporary_path(path);
   // Readable by all, like the files.
-  if (::mkdir(folder.temporary_.c_str(), 0755) != 0)
-    return Status::from_errno(errno, "mkdir " + std::exchange(folder.temporary_, {}));
-  return folder;
+  STOKER_ASSIGN_OR_RETURN(DirectoryRoot root, DirectoryRoot::create(temporary, 0755));
+  return NewFolder(std::move(path), std::move(temporary), std::move(root));
 }
 
 NewFolder::~NewFolder() {

@@ -10,6 +10,7 @@
 
 #include "ctl/checkpoint_export.h"
 #include "ctl/terminal.h"
+#include "shared/base/directory_root.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
@@ -19,13 +20,16 @@
 
 namespace stoker::ctl {
 
-// NewFolder: a folder that appears with all of its files or not at all.
+// NewFolder: a folder that appears with all of its files or not at all. Until then its files are reached through a
+// DirectoryRoot, so that another user who may write to the folder above cannot choose where they are written.
 class NewFolder {
  public:
   // kAlreadyExists, kInvalidArgument: no name; those of mkdir.
   static Result<NewFolder> create(std::string path);
   NewFolder(NewFolder&& other) noexcept
-      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+      : path_(std::move(other.path_)),
+        temporary_(std::exchange(other.temporary_, {})),
+        root_(std::move(other.root_)) {}
   NewFolder& operator=(NewFolder&&) = delete;
   ~NewFolder();
 
@@ -34,10 +38,11 @@ class NewFolder {
   Status commit();
 
  private:
-  NewFolder(std::string path, std::string temporary)
-      : path_(std::move(path)), temporary_(std::move(temporary)) {}
+  NewFolder(std::string path, std::string temporary, DirectoryRoot root)
+      : path_(std::move(path)), temporary_(std::move(temporary)), root_(std::move(root)) {}
 
   std::string path_, temporary_;  // temporary_ is empty once committed
+  DirectoryRoot root_;            // of temporary_
 };
 
 // Writes the settings and the tokenizer of a model of transformers or timm, with `format` kHuggingFace or kTimm.

@@ -1,32 +1,35 @@
 #include "ctl/plot_file.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <filesystem>
 
 #include "ctl/plot.h"
 #include "shared/base/file.h"
 #include "shared/base/run_program.h"
+#include "shared/base/scratch_directory.h"
 
 namespace stoker::ctl {
 namespace {
 
 constexpr std::chrono::seconds kConversionTimeout{60};
+constexpr uint64_t kMaxPngBytes = 256 << 20;
 
-// Twice the size in pixels, for screens with a high resolution.
+// Twice the size in pixels, for screens with a high resolution. The program writes to a folder of this user: in that of
+// `path`, another user could have left a symlink for it.
 Status write_png(const std::string& svg, const std::string& path) {
-  const std::string unfinished = path + ".tmp" + std::to_string(::getpid());
+  const ScratchDirectory scratch("stokerctl-plot");
+  if (scratch.path().empty())
+    return Status(StatusCode::kIoError, "cannot create a folder in TMPDIR for " + path);
+  const std::string unfinished = join_path(scratch.path(), "plot.png");
   Status written = run_program({"rsvg-convert", "--format=png", "--zoom=2",
                                 "--background-color=white", "--output=" + unfinished},
                                svg, kConversionTimeout, {});
   if (written.code() == StatusCode::kNotFound)
     return Status(StatusCode::kNotFound,
                   path + ": PNG requires rsvg-convert (apt install librsvg2-bin); or write .svg");
-  if (written.ok()) written = default_file_system().rename(unfinished, path);
-  std::error_code ignored;
-  if (!written.ok()) std::filesystem::remove(unfinished, ignored);
-  return written;
+  if (!written.ok()) return written;
+  STOKER_ASSIGN_OR_RETURN(const std::string png, read_file(unfinished, kMaxPngBytes));
+  return write_file_atomically(default_file_system(), path, png);
 }
 
 }  // namespace

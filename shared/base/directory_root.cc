@@ -155,10 +155,17 @@ void DirectoryRoots::remove(const std::shared_ptr<const Root>& root) {
   std::erase(roots_, root);
 }
 
-Result<DirectoryRoot> DirectoryRoot::open(const std::string& path) {
+Result<DirectoryRoot> DirectoryRoot::open(const std::string& path) { return open(path, 0); }
+
+Result<DirectoryRoot> DirectoryRoot::create(const std::string& path, mode_t mode) {
+  if (::mkdir(path.c_str(), mode) != 0) return Status::from_errno(errno, "mkdir " + path);
+  return open(path, O_NOFOLLOW);
+}
+
+Result<DirectoryRoot> DirectoryRoot::open(const std::string& path, int flags) {
   namespace fs = std::filesystem;
   auto root = std::make_shared<Root>();
-  root->fd = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  root->fd = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | flags));
   if (!root->fd.valid()) return Status::from_errno(errno, "open " + path);
   root->path = path;
   struct stat info {};

@@ -26,6 +26,9 @@ class DirectoryRoot {
  public:
   // Applies to paths that start with `path`, or with its absolute form with or without symlinks.
   static Result<DirectoryRoot> open(const std::string& path);
+  // Creates the directory, which must not exist. Another user who may write to the one above it cannot
+  // put a symlink in its place.
+  static Result<DirectoryRoot> create(const std::string& path, mode_t mode);
 
   DirectoryRoot(DirectoryRoot&&) noexcept = default;
   DirectoryRoot& operator=(DirectoryRoot&& other) noexcept;
@@ -37,6 +40,7 @@ class DirectoryRoot {
  private:
   friend class DirectoryRoots;
   struct Root;
+  static Result<DirectoryRoot> open(const std::string& path, int flags);
   explicit DirectoryRoot(std::shared_ptr<const Root> root) : root_(std::move(root)) {}
 
   std::shared_ptr<const Root> root_;

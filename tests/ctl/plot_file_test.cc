@@ -1,6 +1,7 @@
 #include "ctl/plot_file.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -62,6 +63,20 @@ TEST_F(PlotFileTest, ConvertsImageToPng) {
   ASSERT_TRUE(write_plot(kSvg, path("a.png")).ok());
   EXPECT_THAT(content("a.png"), HasSubstr("--format=png"));
   EXPECT_THAT(content("a.png"), HasSubstr(kSvg));
+}
+
+// Another user who may write to the folder can leave links for names that can be guessed.
+TEST_F(PlotFileTest, FollowsNoLinkInFolder) {
+  install(
+      "for option; do case $option in --output=*) file=${option#--output=};; esac; done\n"
+      "cat > \"$file\"\n");
+  ASSERT_TRUE(write_file_atomically(default_file_system(), path("victim"), "secret").ok());
+  std::filesystem::create_symlink(path("victim"),
+                                  path("a.png") + (".tmp" + std::to_string(::getpid())));
+  std::filesystem::create_symlink(path("victim"), path("a.png"));
+  ASSERT_TRUE(write_plot(kSvg, path("a.png")).ok());
+  EXPECT_EQ(content("victim"), "secret");
+  EXPECT_EQ(content("a.png"), kSvg);
 }
 
 // Skipped without the Debian package librsvg2-bin.

@@ -59,6 +59,19 @@ class DirectoryRootTest : public ::testing::Test {
   std::map<std::string, std::string> before_;
 };
 
+TEST_F(DirectoryRootTest, CreatesDirectoryThatLinkDoesNotReplace) {
+  fs::create_directory_symlink(victim(), base_ / "link");
+  EXPECT_EQ(DirectoryRoot::create(base_ / "link", 0755).status().code(),
+            StatusCode::kAlreadyExists);
+  const std::string path = base_ / "new";
+  const auto root = DirectoryRoot::create(path, 0755);
+  ASSERT_TRUE(root.ok());
+  fs::rename(path, base_ / "moved");
+  fs::create_directory_symlink(victim(), path);
+  ASSERT_TRUE(write_file_atomically(files_, path + "/file", "content").ok());
+  EXPECT_TRUE(fs::exists(base_ / "moved/file"));
+}
+
 struct Access {
   const char* name;
   std::function<Status(FileSystem&, const std::string& path)> run;
