@@ -5,7 +5,8 @@
 // way as the workers replaced them.
 //
 // The size of an image, which a random region depends on, is read by a worker process
-// (shared/feed/sandboxed_dataset.h) unless feed.num_processes is 0.
+// (shared/feed/sandboxed_dataset.h) unless feed.num_processes is 0. It is always read in the sandbox if another user
+// can have written the configuration.
 //
 // Threads:  stateless functions; they access only their arguments and the file system.
 // Blocking: describe_batch() reads files, and waits for the worker process.

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <boost/json.hpp>
 
 #include "shared/config/load_config.h"
@@ -186,6 +188,31 @@ TEST_F(ShowBatchCommandTest, UsesSampleWeightsInEffectAtEachStep) {
   for (const auto& sample : show_batch(4)) EXPECT_EQ(number(sample, "sample"), 3u);
   for (const auto& sample : show_batch(5)) EXPECT_EQ(number(sample, "sample"), 7u);
   EXPECT_THAT(ctl({"show-batch", "1"}).out, HasSubstr(path("corpus/file")));
+}
+
+// The run of another user chooses the images, and whether they are read in this process.
+TEST_F(ShowBatchCommandTest, ReadsImagesThatAnotherUserChoosesInWorkerProcess) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  static const std::string kPng(  // 2 x 2 gray pixels
+      "\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122\000\000\000\002\000"
+      "\000\000\002\010\000\000\000\000\127\335\122\370\000\000\000\016\111\104\101\124\170"
+      "\234\143\140\144\142\140\146\001\000\000\035\000\013\015\265\122\006\000\000\000\000"
+      "\111\105\116\104\256\102\140\202",
+      71);
+  for (const char* const name : {"images/a/1.png", "images/b/1.png"}) write_file(path(name), kPng);
+  const auto config = config::parse_config(
+      "data:\n  train: {format: image_folder, path: " + path("images") +
+          ", transforms: [{random_resized_crop: {size: [2, 2]}}]}\n"
+          "feed: {num_processes: 0}\ntask: {name: classification}\nmodel: {name: mlp}\n"
+          "train: {max_steps: 10, micro_batch_size: 2}\n",
+      "test", {});
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  write_file(layout().config_file(), config::to_yaml(*config));
+  ASSERT_TRUE(data::pipeline::open_dataset("train", config->data, layout().index_dir(), {}).ok());
+  EXPECT_EQ(ctl({"show-batch", "1"}).code, 0);
+  ASSERT_EQ(::chown(layout().config_file().c_str(), 4242, 4242), 0);
+  // Which the tests do not have next to them.
+  EXPECT_THAT(ctl({"show-batch", "1"}).err, HasSubstr("stoker-feed is neither in"));
 }
 
 TEST_F(ShowBatchCommandTest, ReportsMissingIndexOrInvalidConfig) {
