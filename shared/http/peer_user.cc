@@ -72,6 +72,8 @@ std::optional<uid_t> owner_of_socket(int family, const Endpoint& own, const Endp
   if (received < static_cast<ssize_t>(sizeof answer)) return std::nullopt;
   std::memcpy(&answer, bytes.data(), sizeof answer);
   if (answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
+  // A socket that its process has closed has no inode, and the kernel says that it is root's.
+  if (answer.body.idiag_inode == 0) return std::nullopt;
   return answer.body.idiag_uid;
 }
 

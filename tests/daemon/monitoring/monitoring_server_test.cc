@@ -585,6 +585,24 @@ TEST(PeerUserTest, NamesUserThatConnects) {
   EXPECT_EQ(connected_user(AF_UNIX, abstract), user);
 }
 
+// The kernel says of such a socket that it is root's, whose share its user would take.
+TEST(PeerUserTest, IsNullForPeerThatHasClosedItsSocket) {
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  socklen_t bytes = sizeof address;
+  const UniqueFd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(listening.get(), generic, bytes), 0);
+  ASSERT_EQ(::listen(listening.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listening.get(), generic, &bytes), 0);
+  UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(client.get(), generic, bytes), 0);
+  client.reset();
+  const UniqueFd accepted(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted.valid());
+  EXPECT_EQ(http::user_of_peer(accepted.get()), std::nullopt);
+}
+
 TEST(PeerUserTest, IsNullForSocketWithoutPeer) {
   const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(http::user_of_peer(socket.get()), std::nullopt);
