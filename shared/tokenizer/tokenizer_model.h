@@ -23,9 +23,9 @@ namespace stoker::tokenizer {
 
 // Ids are indices of vectors, and labels of a loss.
 inline constexpr size_t kMaxTokens = size_t{1} << 22;
-// Of tokens whose parts or positions are searched for, which takes time quadratic in their bytes;
-// above that of every known encoding.
-inline constexpr size_t kMaxTokenBytes = 1024;
+// Of tokens whose parts or positions are searched for: for each byte of a text, so many bytes of tokens of each
+// length are hashed. Above that of every known encoding (128).
+inline constexpr size_t kMaxTokenBytes = 256;
 
 // Tokens that are found in a text before it is split; of those that start at the same byte, the
 // longest.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <set>
 #include <variant>
 
 #include "shared/base/json_parser.h"
@@ -153,6 +154,15 @@ void add_pickles(std::vector<WorstInput>& inputs) {
         return counted(bytes, kStart + "N", unit, ".");
       },
       inputs);
+  inputs.push_back(
+      {"torch", "as many members as are read", [](size_t bytes) {
+         constexpr size_t kMembers = 249'999;
+         const size_t count = std::min<size_t>(kMembers, bytes / 400);
+         const std::string name(bytes / count / 2 - 60, 'n');
+         std::vector<std::pair<std::string, std::string>> members{{"a/data.pkl", "\x80\2}."}};
+         for (size_t i = 0; i < count; ++i) members.emplace_back("a/" + name + hex(i), "");
+         return test::zip64(members);
+       }});
   inputs.push_back({"torch", "members of the archive", [](size_t bytes) {
                       std::vector<std::pair<std::string, std::string>> members{{"a/data.pkl", ""}};
                       for (size_t i = 0; i < bytes / 160; ++i)
@@ -189,6 +199,72 @@ void add_tokenizers(std::vector<WorstInput>& inputs) {
                       return counted(
                           bytes, no_text + R"({"model":{"type":"BPE","merges":[],"vocab":{"a":0)",
                           unit, "}}}");
+                    }});
+  // Words of 20 bytes are not stored within a string.
+  inputs.push_back({"tokenizer", "words of WordPiece", [=](size_t bytes) {
+                      const auto unit = [](size_t i) {
+                        const std::string digits = hex((size_t{1} << 60) + i);
+                        return ",\"##xx" + digits + "\":" + std::to_string(i + 1);
+                      };
+                      return counted(
+                          bytes,
+                          no_text + R"({"normalizer":{"type":"BertNormalizer"},)"
+                                    R"("pre_tokenizer":{"type":"BertPreTokenizer"},)"
+                                    R"("model":{"type":"WordPiece","unk_token":"a","vocab":{"a":0)",
+                          unit, "}}}");
+                    }});
+  // Of tokens of 16 bytes, which are merged from bytes themselves.
+  inputs.push_back({"tokenizer", "merges", [=](size_t bytes) {
+                      constexpr size_t kSides = 1024;
+                      test::TokenizerFile file;
+                      const auto side = [](char first, size_t i) {
+                        const std::string digits = hex(i);
+                        return first + std::string(15 - digits.size(), '0') + digits;
+                      };
+                      std::set<std::string> known;
+                      for (const char first : {'A', 'B'})
+                        for (size_t i = 0; i < kSides; ++i) {
+                          const std::string token = side(first, i);
+                          for (size_t length = 2; length <= token.size(); ++length)
+                            if (known.insert(token.substr(0, length)).second)
+                              file.merges.emplace_back(token.substr(0, length - 1),
+                                                       token.substr(length - 1, 1));
+                        }
+                      for (size_t i = 0; i < kSides * kSides && i * 86 + 150'000 < bytes; ++i)
+                        file.merges.emplace_back(side('A', i % kSides), side('B', i / kSides));
+                      return no_text + test::to_json(file);
+                    }});
+  inputs.push_back({"tokenizer", "added tokens", [=](size_t bytes) {
+                      test::TokenizerFile file;
+                      file.added_tokens.clear();
+                      for (size_t i = 0; i * 140 < bytes; ++i)
+                        file.added_tokens.push_back(hex((size_t{1} << 60) + i));
+                      return no_text + test::to_json(file);
+                    }});
+  // Compared with each position of a text of 64 KiB, in which none is found.
+  inputs.push_back({"tokenizer", "added tokens of each length", [](size_t) {
+                      test::TokenizerFile file;
+                      file.added_tokens.clear();
+                      for (size_t length = 1; length < 256; ++length)
+                        file.added_tokens.push_back(std::string(length, 'a') + 'b');
+                      return join_input({std::string(65'535, 'a'), test::to_json(file)});
+                    }});
+  inputs.push_back({"tokenizer", "text of single letters of WordPiece", [](size_t) {
+                      test::WordPieceFile file;
+                      file.words = {"a", "##a", std::string(256, 'b')};
+                      file.model_fields = R"(, "max_input_chars_per_word": 256)";
+                      std::string text;
+                      while (text.size() + 257 < 65'535) text += std::string(256, 'a') + ' ';
+                      return join_input({text, test::to_json(file)});
+                    }});
+  // Different from their start on, so that each byte is a node.
+  inputs.push_back({"tokenizer", "long pieces of SentencePiece", [=](size_t bytes) {
+                      const auto unit = [](size_t i) {
+                        std::string start = hex(i);
+                        std::ranges::reverse(start);
+                        return test::piece_field(start + std::string(256 - start.size(), 'x'), 0);
+                      };
+                      return counted(bytes, no_text + test::piece_field("<unk>", 0, 2), unit, "");
                     }});
   inputs.push_back({"tokenizer", "pieces of SentencePiece", [=](size_t bytes) {
                       const auto unit = [](size_t i) { return test::piece_field(hex(i), 0); };

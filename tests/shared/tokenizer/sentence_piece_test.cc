@@ -202,7 +202,7 @@ TEST(SentencePieceFile, RejectsInvalidPieces) {
   expect_error(small_model(piece("<0x1>", -1, PieceType::kByte)), StatusCode::kCorrupt,
                "pieces[7]: is of type BYTE, but not <0x00> to <0xFF>");
   expect_error(small_model(piece("\xff", -1)), StatusCode::kCorrupt, "pieces[7].piece: must be");
-  expect_error(small_model(piece(std::string(1025, 'x'), -1)), StatusCode::kCorrupt,
+  expect_error(small_model(piece(std::string(257, 'x'), -1)), StatusCode::kCorrupt,
                "pieces[7].piece: must be");
   expect_error(small_model(piece("x", std::numeric_limits<float>::quiet_NaN())),
                StatusCode::kCorrupt, "pieces[7].score: must be a number");
@@ -234,9 +234,9 @@ TEST(SentencePieceFile, RejectsInvalidTables) {
 }
 
 TEST(SentencePieceFile, LimitsTextOfUnknownPieces) {
-  EXPECT_NE(parsed(small_model(bytes_field(2, bytes_field(44, std::string(1024, '?'))))), nullptr);
-  expect_error(small_model(bytes_field(2, bytes_field(44, std::string(1025, '?')))),
-               StatusCode::kCorrupt, "trainer_spec.unk_surface: has more than 1024 bytes");
+  EXPECT_NE(parsed(small_model(bytes_field(2, bytes_field(44, std::string(256, '?'))))), nullptr);
+  expect_error(small_model(bytes_field(2, bytes_field(44, std::string(257, '?')))),
+               StatusCode::kCorrupt, "trainer_spec.unk_surface: has more than 256 bytes");
 }
 
 TEST(SentencePieceFile, RejectsEachTruncationWithinPiece) {

@@ -249,7 +249,7 @@ TEST(TokenizerFile, LimitsBytesOfAddedTokens) {
   EXPECT_NE(parsed(to_json(file)), nullptr);
   file.added_tokens = {std::string(kMaxTokenBytes + 1, 'x')};
   expect_error(to_json(file), StatusCode::kCorrupt,
-               "added_tokens[0].content: has 1025 bytes, more than the 1024 of a token");
+               "added_tokens[0].content: has 257 bytes, more than the 256 of a token");
 }
 
 TEST(TokenizerFile, RejectsInvalidMerges) {
@@ -373,7 +373,7 @@ TEST(Tiktoken, RejectsInvalidFiles) {
   };
   expect_error(with_first(pairs[0]), StatusCode::kCorrupt, "line 2: repeats the token");
   expect_error(with_first(std::string(kMaxTokenBytes + 1, 'x')), StatusCode::kCorrupt,
-               "line 2: the token has 1025 bytes, more than 1024");
+               "line 2: the token has 257 bytes, more than 256");
   expect_error(with_first(std::string(kMaxTokenBytes, 'x')), StatusCode::kCorrupt,
                "has no token for byte 1");
   expect_error(with_first("\x01\x01\x01"), StatusCode::kCorrupt, "has no token for byte 1");

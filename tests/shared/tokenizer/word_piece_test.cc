@@ -153,8 +153,8 @@ TEST(WordPieceTest, RejectsWhatChangesTheIds) {
   EXPECT_THAT(words_error(file),
               HasSubstr("post_processor: has the id 11, but the largest of a token is 10"));
   file = small_word_piece();
-  file.words.emplace_back(1025, 'x');
-  EXPECT_THAT(words_error(file), HasSubstr("model.vocab: token 11 has 1025 bytes, more than 1024"));
+  file.words.emplace_back(257, 'x');
+  EXPECT_THAT(words_error(file), HasSubstr("model.vocab: token 11 has 257 bytes, more than 256"));
   std::string json = test::to_json(small_word_piece());
   json.replace(json.find("\"unk_token\": \"[UNK]\""), 20, "\"unk_token\": \"[unk]\"");
   EXPECT_THAT(Tokenizer::parse(json, "t.json").status().message(),
