@@ -83,18 +83,6 @@ std::string format_speed(const TrainerStatus& status) {
          (status.device.empty() ? "" : ", on " + printable(status.device));
 }
 
-std::string format_memory(const TrainerStatus& status) {
-  const TrainerStatus::Memory& memory = status.memory;
-  std::string text = "RSS " + format_bytes(memory.rss_bytes) + " (peak " +
-                     format_bytes(memory.peak_rss_bytes) + ")";
-  if (memory.device_reserved_bytes > 0)
-    text += "; " + printable(status.device) + " allocated " +
-            format_bytes(memory.device_allocated_bytes) + " (peak " +
-            format_bytes(memory.device_peak_allocated_bytes) + "), reserved " +
-            format_bytes(memory.device_reserved_bytes);
-  return text;
-}
-
 std::string format_feed(const TrainerStatus::Feed& feed) {
   std::string text = "data wait " + format_milliseconds(feed.data_wait_ms) + " ms/step, " +
                      format_count(feed.ready_batches) + "/" + format_count(feed.queue_capacity) +
@@ -153,6 +141,60 @@ const char* color_code(view::Health health) {
       break;
   }
   return "1;31";
+}
+
+namespace {
+
+std::string known_bytes(double bytes) {
+  return std::isfinite(bytes) && bytes >= 0 ? format_bytes(static_cast<uint64_t>(bytes)) : "-";
+}
+
+}  // namespace
+
+std::string format_cpu(const ResourceUse& use) {
+  if (std::isnan(use[Resource::kCpu])) return "-";
+  std::string text = format_rate(use[Resource::kCpu]) + " cores";
+  if (const double workers = use[Resource::kWorkerCpu]; std::isfinite(workers))
+    text += ", workers " + format_rate(workers);
+  if (const double machine = use[Resource::kMachineCpu]; std::isfinite(machine))
+    text += "; machine " + format_rate(machine);
+  if (const double device = use[Resource::kDeviceBusy]; std::isfinite(device))
+    text += "; device " + std::to_string(static_cast<int>(100 * device)) + " %";
+  return text;
+}
+
+std::string format_transfer(const ResourceUse& use) {
+  const auto rates = [&use](std::initializer_list<std::pair<const char*, Resource>> named) {
+    std::string text;
+    for (const auto& [name, resource] : named)
+      if (use[resource] >= 1)
+        text += (text.empty() ? "" : ", ") + (name + (" " + known_bytes(use[resource]) + "/s"));
+    return text;
+  };
+  std::string text = rates({{"read", Resource::kRead},
+                            {"written", Resource::kWritten},
+                            {"workers read", Resource::kWorkerRead},
+                            {"workers written", Resource::kWorkerWritten}});
+  const std::string machine = rates({{"disks read", Resource::kDiskRead},
+                                     {"disks written", Resource::kDiskWritten},
+                                     {"network received", Resource::kNetworkReceived},
+                                     {"network sent", Resource::kNetworkSent}});
+  if (!machine.empty()) text += (text.empty() ? "machine: " : "; machine: ") + machine;
+  return text.empty() ? "-" : text;
+}
+
+std::string format_memory(const TrainerStatus& status) {
+  const ResourceUse& use = status.resources;
+  std::string text = "RSS " + known_bytes(use[Resource::kRss]) + " (peak " +
+                     known_bytes(use[Resource::kPeakRss]) + ")";
+  if (const double workers = use[Resource::kWorkerRss]; workers > 0)
+    text += ", workers " + known_bytes(workers);
+  if (use[Resource::kDeviceReserved] > 0)
+    text += "; " + printable(status.device) + " allocated " +
+            known_bytes(use[Resource::kDeviceAllocated]) + " (peak " +
+            known_bytes(use[Resource::kDevicePeakAllocated]) + "), reserved " +
+            known_bytes(use[Resource::kDeviceReserved]);
+  return text;
 }
 
 std::string format_group(const TrainerStatus::Group& group) {
@@ -305,7 +347,10 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style,
   if (!status.cluster.tasks.empty()) line("cluster", format_cluster(status.cluster));
   line("loss", format_loss(status));
   line("speed", format_speed(status));
-  if (status.memory.rss_bytes > 0) line("memory", format_memory(status));
+  if (status.resources[Resource::kRss] > 0) line("memory", format_memory(status));
+  if (const std::string cpu = format_cpu(status.resources); cpu != "-") line("cpu", cpu);
+  if (const std::string bytes = format_transfer(status.resources); bytes != "-")
+    line("transfer", bytes);
   if (!status.data.empty()) line("data", printable(status.data));
   line("feed", format_feed(status.feed));
   line("checkpoint", format_checkpoint(summary) + format_saving(status.checkpoint));

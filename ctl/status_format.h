@@ -29,6 +29,12 @@ std::string render_summary_line(const view::RunSummary& summary, const TextStyle
 std::string render_summary(const view::RunSummary& summary, const TextStyle& style);
 // "step 22 000, 33 000 steps and 3 min ago"
 std::string format_checkpoint(const view::RunSummary& summary);
+// "1.21 cores, workers 0.52; machine 1.98"; what is not known is left out.
+std::string format_cpu(const ResourceUse& use);
+// "read 1.20 MB/s, workers read 35.1 MB/s; disks read 36.8 MB/s, network received 1.10 kB/s": what is more than nothing.
+std::string format_transfer(const ResourceUse& use);
+// "RSS 412 MB (peak 430 MB), workers 210 MB; cuda:0 allocated …"
+std::string format_memory(const control::TrainerStatus& status);
 // "running, 200 steps behind"
 std::string format_evaluator(const view::RunSummary& summary);
 // "data wait 25.0", "compute", … of a step, with their colors; `stall_ms`: of checkpoints, per step.

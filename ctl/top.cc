@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <clocale>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <sstream>
@@ -246,8 +247,23 @@ class Top {
     history_->refresh();
     Curve train{.name = "train loss", .kind = Curve::Kind::kLine, .points = {}};
     using History = view::CurveHistory;
-    for (const History::Row& row : history_->rows())
+    state_.cpu_cores.clear();
+    state_.transfer.clear();
+    const auto sum = [](const History::Row& row, std::initializer_list<Resource> resources) {
+      double total = 0;
+      for (const Resource one : resources)
+        if (const double value = row[History::kFirstResource + static_cast<size_t>(one)];
+            std::isfinite(value))
+          total += value;
+      return total;
+    };
+    for (const History::Row& row : history_->rows()) {
       train.points.emplace_back(row[History::kStep], row[History::kLoss]);
+      if (std::isnan(row[History::kFirstResource])) continue;  // not measured
+      state_.cpu_cores.push_back(sum(row, {Resource::kCpu, Resource::kWorkerCpu}));
+      state_.transfer.push_back(sum(row, {Resource::kRead, Resource::kWritten,
+                                          Resource::kWorkerRead, Resource::kWorkerWritten}));
+    }
     if (const auto& last = history_->last()) state_.stall_ms_per_step = (*last)[History::kStallMs];
     state_.curves = {std::move(train)};
     if (const auto evals = read_evals(*maybe_layout_); evals.ok()) {

@@ -1,6 +1,7 @@
 #include "ctl/top_view.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cwchar>
 
@@ -129,14 +130,30 @@ std::string workers_line(const TrainerStatus::Feed& feed, const Painter& paint) 
          format_threads(feed.workers_waiting);
 }
 
-std::string memory_line(const TrainerStatus& status, const Painter& paint) {
-  std::string text = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
-                     format_bytes(status.memory.peak_rss_bytes) + ")";
-  if (status.memory.device_reserved_bytes > 0)
-    text += "  " + printable(status.device) + " " +
-            format_bytes(status.memory.device_allocated_bytes) + " of " +
-            format_bytes(status.memory.device_reserved_bytes) + " reserved";
-  return text;
+// The last values, the newest at the right, in the height of a line.
+std::string sparkline(const std::vector<double>& values, const TextStyle& style) {
+  constexpr std::array<const char*, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr std::string_view kLetters = "_.:-=+*#";
+  double most = 0;
+  for (const double value : values)
+    if (std::isfinite(value)) most = std::max(most, value);
+  std::string text(static_cast<size_t>(kBarCells) - std::min<size_t>(values.size(), kBarCells),
+                   ' ');
+  for (size_t i = values.size() - std::min<size_t>(values.size(), kBarCells); i < values.size();
+       ++i) {
+    if (!std::isfinite(values[i])) {
+      text += ' ';
+      continue;
+    }
+    const auto level =
+        most > 0 ? std::min<size_t>(7, static_cast<size_t>(8 * std::max(0.0, values[i]) / most))
+                 : 0;
+    if (style.unicode)
+      text += kBlocks[level];
+    else
+      text += kLetters[level];
+  }
+  return "[" + text + "]";
 }
 
 std::string gpu_line(const Gpu& gpu, const Painter& paint) {
@@ -184,7 +201,8 @@ std::string error_counts(const TrainerStatus& status) {
   return text;
 }
 
-std::vector<std::string> status_lines(const TopState& state, const Painter& paint) {
+std::vector<std::string> status_lines(const TopState& state, const Painter& paint,
+                                      const TextStyle& style) {
   const TrainerStatus& status = state.status;
   std::vector<std::string> lines{step_line(state, paint), ring_line(status.feed, paint),
                                  workers_line(status.feed, paint)};
@@ -192,7 +210,11 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
     lines.push_back(paint.label("group") + format_group(status.group));
   if (!status.cluster.tasks.empty())
     lines.push_back(paint.label("cluster") + format_cluster(status.cluster));
-  lines.push_back(memory_line(status, paint));
+  lines.push_back(paint.label("memory") + format_memory(status));
+  lines.push_back(paint.label("cpu") + sparkline(state.cpu_cores, style) + " " +
+                  format_cpu(status.resources));
+  lines.push_back(paint.label("transfer") + sparkline(state.transfer, style) + " " +
+                  format_transfer(status.resources));
   for (const Gpu& gpu : state.gpus) lines.push_back(gpu_line(gpu, paint));
   lines.push_back(checkpoint_line(state, paint));
   lines.push_back(evaluator_line(state.summary, paint));
@@ -239,6 +261,7 @@ std::vector<std::string> help_lines() {
           "step: compute, data wait, exchange with other ranks, checkpoint (stall), per step",
           "ring: batches that are ready; empty means that the workers are too slow",
           "workers: threads that read, decode, transform, or wait for a free slot",
+          "cpu, transfer: of the last records; cores kept busy, bytes read and written per second",
           "checkpoint: what a crash would lose is what is newer than it"};
 }
 
@@ -330,7 +353,7 @@ std::vector<std::string> render_top(const TopState& state, int rows, const TextS
   std::vector<std::string> lines{head_line(state, paint)};
   for (std::string& line : reason_lines(state.summary, paint)) lines.push_back(std::move(line));
   lines.push_back(loss_line(state.status, paint));
-  const std::vector<std::string> details = status_lines(state, paint);
+  const std::vector<std::string> details = status_lines(state, paint, style);
   const int fixed = static_cast<int>(lines.size() + details.size()) + 1;
   int left = rows - fixed;
   int log_lines = std::clamp(left / 4, 0, kMaxLogLines);

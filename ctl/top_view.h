@@ -26,6 +26,9 @@ struct TopState {
   view::RunSummary summary;   // with what `status` says
   std::vector<Curve> curves;  // loss and validation
   double stall_ms_per_step = 0;
+  // Of the records that have them, the newest last: of stokerd and its workers together.
+  std::vector<double> cpu_cores;
+  std::vector<double> transfer;  // bytes read and written per second
   std::vector<Gpu> gpus;
   std::vector<std::string> log;  // newest last
   ShownLevel level = ShownLevel::kInfo;

@@ -205,6 +205,7 @@ struct CheckpointEvaluator::State {
 
   Result<Evaluation> evaluate(const Weights& weights, bool with_artifacts, EvaluationLimit& limit) {
     const auto start = clock.monotonic();
+    meter.begin(start, worker_use());
     Evaluation evaluation;
     evaluation.result.step = weights.step;
     evaluation.result.manifest_sha256 = weights.manifest_sha256;
@@ -234,9 +235,19 @@ struct CheckpointEvaluator::State {
       STOKER_ASSIGN_OR_RETURN(auto sample, generate_artifact(limit));
       if (sample) evaluation.artifacts.push_back(*std::move(sample));
     }
-    evaluation.result.seconds = seconds_between(start, clock.monotonic());
+    const auto end = clock.monotonic();
+    evaluation.result.seconds = seconds_between(start, end);
+    evaluation.result.resources = meter.measure(end, worker_use());
     evaluation.result.created = to_iso8601(clock.wall());
     return evaluation;
+  }
+
+  // Of the processes that read the datasets.
+  ProcessUse worker_use() const {
+    ProcessUse sum;
+    for (const BatchedDataset& dataset : datasets)
+      if (dataset.worker_use) sum = sum + dataset.worker_use();
+    return sum;
   }
 
   static std::vector<Artifact> append(std::vector<Artifact> first, std::vector<Artifact> more) {
@@ -333,6 +344,7 @@ struct CheckpointEvaluator::State {
 
   const config::Config config;
   Clock& clock;
+  ResourceMeter meter;
   std::vector<BatchedDataset> datasets;
   model::ModelPtr model;
   std::string model_file;   // checksum, as in Manifest

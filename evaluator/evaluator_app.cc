@@ -206,7 +206,7 @@ ExitCode EvaluatorApp::run() {
   }
   const Status status = coordinator.join(kStopTimeout);
   record_end(status, coordinator.should_stop());
-  if (!status.ok()) log_error("evaluator failed", {{"error", status.to_string()}});
+  if (!status.ok()) log_error("evaluator failed", {{"error", run::reason_of(status)}});
   flush_log();
   if (!coordinator.all_joined()) ::_exit(static_cast<int>(ExitCode::kForcedExit));
   return exit_code_for(status);
@@ -219,7 +219,7 @@ void EvaluatorApp::record_end(const Status& status, bool was_stopped) {
                                        : was_stopped ? run::RunOutcome::kStopped
                                                      : run::RunOutcome::kFinished,
                             .step = 0,
-                            .reason = status.message(),
+                            .reason = status.ok() ? "" : run::reason_of(status),
                             .exit_code = static_cast<int>(exit_code_for(status))};
   const std::string path = layout_.eval_exit_status_file();
   const Status written = write_file_atomically(default_file_system(), path, run::to_json(end));

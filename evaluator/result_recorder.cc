@@ -41,6 +41,7 @@ metrics::EvalMetrics to_eval_metrics(const run::EvalResult& result,
   record.num_quarantined = dataset.quarantined;
   record.manifest_sha256 = result.manifest_sha256;
   record.duration_seconds = result.seconds;
+  record.resources = result.resources;
   record.wall_time = result.created;
   return record;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -11,7 +12,9 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/resource_use.h"
 #include "shared/feed/read_protocol.h"
+#include "shared/feed/shared_use.h"
 
 namespace stoker::feeder {
 namespace {
@@ -58,9 +61,12 @@ data::BatchReadResult needs_too_much_memory() {
                            "needs more memory than feed.worker_memory_limit_mib permits")};
 }
 
-// `answer` gets each request and the size of its message; nothing: it is incompatible.
+// `answer` gets each request and the size of its message; nothing: it is incompatible. `memory` gets what
+// this process uses.
 template <typename Request, typename Answer>
-Status serve(int socket_fd, Answer answer) {
+Status serve(int socket_fd, std::span<std::byte> memory, Answer answer) {
+  feed::SharedUse& use = reinterpret_cast<feed::SharedHeader*>(memory.data())->use;
+  std::chrono::steady_clock::time_point next_use;
   STOKER_RETURN_IF_ERROR(send_reply(feed::kReadySerial, {}, socket_fd));
   Request request;
   while (true) {
@@ -75,6 +81,10 @@ Status serve(int socket_fd, Answer answer) {
       result = needs_too_much_memory();
     }
     if (!result) return incompatible();
+    if (const auto now = std::chrono::steady_clock::now(); now >= next_use) {
+      use.store(measure_process());
+      next_use = now + feed::kUseInterval;
+    }
     STOKER_RETURN_IF_ERROR(send_reply(request.serial, *result, socket_fd));
   }
 }
@@ -89,7 +99,7 @@ void reject_requests(const Status& error, int socket_fd) {
 Status serve_samples(const data::Dataset& dataset, int socket_fd, std::span<std::byte> memory) {
   using Answer = std::optional<data::BatchReadResult>;
   return serve<feed::ReadRequest>(
-      socket_fd, [&](const feed::ReadRequest& request, size_t bytes) -> Answer {
+      socket_fd, memory, [&](const feed::ReadRequest& request, size_t bytes) -> Answer {
         if (!is_valid(request, bytes, dataset)) return {};
         if (request.describes > 0) return describe(dataset, request.samples.front());
         const auto rows =
@@ -102,7 +112,7 @@ Status serve_samples(const data::Dataset& dataset, int socket_fd, std::span<std:
 Status serve_rewrites(const Rewrite& rewrite, int socket_fd, std::span<std::byte> memory) {
   using Answer = std::optional<data::BatchReadResult>;
   return serve<feed::RewriteRequest>(
-      socket_fd, [&](const feed::RewriteRequest& request, size_t bytes) -> Answer {
+      socket_fd, memory, [&](const feed::RewriteRequest& request, size_t bytes) -> Answer {
         const auto spans = feed::locate_rewrite(memory, request);
         if (bytes != request.bytes() || !spans) return {};
         const auto rewritten = rewrite(spans->file);
@@ -143,7 +153,7 @@ Status serve_tokens(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, int s
   using Answer = std::optional<data::BatchReadResult>;
   tokenizer::TextEncoder encoder(std::move(tokenizer));
   return serve<feed::TokenizeRequest>(
-      socket_fd, [&](const feed::TokenizeRequest& request, size_t bytes) -> Answer {
+      socket_fd, memory, [&](const feed::TokenizeRequest& request, size_t bytes) -> Answer {
         const auto spans = feed::locate_tokenize(memory, request);
         if (bytes != request.bytes() || !spans) return {};
         return encode(encoder, request, *spans);

@@ -85,15 +85,17 @@ std::string source_waited_for(const feed::StreamFeed& stream, const config::Data
   return data.stream->is_spool() ? data.path() : data.stream->source;
 }
 
-// Tells stokerd whether the stream waits, and what the threads of its queues do.
+// Tells stokerd whether the stream waits, what the threads of its queues do, and what this process uses.
 Status report_activity(const feed::StreamFeed& stream, const config::DatasetConfig& data,
-                       const feed::StreamStateTable& states, const std::stop_token& stop) {
+                       const feed::StreamStateTable& states, feed::SharedUse& use,
+                       const std::stop_token& stop) {
   std::string last;
   do {
     const std::string now = source_waited_for(stream, data);
     if (now != last) states.set_waits_for(now);
     last = now;
     states.set_threads(stream.threads());
+    use.store(measure_process());
   } while (sleep_until(stop, std::chrono::steady_clock::now() + kReportInterval));
   return {};
 }
@@ -109,9 +111,11 @@ Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
   Coordinator coordinator;
   stream.start(coordinator);
   if (maybe_indexed != nullptr) maybe_indexed->start(arguments.threads, coordinator);
-  coordinator.start(
-      std::make_unique<ThreadRecord>("stream-report", "report state"),
-      [&](const std::stop_token& stop) { return report_activity(stream, data, states, stop); });
+  coordinator.start(std::make_unique<ThreadRecord>("stream-report", "report state"),
+                    [&](const std::stop_token& stop) {
+                      return report_activity(stream, data, states, quarantine.use(arguments.worker),
+                                             stop);
+                    });
   const Status status = coordinator.join(has_producers ? kProducerGrace : kStreamGrace);
   if (status.ok() && stream.end_ticket()) states.end_at(*stream.end_ticket());
   if (coordinator.all_joined()) {

@@ -21,6 +21,7 @@
 #include "feeder/stream_worker.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
+#include "shared/base/resource_use.h"
 #include "shared/config/load_config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -200,7 +201,10 @@ Status run_worker(const FeederArguments& arguments, const feed::QuarantineTable&
   Coordinator coordinator;
   pool.start(arguments.threads, coordinator, {.number = arguments.worker, .of = arguments.workers},
              ahead);
+  const auto store_use = [&] { quarantine.use(arguments.worker).store(measure_process()); };
+  coordinator.repeat_until_end(feed::kUseInterval, store_use);
   const Status status = coordinator.join(kGrace);
+  store_use();
   if (!coordinator.all_joined()) exit_without_join(status, arguments, quarantine);
   return status;
 }
@@ -277,6 +281,7 @@ ExitCode worker_main(int argc, char** argv) {
   ExitCode exit_code = ExitCode::kSuccess;
   const auto arguments = parse_arguments(argc, argv, exit_code);
   if (!arguments) return exit_code;
+  (void)measure_process();  // opens its files
   Status status = initialize_process(arguments->parent);
   bool sandbox_refused = false;
   const auto run = arguments->request_fd >= 0 ? run_request_worker : run_ring_worker;

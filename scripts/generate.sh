@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes the documents that are generated from the config key descriptors (shared/config), from the
-# events of the log (shared/base/log_events.h) and from the metrics (shared/eval_metrics/metric_table.cc).
+# events of the log (shared/base/log_events.h), from the metrics (shared/eval_metrics/metric_table.cc) and
+# from the resources (shared/base/resource_use.h).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -51,6 +52,7 @@ write_part configuration settings markdown
 write_part configuration synonyms synonyms
 write_part events events events
 write_part metrics metrics metrics
+write_part metrics resources resources
 
 stale=0
 for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/events.md docs/metrics.md; do

@@ -102,11 +102,11 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
   run::ExitStatus end{run::RunOutcome::kFinished, step, reason_, 0};
   if (!status.ok()) {
-    log_error("daemon failed", {{"error", status.to_string()}});
     end.outcome = run::RunOutcome::kFailed;
-    end.reason = status.to_string();
+    end.reason = run::reason_of(status);
     // Who reads only the end of the run, such as a supervisor, would otherwise repeat what no restart mends.
     if (is_chief() && status.cause() != StatusCode::kOk) code = exit_code_for({status.cause(), {}});
+    log_error("daemon failed", {{"error", end.reason}});
     write_error_file(status);
   } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kPreempted) {
     end.outcome = run::RunOutcome::kPreempted;

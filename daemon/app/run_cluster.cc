@@ -14,6 +14,7 @@
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/run.h"
 #include "daemon/app/run_segment.h"
+#include "daemon/app/tensorboard_summary.h"
 #include "daemon/parameter_server/parameter_server.h"
 #include "daemon/parameter_server/replica_trainer.h"
 #include "daemon/parameter_server/worker_connection.h"
@@ -127,10 +128,11 @@ class ChiefOutputs {
   Result<parameter_server::ChiefDuties> open(const SegmentStart& start) {
     metrics::MetricsWriterOptions recording;
     recording.train_metrics_path = layout_.train_metrics_file();
-    if (config_.metrics.tensorboard)
-      recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
+    if (config_.metrics.tensorboard) recording.tensorboard_directory = layout_.tensorboard_dir();
     STOKER_ASSIGN_OR_RETURN(metrics_, metrics::MetricsWriter::open(default_file_system(), clock_,
                                                                    recording, start.resume));
+    if (!start.resume)
+      write_start_summary(config_, start.state->training_metrics(), clock_, *metrics_);
     retention_.emplace(config_, start.metric_table, *start.store, layout_, clock_);
     writer::WriterOptions saving;
     saving.delete_expired = [this](bool is_disk_full) { retention_->delete_expired(is_disk_full); };

@@ -1,7 +1,6 @@
 // The parts of Run for other threads: control server, watchdog, DaemonApp.
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,24 +19,6 @@
 
 namespace stoker::app {
 namespace {
-
-// The resident memory of this process.
-struct HostMemory {
-  uint64_t rss_bytes = 0;
-  uint64_t peak_bytes = 0;
-};
-
-// From /proc/self/status; 0 for a missing field.
-HostMemory read_host_memory() {
-  HostMemory memory;
-  std::ifstream status("/proc/self/status");
-  for (std::string field; status >> field;) {
-    uint64_t kib = 0;
-    if (field == "VmHWM:" && status >> kib) memory.peak_bytes = kib << 10;
-    if (field == "VmRSS:" && status >> kib) memory.rss_bytes = kib << 10;
-  }
-  return memory;
-}
 
 const char* origin_of(const CommandLine& command, const std::string& key) {
   if (key == "run.dir" && !command.run_dir.empty()) return "--run-dir";
@@ -95,9 +76,9 @@ std::shared_ptr<const control::TrainerStatus> Run::status() const {
         static_cast<uint64_t>(std::max(0, maybe_launch_->environment.restart_count));
   }
   status->evaluator = evaluator_.read_cached();
-  const HostMemory memory = read_host_memory();
-  status->memory.rss_bytes = memory.rss_bytes;
-  status->memory.peak_rss_bytes = memory.peak_bytes;
+  const ProcessUse now = measure_process();
+  status->resources[Resource::kRss] = now.rss_bytes;
+  status->resources[Resource::kPeakRss] = now.peak_rss_bytes;
   status->uptime_seconds = seconds_between(started_, clock_.monotonic());
   return status;
 }

@@ -27,7 +27,6 @@
 #include "daemon/app/run_segment.h"
 #include "daemon/app/stream_data.h"
 #include "daemon/app/stream_history_file.h"
-#include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/version.h"
 #include "daemon/train/device.h"
 #include "daemon/train/live_state.h"
@@ -525,10 +524,7 @@ Status Run::begin(SegmentStart& start) {
                                             "model.pretrained.path");
   record_base_weights(config_.model, start.state->model(), start.manifest);
   STOKER_RETURN_IF_ERROR(accept(start));
-  if (is_chief()) {
-    record_start(default_file_system(), layout_);
-    write_start_summary(config_, start.state->training_metrics(), layout_, clock_);
-  }
+  if (is_chief()) record_start(default_file_system(), layout_);
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start));

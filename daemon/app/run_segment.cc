@@ -149,11 +149,11 @@ Status RunSegment::open() {
 Status RunSegment::open_outputs() {
   metrics::MetricsWriterOptions recording;
   recording.train_metrics_path = layout_.train_metrics_file();
-  if (config_.metrics.tensorboard)
-    recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
+  if (config_.metrics.tensorboard) recording.tensorboard_directory = layout_.tensorboard_dir();
   if (is_chief()) {
     STOKER_ASSIGN_OR_RETURN(
         metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
+    if (!resume_) write_start_summary(config_, state_->training_metrics(), clock_, *metrics_);
   }
   retention_manager_ =
       std::make_unique<writer::RetentionManager>(config_, metric_table_, *store_, layout_, clock_);
@@ -271,11 +271,10 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
                           .has_device_memory = maybe_module != nullptr,
                           .on_setting_change = std::bind_front(&RunSegment::apply_setting, this)});
   const auto outcome = trainer.run(stop);
-  if (const Status feed = feeders_.reason(); !feed.ok()) return feed.with_context("feed");
+  if (const Status feed = feeders_.reason(); !feed.ok()) return feed;
   const bool has_finished = outcome.ok() && (*outcome == train::TrainerOutcome::kFinished ||
                                              *outcome == train::TrainerOutcome::kDataExhausted);
-  if (has_finished && first_step < state_->step && is_chief())
-    write_end_summary(config_, layout_, clock_);
+  if (has_finished && first_step < state_->step && metrics_) write_end_summary(clock_, *metrics_);
   return outcome;
 }
 
@@ -406,7 +405,7 @@ void RunSegment::report_first_batch(const feed::ReceivedBatch& batch) {
 }
 
 void RunSegment::report_graph(train::TracedGraph graph) {
-  write_graph(config_, *data_, std::move(graph), layout_, clock_, *metrics_);
+  write_graph(config_, *data_, std::move(graph), *metrics_);
 }
 
 void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) {

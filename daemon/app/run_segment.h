@@ -134,6 +134,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const override;
   bool waits_for_producer() const override { return !feed_->waits_for().empty(); }
   std::vector<std::string> files_of(uint64_t ticket) const override;
+  ProcessUse worker_use() const override { return feed_->worker_use(); }
   std::vector<uint64_t> quarantined() const override;
   uint64_t sample_errors_before(uint64_t ticket) override;
 

@@ -110,18 +110,6 @@ metrics::Setting to_hparam(const std::string& key, const std::string& yaml) {
   return {key, is_quoted ? yaml.substr(1, yaml.size() - 2) : yaml};
 }
 
-template <typename Add>
-void write_events(const run::RunLayout& layout, Clock& clock, Add&& add) {
-  auto file = metrics::EventFile::create(default_file_system(), clock, layout.tensorboard_dir(),
-                                         std::nullopt);
-  Status written = file.status();
-  if (file.ok()) {
-    add(**file);
-    written = (*file)->flush();
-  }
-  if (!written.ok()) log_warn("tensorboard write failed", {{"error", written.to_string()}});
-}
-
 // Charts with the curves of training and of all evaluated datasets, and with the parts of a step.
 std::vector<metrics::ChartCategory> make_layout(const std::vector<std::string>& training_metrics) {
   metrics::ChartCategory results{.title = "training and validation", .charts = {}};
@@ -162,34 +150,29 @@ void report(const Result<SampleSummary>& views, metrics::MetricsWriter& metrics)
 }  // namespace
 
 void write_start_summary(const config::Config& config,
-                         const std::vector<std::string>& training_metrics,
-                         const run::RunLayout& layout, Clock& clock) {
-  if (!config.metrics.tensorboard) return;
+                         const std::vector<std::string>& training_metrics, Clock& clock,
+                         metrics::MetricsWriter& metrics) {
   std::vector<metrics::Setting> hparams;
   for (const auto& [key, yaml] : config::result_affecting_settings(config))
     hparams.push_back(to_hparam(key, yaml));
-  write_events(layout, clock, [&](metrics::EventFile& file) {
-    file.add_hparams(metrics::kHparamsStartTag,
-                     metrics::encode_hparams_start(hparams, to_seconds(clock)));
-    file.add_layout(make_layout(training_metrics));
+  metrics.report_events([content = metrics::encode_hparams_start(hparams, to_seconds(clock)),
+                         layout = make_layout(training_metrics)](metrics::EventFile& file) {
+    file.add_hparams(metrics::kHparamsStartTag, content);
+    file.add_layout(layout);
   });
 }
 
 void write_graph(const config::Config& config, const data::Dataset& data, train::TracedGraph traced,
-                 const run::RunLayout& layout, Clock& clock, metrics::MetricsWriter& metrics) {
-  std::string graph = metrics::encode_graph(build_run_graph(config, data, std::move(traced)));
-  const bool is_posted = metrics.post([&layout, &clock, graph = std::move(graph)] {
-    write_events(layout, clock, [&](metrics::EventFile& file) { file.add_graph(graph); });
-  });
-  if (!is_posted) log_warn("tensorboard write failed", {{"error", "the disk is too slow"}});
+                 metrics::MetricsWriter& metrics) {
+  metrics.report_events(
+      [graph = metrics::encode_graph(build_run_graph(config, data, std::move(traced)))](
+          metrics::EventFile& file) { file.add_graph(graph); });
 }
 
-void write_end_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock) {
-  if (!config.metrics.tensorboard) return;
-  write_events(layout, clock, [&](metrics::EventFile& file) {
-    file.add_hparams(metrics::kHparamsEndTag,
-                     metrics::encode_hparams_end(/*is_success=*/true, to_seconds(clock)));
-  });
+void write_end_summary(Clock& clock, metrics::MetricsWriter& metrics) {
+  metrics.report_events(
+      [content = metrics::encode_hparams_end(/*is_success=*/true, to_seconds(clock))](
+          metrics::EventFile& file) { file.add_hparams(metrics::kHparamsEndTag, content); });
 }
 
 std::function<void(const feed::ReceivedBatch&)> first_batch_summarizer(

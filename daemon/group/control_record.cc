@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kSharedNumbers = 10;
 constexpr size_t kCommand = kSharedNumbers - 1;  // the last of them
-constexpr size_t kRankNumbers = 5;
+constexpr size_t kRankUse = 5;                   // the first of the numbers of RankReport::use
+constexpr size_t kRankNumbers = kRankUse + kProcessResources;
 constexpr double kMaxCount = 9007199254740992;  // 2^53
 
 // Whether it can be converted to an integer; NaN cannot.
@@ -51,6 +52,7 @@ ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, in
   ranks[2] = static_cast<double>(report.quarantined);
   ranks[3] = static_cast<double>(report.optimizer_bytes);
   ranks[4] = static_cast<double>(report.checksum);
+  std::ranges::copy(report.use, ranks + kRankUse);
   return numbers;
 }
 
@@ -76,12 +78,15 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                        .gave_up_capture = static_cast<uint64_t>(sum[8]),
                        .command = static_cast<SharedCommand>(sum[kCommand]),
                        .ranks = {}};
-  for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
+  for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers) {
     record.ranks.push_back({.compute_ms = sum[at],
                             .data_wait_ms = sum[at + 1],
                             .quarantined = static_cast<uint64_t>(sum[at + 2]),
                             .optimizer_bytes = static_cast<uint64_t>(sum[at + 3]),
                             .checksum = static_cast<uint64_t>(sum[at + 4])});
+    std::copy_n(sum.begin() + static_cast<std::ptrdiff_t>(at + kRankUse), kProcessResources,
+                record.ranks.back().use.begin());
+  }
   return record;
 }
 

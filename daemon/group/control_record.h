@@ -7,11 +7,13 @@
 // Threads:  values; pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
@@ -27,6 +29,8 @@ struct RankReport {
   uint64_t quarantined = 0;      // samples that it has put into quarantine since the start
   uint64_t optimizer_bytes = 0;  // of its optimizer state
   uint64_t checksum = 0;         // of its parameters; all ranks have one, or none, in the same step
+  // The first kProcessResources of its last measurement; 0: not known.
+  std::array<double, kProcessResources> use = {};
   bool operator==(const RankReport&) const = default;
 };
 

@@ -19,7 +19,7 @@ using prometheus::MetricType;
 
 class Families {
  public:
-  void gauge(const char* name, const char* help, double value) {
+  void gauge(const std::string& name, const std::string& help, double value) {
     if (!std::isnan(value)) add(MetricType::Gauge, name, help, {{{}, value}});
   }
   void counter(const char* name, const char* help, uint64_t value) {
@@ -40,7 +40,8 @@ class Families {
   std::string to_text() const { return prometheus::TextSerializer().Serialize(families_); }
 
  private:
-  void add(MetricType type, const char* name, const char* help, std::vector<Labeled> values) {
+  void add(MetricType type, const std::string& name, const std::string& help,
+           std::vector<Labeled> values) {
     MetricFamily family;
     family.name = name;
     family.help = help;
@@ -99,17 +100,10 @@ void add_training(Families& out, const TrainerStatus& status) {
               status.rollbacks);
 }
 
-void add_memory(Families& out, const TrainerStatus::Memory& memory) {
-  out.gauge("stoker_rss_bytes", "Resident memory of stokerd.",
-            static_cast<double>(memory.rss_bytes));
-  out.gauge("stoker_peak_rss_bytes", "Maximum resident memory since the start.",
-            static_cast<double>(memory.peak_rss_bytes));
-  out.gauge("stoker_device_allocated_bytes", "Device memory of tensors.",
-            static_cast<double>(memory.device_allocated_bytes));
-  out.gauge("stoker_device_reserved_bytes", "Device memory that LibTorch has reserved.",
-            static_cast<double>(memory.device_reserved_bytes));
-  out.gauge("stoker_device_peak_allocated_bytes", "Maximum device memory of tensors.",
-            static_cast<double>(memory.device_peak_allocated_bytes));
+void add_resources(Families& out, const ResourceUse& use) {
+  for (size_t i = 0; i < kResources; ++i)
+    out.gauge("stoker_" + std::string(kResourceFields[i].name),
+              std::string(kResourceFields[i].help) + ".", use.values()[i]);
 }
 
 void add_feed(Families& out, const TrainerStatus::Feed& feed) {
@@ -207,7 +201,7 @@ std::string to_metrics_text(const TrainerStatus& status, const std::string& vers
   out.gauges("stoker_build_info", "1, with the version and the device as labels.",
              {{{label("version", version), label("device", status.device)}, 1}});
   add_state(out, status);
-  add_memory(out, status.memory);
+  add_resources(out, status.resources);
   add_control(out, status.control);
   if (status.state == TrainerState::kStarting) return out.to_text();
   add_training(out, status);

@@ -139,6 +139,7 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
 
 Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
   reported_at_ = clock_.monotonic();
+  meter_.begin(reported_at_);
   reported_step_ = state_.step;
   triggers_.start(reported_at_);
   if (chief_) chief_->writer.reserve(state_.snapshot_bytes());
@@ -344,6 +345,7 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   const double waited = std::chrono::duration<double>(std::exchange(data_wait_, {})).count();
   metrics.data_wait_ms = steps > 0 ? 1e3 * waited / steps : 0;
   metrics.degraded = chief_->writer.is_degraded() ? 1 : 0;
+  if (meter_.is_due(now)) metrics.resources = status_.resources = meter_.measure(now);
   metrics.wall_time = to_iso8601(clock_.wall());
   chief_->metrics_bytes = chief_->report(metrics);
   reported_at_ = now;

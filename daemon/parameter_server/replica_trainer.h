@@ -134,6 +134,7 @@ class ReplicaTrainer {
   uint64_t recorded_step_ = 0;  // of the last record
   std::vector<train::Done> save_requests_;
   std::chrono::nanoseconds reported_at_{0};
+  ResourceMeter meter_;
   uint64_t reported_step_ = 0;
   std::chrono::nanoseconds data_wait_{0};  // of this worker, since then
   RemainingTime remaining_;

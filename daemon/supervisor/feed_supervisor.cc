@@ -379,6 +379,14 @@ bool FeedSupervisor::any_process() const {
                      [](const Worker& worker) { return worker.maybe_process.has_value(); });
 }
 
+void FeedSupervisor::end_process(Worker& worker) {
+  ProcessUse last = table_->use(worker.number).load();
+  last.rss_bytes = kNotMeasured;
+  ended_use_ = ended_use_ + last;
+  table_->use(worker.number) = {};
+  worker.maybe_process.reset();
+}
+
 void FeedSupervisor::stop() {
   ring_.close();
   {
@@ -394,7 +402,7 @@ void FeedSupervisor::stop() {
     {
       const std::lock_guard lock(mutex_);
       for (Worker& worker : workers_)
-        if (worker.maybe_process && worker.maybe_process->try_reap()) worker.maybe_process.reset();
+        if (worker.maybe_process && worker.maybe_process->try_reap()) end_process(worker);
       if (remaining <= 0ms || !any_process()) break;
     }
     wait_for_exits(std::min(remaining, options_.max_wait));
@@ -403,11 +411,12 @@ void FeedSupervisor::stop() {
   for (Worker& worker : workers_) {
     if (!worker.maybe_process) continue;
     log_warn("worker process killed", {{"pid", worker.maybe_process->pid()}});
-    worker.maybe_process.reset();
+    end_process(worker);
   }
   forget_unsaved_ends();
   // Logged only: the caller of stop() has already decided how the run ends.
-  if (const Status status = count_sample_errors(); !status.ok())
+  if (const Status status = count_sample_errors();
+      !status.ok() && status.message() != coordinator_.reason().message())
     log_warn("sample error limit reached", {{"error", status.message()}});
   sample_error_file_.write();
 }
@@ -464,6 +473,14 @@ std::vector<int> FeedSupervisor::process_ids() const {
   for (const Worker& worker : workers_)
     if (worker.maybe_process) ids.push_back(worker.maybe_process->pid());
   return ids;
+}
+
+ProcessUse FeedSupervisor::worker_use() const {
+  const std::lock_guard lock(mutex_);
+  ProcessUse use = ended_use_;
+  for (const Worker& worker : workers_)
+    if (worker.maybe_process) use = use + table_->use(worker.number).load();
+  return use;
 }
 
 // The supervisor thread.
@@ -599,7 +616,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
   const Status failure = take_failure(worker, end);
   const std::string cause = crash_cause(worker, end, failure);
   const bool waited = worker.maybe_killed && !worker.monitor.is_cpu_bound();
-  worker.maybe_process.reset();
+  end_process(worker);
   if (end.is_sandbox_refused()) return end_without_sandbox(worker);
   const auto quarantined =
       quarantine_->assess_crash(worker.number, cause,

@@ -41,6 +41,7 @@
 #include "daemon/supervisor/worker_autotuner.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 #include "shared/config/feed_config.h"
 #include "shared/data/dataset.h"
@@ -130,6 +131,8 @@ class FeedSupervisor {
   // The threads of the queues of a stream, in its worker process; empty: it does not run.
   ThreadList stream_threads() const;
   std::vector<int> process_ids() const;  // of the running workers
+  // Of the worker processes, also of those that have ended; nothing is known with feed.num_processes: 0.
+  ProcessUse worker_use() const;
 
  private:
   struct Worker {
@@ -176,6 +179,7 @@ class FeedSupervisor {
   void schedule_restart(Worker& worker);
   Status count_sample_errors();  // kCorrupt: the run must end
   bool any_process() const;
+  void end_process(Worker& worker);  // which has exited, or is killed
   void tune_worker_count(const ring::RingCounters& counters);
 
   // Constant after construction.
@@ -205,6 +209,7 @@ class FeedSupervisor {
   ExternalProducers external_;
   uint64_t timeouts_ = 0;
   uint64_t lost_reports_ = 0;  // counted by the ring so far
+  ProcessUse ended_use_;       // of the worker processes that have ended
 };
 
 }  // namespace stoker::supervisor

@@ -177,6 +177,7 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
     const auto source =
         error.sample < dataset_.size() ? dataset_.source(error.sample) : data::SampleSource{};
     last_ = to_message(error, source);
+    last_file_ = source.file;
     last_code_ = is_lost_access(error.code) ? StatusCode::kIoError : StatusCode::kCorrupt;
     log(error, source);
     list(error, source);
@@ -240,6 +241,21 @@ void SampleErrorLog::list(const ring::SampleError& error, const data::SampleSour
                 .add("message", error.reason));
 }
 
+std::string SampleErrorLog::describe_lost_folder(const std::string& file) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path missing(file), parent = missing.parent_path();
+  while (!parent.empty() && parent != missing && !fs::exists(parent, error)) {
+    missing = parent;
+    parent = missing.parent_path();
+  }
+  // The folder that a file system was mounted on remains.
+  if (parent.has_filename() && fs::is_empty(parent, error) && !error)
+    return parent.string() + " is empty; is it mounted?";
+  if (missing == fs::path(file) || fs::exists(missing, error)) return "";
+  return missing.string() + " does not exist any more; is it mounted?";
+}
+
 bool SampleErrorLog::exceeds_limit(const ErrorRate& share) const {
   if (share.samples < kMinSamples && share.errors < kMinErrors) return false;
   return static_cast<double>(share.errors) >
@@ -262,8 +278,10 @@ Status SampleErrorLog::check_error_rate(const ring::RingCounters& counters) cons
     return Status(last_code_, "data.train cannot be read: " + last_ +
                                   "; repair or remove it, or set feed.on_sample_error: skip");
   if (!exceeds_limit(now) || !exceeds_limit(all)) return {};
-  return Status(last_code_, "data.train: " + std::to_string(all.errors) + " of " +
-                                std::to_string(all.samples) +
+  const std::string lost =
+      last_code_ == StatusCode::kIoError ? describe_lost_folder(last_file_) : std::string();
+  return Status(last_code_, "data.train: " + lost + (lost.empty() ? "" : " ") +
+                                std::to_string(all.errors) + " of " + std::to_string(all.samples) +
                                 " samples cannot be read, more than feed.max_sample_error_rate = " +
                                 format_rate(feed_.max_sample_error_rate) + "; the last: " + last_ +
                                 "; all are listed in " + file_.path());

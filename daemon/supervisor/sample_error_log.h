@@ -117,6 +117,10 @@ class SampleErrorLog {
   // its current step.
   uint64_t count_before(uint64_t ticket) const;
 
+  // What has become of the folders of a file that cannot be opened any more, such as by an unmount: "/data/png
+  // does not exist any more; is it mounted?"; empty: only the file is missing.
+  static std::string describe_lost_folder(const std::string& file);
+
  private:
   struct ErrorRate {
     uint64_t errors = 0;
@@ -143,7 +147,8 @@ class SampleErrorLog {
   uint64_t found_ = 0;  // since this start
   uint64_t lost_ = 0;   // dropped reports since this start
   Status limit_status_;
-  std::string last_;  // for messages: "sample 17 (file, offset): reason"
+  std::string last_;       // for messages: "sample 17 (file, offset): reason"
+  std::string last_file_;  // of that sample
   StatusCode last_code_ = StatusCode::kCorrupt;
   uint64_t suppressed_ = 0;
   std::chrono::nanoseconds last_line_{0};

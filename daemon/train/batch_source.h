@@ -2,8 +2,9 @@
 // what is known about their samples.
 //
 // Threads:   the trainer thread only.
-// Blocking:  accept(), waits_for_producer(), quarantined() and sample_errors_before() briefly, for the
-//            lock of the supervisor of the workers; the others never: the trainer waits on the ring.
+// Blocking:  accept(), waits_for_producer(), worker_use(), quarantined() and sample_errors_before()
+//            briefly, for the lock of the supervisor of the workers; the others never: the trainer waits
+//            on the ring.
 // Ownership: the implementation owns the ring and the plan, and must outlive the trainer.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/base/resource_use.h"
 #include "shared/data/order/sample_plan.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/feed/batch_shapes.h"
@@ -43,6 +45,8 @@ class BatchSource {
   }
   // Whether the next batch waits for another program, which can take any time.
   virtual bool waits_for_producer() const { return false; }
+  // What the workers use; nothing is known if they are threads of this process.
+  virtual ProcessUse worker_use() const { return {}; }
   // The samples that the workers have quarantined so far.
   virtual std::vector<uint64_t> quarantined() const = 0;
   // The number of sample errors in the tickets before `ticket`, for a checkpoint.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/group/control_record.h"
 #include "daemon/train/batch_source.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/step_engine.h"
@@ -61,8 +62,8 @@ class Coordination {
     std::function<void()> update_ema;  // when the parameters are complete; empty: no averages
     // Whether all processes save this step, which is about to be complete, or is the current one of a pause.
     std::function<bool(uint64_t step)> announces_save;
-    // Of the step so far: ms until now, and of these ms of waiting for data.
-    std::function<std::pair<double, double>()> times;
+    // Times of the step so far, and what this process uses.
+    std::function<group::RankReport()> report;
   };
   virtual std::vector<StepEngine::Exchange> exchanges(TrainStep& /*step*/, Updates /*updates*/) {
     return {};

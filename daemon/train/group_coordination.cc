@@ -206,9 +206,10 @@ std::vector<StepEngine::Exchange> GroupCoordination::exchanges(TrainStep& step, 
     };
   };
   std::vector<StepEngine::Exchange> exchanges;
-  exchanges.push_back(
-      {.run = run([this, &step, times = std::move(updates.times)] { return sum(step, times()); }),
-       .work = std::move(updates.update)});
+  exchanges.push_back({.run = run([this, &step, report = std::move(updates.report)] {
+                         return sum(step, report());
+                       }),
+                       .work = std::move(updates.update)});
   if (is_sharded_)
     exchanges.push_back({.run = run([this] { return gather_parameters(); }),
                          .work = std::move(updates.update_ema)});
@@ -229,9 +230,9 @@ void GroupCoordination::end_sums() {
   if (maybe_buckets_) maybe_buckets_->end();
 }
 
-Status GroupCoordination::sum(TrainStep& step, std::pair<double, double> times) {
+Status GroupCoordination::sum(TrainStep& step, RankReport report) {
   STOKER_RETURN_IF_ERROR(publish_quarantine());
-  const RankReport report = own_report(times);
+  complete(report);
   if (maybe_buckets_) STOKER_RETURN_IF_ERROR(maybe_buckets_->finish(stop_));
   const auto gradients = maybe_buckets_ ? std::vector<at::Tensor>() : step.gradients_to_sum();
   if (state_.optimizer().sums_own_gradients() && step.scales_by_count()) {
@@ -255,21 +256,19 @@ Status GroupCoordination::sum(TrainStep& step, std::pair<double, double> times) 
     rank_totals_[rank].compute_ms += agreed_.ranks[rank].compute_ms;
     rank_totals_[rank].data_wait_ms += agreed_.ranks[rank].data_wait_ms;
     rank_totals_[rank].optimizer_bytes = agreed_.ranks[rank].optimizer_bytes;
+    rank_totals_[rank].use = agreed_.ranks[rank].use;
   }
   ++rank_steps_;
   return is_chief() ? receive_quarantine() : Status();
 }
 
 // The parameters of all ranks are compared at the first step after a start, too: they were loaded.
-RankReport GroupCoordination::own_report(std::pair<double, double> times) {
-  RankReport own{.compute_ms = times.first,
-                 .data_wait_ms = times.second,
-                 .quarantined = num_quarantined_sent_,
-                 .optimizer_bytes = optimizer_bytes_};
+void GroupCoordination::complete(RankReport& own) {
+  own.quarantined = num_quarantined_sent_;
+  own.optimizer_bytes = optimizer_bytes_;
   const auto every = config_.distributed.consistency_check_every_steps;
   if (every && (!has_compared_ || state_.step % *every == 0))
     own.checksum = checksum_of_parameters(state_.model());
-  return own;
 }
 
 // Of the shards that the other ranks have updated. In no phase: at the start of Phase::kOptimizer the
@@ -344,7 +343,8 @@ void GroupCoordination::report(metrics::TrainMetrics& metrics, double stall_ms,
     const RankReport sum = std::exchange(total, {});
     status.ranks.push_back({.compute_ms = sum.compute_ms / steps,
                             .data_wait_ms = sum.data_wait_ms / steps,
-                            .optimizer_bytes = sum.optimizer_bytes});
+                            .optimizer_bytes = sum.optimizer_bytes,
+                            .use = sum.use});
   }
   const double busy_ms = status.ranks[static_cast<size_t>(group().rank())].compute_ms + stall_ms;
   status.exchange_ms = std::max(0.0, metrics.step_time_ms - busy_ms);

@@ -61,10 +61,10 @@ class GroupCoordination final : public Coordination {
  private:
   group::ProcessGroup& group() const { return group_step_.group(); }
   group::ControlRecord own_record(uint64_t step_to_save);
-  group::RankReport own_report(std::pair<double, double> times);
+  void complete(group::RankReport& own);
   Status publish_quarantine();
   Status receive_quarantine();
-  Status sum(TrainStep& step, std::pair<double, double> times);
+  Status sum(TrainStep& step, group::RankReport report);
   Status gather_parameters();
   void apply_capture_votes(const group::ControlRecord& agreed);
   Result<Request> agreed_setting(Request request);

@@ -1,6 +1,7 @@
 #include "daemon/train/released_pause.h"
 
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -15,10 +16,11 @@ namespace {
 constexpr std::chrono::milliseconds kReleasedPollInterval{100};
 constexpr ThreadActivity kReleased{.operation = "wait for resume", .is_waiting = true};
 
-std::string released_reply(uint64_t step, uint64_t reserved_bytes) {
+std::string released_reply(uint64_t step, double reserved_bytes) {
   return "{\"step\":" + std::to_string(step) +
          R"(,"state":"paused","released":true,"device_reserved_bytes":)" +
-         std::to_string(reserved_bytes) + "}";
+         std::to_string(static_cast<uint64_t>(std::isnan(reserved_bytes) ? 0 : reserved_bytes)) +
+         "}";
 }
 
 // Returns true for `stop`.
@@ -33,7 +35,7 @@ bool answer_while_released(TrainerChannels& channels, const Request& request) {
         } else if constexpr (std::is_same_v<C, control::Pause>) {
           channels.is_paused = true;
           answer(request.done,
-                 released_reply(step, channels.board.read()->memory.device_reserved_bytes));
+                 released_reply(step, channels.board.read()->resources[Resource::kDeviceReserved]));
         } else if constexpr (std::is_same_v<C, control::SaveCheckpoint>) {
           answer_at_step(request.done, step, R"("already_saved":true)");
         } else if constexpr (std::is_same_v<C, control::Stop>) {
@@ -70,15 +72,16 @@ void publish_released(TrainerChannels& channels, control::TrainerStatus last,
   last.feed.workers = 0;
   last.feed.external_producers = 0;
   if (usage.ok()) {
-    last.memory.device_allocated_bytes = usage->allocated_bytes;
-    last.memory.device_reserved_bytes = usage->reserved_bytes;
+    last.resources[Resource::kDeviceAllocated] = static_cast<double>(usage->allocated_bytes);
+    last.resources[Resource::kDeviceReserved] = static_cast<double>(usage->reserved_bytes);
   } else {
     log_warn("device memory not released", {{"error", usage.status().to_string()}});
   }
   channels.board.publish(std::move(last));
   channels.pause_log.pause(step);
   for (const Done& done : std::exchange(channels.release_requests, {}))
-    answer(done, usage.ok() ? Result<std::string>(released_reply(step, usage->reserved_bytes))
+    answer(done, usage.ok() ? Result<std::string>(
+                                  released_reply(step, static_cast<double>(usage->reserved_bytes)))
                             : Result<std::string>(usage.status()));
 }
 

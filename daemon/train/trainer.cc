@@ -115,7 +115,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
-  interval_.started = clock_.monotonic();
+  interval_.started = measured_ = clock_.monotonic();
+  meter_.begin(measured_, source_.worker_use());
   channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
   channels_.expects_exchange = ranks_->shares_steps();
@@ -217,18 +218,11 @@ Status Trainer::open_engine() {
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
   const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
-  const auto ms = [](nanoseconds time) {
-    return std::chrono::duration<double, std::milli>(time).count();
-  };
   Coordination::Updates updates{
       .update = [this] { update(); },
       .update_ema = {},
       .announces_save = [this](uint64_t step) { return checkpointing_.must_announce(step); },
-      .times =
-          [this, ms] {
-            return std::pair(ms(clock_.monotonic() - step_start_),
-                             ms(interval_.waited - waited_before_step_));
-          }};
+      .report = [this] { return own_report(); }};
   if (state_.ema_weights() != nullptr) updates.update_ema = [this] { update_ema(); };
   StepEngine::Calls calls{prepare, work, release, ranks_->exchanges(step_, std::move(updates)),
                           ranks_->sums()};
@@ -440,7 +434,10 @@ Status Trainer::wait_while_paused(std::stop_token stop) {
       save_for_requests();
     }
   }
-  interval_.paused += clock_.monotonic() - began;
+  const nanoseconds ended = clock_.monotonic();
+  interval_.paused += ended - began;
+  meter_.begin(ended, source_.worker_use());  // a pause uses nothing
+  measured_ = ended;
   if (!channels_.release_requests.empty()) return {};  // still paused
   channels_.pause_log.resume(state_.step);
   instrumentation_.begin_step();

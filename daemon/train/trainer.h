@@ -165,6 +165,9 @@ class Trainer {
   Result<NonfiniteGuard::NonfiniteAction> check_state(Checked checked);
   metrics::TrainMetrics begin_metrics();
   void record_device_usage();
+  group::RankReport own_report() const;
+  // If it is time: into the status, and, of all ranks, into `metrics`.
+  void measure_resources(nanoseconds now, metrics::TrainMetrics& metrics);
   void finish_metrics(metrics::TrainMetrics& metrics, const NonfiniteGuard::NonfiniteReport& found,
                       int64_t loss_steps);
   // True if the state was saved and the run must continue with a new dataset version.
@@ -214,6 +217,9 @@ class Trainer {
   Interval interval_;
   RemainingTime remaining_;
   cuda::DeviceUsage device_usage_;  // up to the last report
+  ResourceMeter meter_;
+  double measured_work_ms_ = 0;  // of the device, up to the last measurement
+  nanoseconds measured_{0};
   control::TrainerStatus status_;
   std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 };

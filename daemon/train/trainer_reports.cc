@@ -1,4 +1,6 @@
 // The reporting part of Trainer: device values, metrics and status.
+#include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -7,6 +9,20 @@
 namespace stoker::train {
 
 using std::chrono::nanoseconds;
+
+namespace {
+
+// Not the CPU, whose memory is that of the process.
+bool has_memory(const cuda::DeviceUsage& use) { return use.reserved_bytes > 0; }
+
+void add_device_memory(const cuda::DeviceUsage& device, ResourceUse& use) {
+  if (!has_memory(device)) return;
+  use[Resource::kDeviceAllocated] = static_cast<double>(device.allocated_bytes);
+  use[Resource::kDeviceReserved] = static_cast<double>(device.reserved_bytes);
+  use[Resource::kDevicePeakAllocated] = static_cast<double>(device.peak_bytes);
+}
+
+}  // namespace
 
 void Trainer::Interval::add_to(metrics::TrainMetrics& metrics, nanoseconds now,
                                uint64_t batch) const {
@@ -120,7 +136,39 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   interval_ = Interval{.started = now};
   record_device_usage();
   ranks_->report(metrics, stall_ms, status_.group);
+  measure_resources(now, metrics);
   return metrics;
+}
+
+// For the other ranks.
+group::RankReport Trainer::own_report() const {
+  const auto ms = [](nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  group::RankReport own{.compute_ms = ms(clock_.monotonic() - step_start_),
+                        .data_wait_ms = ms(interval_.waited - waited_before_step_)};
+  for (size_t i = 0; i < own.use.size(); ++i)
+    if (const double value = status_.resources.values()[i]; std::isfinite(value))
+      own.use[i] = value;
+  return own;
+}
+
+void Trainer::measure_resources(nanoseconds now, metrics::TrainMetrics& metrics) {
+  if (!meter_.is_due(now)) return;
+  ResourceUse& own = status_.resources;
+  own = meter_.measure(now, source_.worker_use());
+  add_device_memory(device_usage_, own);
+  const double work_ms =
+      device_usage_.work_ms - std::exchange(measured_work_ms_, device_usage_.work_ms);
+  const double elapsed_ms =
+      std::chrono::duration<double, std::milli>(now - std::exchange(measured_, now)).count();
+  if (has_memory(device_usage_)) own[Resource::kDeviceBusy] = std::min(1.0, work_ms / elapsed_ms);
+  metrics.resources = own;
+  const auto& ranks = status_.group.ranks;
+  const auto own_rank = static_cast<size_t>(ranks_->share().rank);
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    for (size_t i = 0; rank != own_rank && i < kProcessResources; ++i)
+      if (double& sum = metrics.resources.values()[i]; !std::isnan(sum)) sum += ranks[rank].use[i];
 }
 
 void Trainer::record_device_usage() {
@@ -128,10 +176,8 @@ void Trainer::record_device_usage() {
   if (const uint64_t works = use.works - device_usage_.works; works > 0)
     status_.device_time_ms = (use.work_ms - device_usage_.work_ms) / static_cast<double>(works) *
                              static_cast<double>(ranks_->share().length());
-  status_.memory.device_allocated_bytes = use.allocated_bytes;
-  status_.memory.device_reserved_bytes = use.reserved_bytes;
-  status_.memory.device_peak_allocated_bytes = use.peak_bytes;
   device_usage_ = use;
+  add_device_memory(use, status_.resources);
 }
 
 void Trainer::finish_metrics(metrics::TrainMetrics& metrics,

@@ -461,9 +461,11 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
 }
 
 Status nonfinite_error(const std::string& found, uint64_t step, const std::string& after) {
-  return Status(StatusCode::kCorrupt,
-                found + " is not finite at step " + std::to_string(step) + after +
-                    "; this state is not saved; try a smaller optimizer.lr or train.max_grad_norm");
+  return Status(
+      StatusCode::kCorrupt,
+      "training diverged: " + found + " is not finite at step " + std::to_string(step) + after +
+          "; this state is not saved, and a restart repeats it from the newest checkpoint; "
+          "try a smaller optimizer.lr or train.max_grad_norm");
 }
 
 }  // namespace stoker::train

@@ -134,13 +134,15 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt, const std:
   auto result = may_commit.ok() ? commit() : Result<checkpoint::Manifest>(std::move(may_commit));
   if (result.ok() && options_.after_commit) options_.after_commit(*result);
   if (result.ok()) return result;
+  const std::string error = result.status().to_string();
+  const bool is_repeated = attempt > 1 && error == stats().last_error;
   log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},
                                         {"attempt", attempt},
                                         {"max_attempts", options_.delays.size() + 1},
-                                        {"error", result.status().to_string()}});
+                                        {"error", is_repeated ? "the same" : error}});
   const std::lock_guard lock(mutex_);
   ++stats_.failures;
-  stats_.last_error = result.status().to_string();
+  stats_.last_error = error;
   stats_.last_error_code = result.status().code();
   return result;
 }

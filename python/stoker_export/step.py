@@ -23,7 +23,12 @@ MAX_METRICS = 32
 RESERVED = {  # fields of stoker's records
     "loss", "step", "epoch", "lr", "dataset", "num_samples", "num_quarantined", "manifest_sha256", "duration_seconds", "wall_time", "per_class",
     "confusion_matrix", "pr_curves", "grad_norm", "samples_seen", "skipped_steps", "loss_scale", "samples_per_second", "step_time_ms", "data_wait_ms",
-    "checkpoint_stall_ms", "degraded"}
+    "checkpoint_stall_ms", "degraded",
+    # What a program uses of the machine, kResourceFields.
+    "cpu_cores", "rss_bytes", "read_bytes_per_second", "written_bytes_per_second", "worker_cpu_cores", "worker_rss_bytes", "worker_read_bytes_per_second",
+    "worker_written_bytes_per_second", "device_busy", "device_allocated_bytes", "machine_cpu_cores", "machine_disk_read_bytes_per_second",
+    "machine_disk_written_bytes_per_second", "machine_network_received_bytes_per_second", "machine_network_sent_bytes_per_second", "peak_rss_bytes",
+    "device_reserved_bytes", "device_peak_allocated_bytes"}
 
 
 def line_of_forward(module):

@@ -69,10 +69,24 @@ void parse_options(CLI::App& app, int argc, const char* const* argv) {
 }
 
 std::string help_text(const CLI::App& app, const std::string& parent) {
+  // A long line without an indent is a part of a paragraph, which is wrapped as a whole.
+  constexpr size_t kLong = 60;
+  const auto is_prose = [](const std::string& line) {
+    return !line.empty() && line.front() != ' ' && !line.starts_with("Usage:");
+  };
   std::istringstream lines(app.help(parent));
+  std::vector<std::string> paragraphs;
+  size_t last = 0;  // length of the line before
+  for (std::string line; std::getline(lines, line);) {
+    const size_t length = line.size();
+    if (last > kLong && is_prose(line) && is_prose(paragraphs.back()))
+      paragraphs.back() += " " + line;
+    else
+      paragraphs.push_back(without_conflicts(line));
+    last = length;
+  }
   std::string text;
-  for (std::string line; std::getline(lines, line);)
-    text += wrapped(without_conflicts(line)) + "\n";
+  for (const std::string& paragraph : paragraphs) text += wrapped(paragraph) + "\n";
   return text;
 }
 

@@ -112,7 +112,14 @@ Coordinator::RegisteredThread::~RegisteredThread() {
 }
 
 Status Coordinator::stop_on_exception(const std::string& name, const Body& body) {
-  const Status status = catch_exceptions([&] { return body(token()); }).with_context(name);
+  bool has_returned = false;
+  Status status = catch_exceptions([&] {
+    Status returned = body(token());
+    has_returned = true;
+    return returned;
+  });
+  // A status says what is wrong; of an exception, the thread is all that is known.
+  if (!has_returned) status = status.with_context(name);
   if (!is_normal_end(status)) request_stop(status);
   return status;
 }
@@ -180,6 +187,16 @@ std::string Coordinator::running_names() const {
   for (const auto& worker : workers_)
     if (!worker.ended) names += (names.empty() ? "" : ", ") + worker.record->name();
   return names;
+}
+
+void Coordinator::repeat_until_end(std::chrono::nanoseconds interval,
+                                   const std::function<void()>& work) const {
+  const auto has_ended = [this] { return stopped_ || running_names().empty(); };
+  for (bool is_over = false; !is_over;) {
+    work();
+    std::unique_lock lock(mutex_);
+    is_over = changed_.wait_for(lock, interval, has_ended);
+  }
 }
 
 Status Coordinator::join(std::chrono::nanoseconds grace) {

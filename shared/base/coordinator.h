@@ -8,7 +8,8 @@
 //
 // Threads:   every method may be called from any thread; join() and clear_stop() only from the
 //            owner's thread.
-// Blocking:  wait_for_stop() and join() wait at most for the given duration, join() from the stop.
+// Blocking:  wait_for_stop() and join() wait at most for the given duration, join() from the stop;
+//            repeat_until_end() until then.
 // Ownership: owns the threads that it starts. They block all signals, which are handled by the main
 //            thread. Each is listed by list_threads() until this object is destroyed.
 // Errors:    join() returns the first reported error. If there is none, it returns kTimedOut with
@@ -84,7 +85,8 @@ class Coordinator {
   }
 
   // Runs `body` in the calling thread. A return value of ok, kCancelled or kClosed is a normal end;
-  // any other status, and any exception, becomes request_stop() with that status and `name`.
+  // any other status, and any exception, becomes request_stop() with that status; that of an exception
+  // has `name`.
   Status stop_on_exception(const std::string& name, const Body& body);
 
   // ---- Stop
@@ -106,6 +108,9 @@ class Coordinator {
   // Waits until all threads have finished or a stop is requested, then at most `grace` for the
   // remaining threads.
   Status join(std::chrono::nanoseconds grace);
+  // Calls `work` at once and every `interval`, until all threads have finished or a stop is requested:
+  // what the owner does until join().
+  void repeat_until_end(std::chrono::nanoseconds interval, const std::function<void()>& work) const;
   // True if all threads have finished. False if threads are running, whether or not a stop is
   // requested.
   bool all_joined() const;

@@ -1,11 +1,12 @@
 // stoker-config-reference: prints one of the documents generated from the settings, the events of the
-// log and the metrics.
+// log, the metrics and the resources.
 #include <cstdio>
 #include <sstream>
 #include <string>
 #include <string_view>
 
 #include "shared/base/log_events.h"
+#include "shared/base/resource_use.h"
 #include "shared/config/key_synonyms.h"
 #include "shared/config/reference.h"
 #include "shared/config/run_config.h"
@@ -78,6 +79,14 @@ std::string metrics_markdown() {
   return text;
 }
 
+std::string resources_markdown() {
+  std::string text = "| resource | unit | meaning |\n|---|---|---|\n";
+  for (const ResourceField& field : kResourceFields)
+    text += "| `" + std::string(field.name) + "` | " + std::string(field.unit) + " | " +
+            std::string(field.help) + " |\n";
+  return text;
+}
+
 }  // namespace
 }  // namespace stoker
 
@@ -91,9 +100,11 @@ int main(int argc, char** argv) {
   if (what == "man") text = stoker::config::man_page();
   if (what == "events") text = stoker::events_markdown();
   if (what == "metrics") text = stoker::metrics_markdown();
+  if (what == "resources") text = stoker::resources_markdown();
   if (text.empty()) {
     std::fputs(
-        "Usage: stoker-config-reference manual|markdown|synonyms|schema|man|events|metrics\n",
+        "Usage: stoker-config-reference manual|markdown|synonyms|schema|man|events|metrics|"
+        "resources\n",
         stderr);
     return 64;
   }

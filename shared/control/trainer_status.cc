@@ -144,12 +144,9 @@ void list_fields(Visitor& fields, MaybeConst<std::pair<std::string, std::string>
 }
 
 template <typename Visitor>
-void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Memory> auto& memory) {
-  fields.value("rss_bytes", memory.rss_bytes);
-  fields.value("peak_rss_bytes", memory.peak_rss_bytes);
-  fields.value("device_allocated_bytes", memory.device_allocated_bytes);
-  fields.value("device_reserved_bytes", memory.device_reserved_bytes);
-  fields.value("device_peak_allocated_bytes", memory.device_peak_allocated_bytes);
+void list_fields(Visitor& fields, MaybeConst<ResourceUse> auto& use) {
+  for (size_t i = 0; i < kResources; ++i)
+    fields.value(kResourceFields[i].name.data(), use.values()[i]);
 }
 
 template <typename Visitor>
@@ -197,6 +194,8 @@ void list_fields(Visitor& fields, MaybeConst<TrainerStatus::Group::Rank> auto& r
   fields.value("compute_ms", rank.compute_ms);
   fields.value("data_wait_ms", rank.data_wait_ms);
   fields.value("optimizer_bytes", rank.optimizer_bytes);
+  for (size_t i = 0; i < rank.use.size(); ++i)
+    fields.value(kResourceFields[i].name.data(), rank.use[i]);
 }
 
 template <typename Visitor>
@@ -257,7 +256,7 @@ void list_fields(Visitor& fields, MaybeConst<TrainerStatus> auto& status) {
   fields.value("data", status.data);
   fields.array("live_settings", status.live_settings);
   fields.value("waiting_for", status.waiting_for);
-  fields.object("memory", status.memory);
+  fields.object("resources", status.resources);
   fields.object("feed", status.feed);
   fields.object("checkpoint", status.checkpoint);
   fields.object("evaluator", status.evaluator);

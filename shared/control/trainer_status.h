@@ -5,6 +5,7 @@
 //          published one never changes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 
 namespace stoker::control {
@@ -43,14 +45,8 @@ struct TrainerStatus {
   std::vector<std::pair<std::string, std::string>> live_settings;  // set during the run, as YAML
   // Before training: the lock of another process. Then: the data of a stream. Empty: nothing.
   std::string waiting_for;
-  struct Memory {
-    uint64_t rss_bytes = 0;       // of stokerd, on the host
-    uint64_t peak_rss_bytes = 0;  // maximum since the start
-    // Of a device with its own memory; otherwise 0.
-    uint64_t device_allocated_bytes = 0;       // allocated by tensors
-    uint64_t device_reserved_bytes = 0;        // reserved by LibTorch
-    uint64_t device_peak_allocated_bytes = 0;  // maximum allocated by tensors
-  } memory;
+  // Of stokerd, over the time of the last record that measured it; in a group of this rank. Resident memory: now.
+  ResourceUse resources = {};
   struct Feed {
     double data_wait_ms = 0;  // time the trainer waits for data, per step, last interval
     uint64_t ready_batches = 0;
@@ -92,6 +88,8 @@ struct TrainerStatus {
       double compute_ms = 0;         // per step, until it waits for the others
       double data_wait_ms = 0;       // of this: waiting for data
       uint64_t optimizer_bytes = 0;  // size of its optimizer state
+      // The first kProcessResources, of its process and its workers; 0: not known yet.
+      std::array<double, kProcessResources> use = {};
     };
     int world_size = 1;
     uint64_t restart_count = 0;  // by the launcher

@@ -9,6 +9,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/resource_use.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::eval_metrics {
@@ -250,7 +251,7 @@ Result<MetricTable> read_model_metrics(const std::string& path) {
   if (!text.ok()) return text.status();
   STOKER_ASSIGN_OR_RETURN(MetricTable table, table_of(*text, path, /*is_required=*/false));
   for (const MetricDefinition& row : table.rows())
-    if (std::ranges::find(kOtherFields, row.name) != kOtherFields.end())
+    if (std::ranges::find(kOtherFields, row.name) != kOtherFields.end() || is_resource(row.name))
       return Status(StatusCode::kCorrupt, path + ": a metric cannot have the name '" + row.name +
                                               "', which is a field of the records; rename it");
   return table;

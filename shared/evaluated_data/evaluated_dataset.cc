@@ -49,7 +49,8 @@ Result<EvaluatedDataset> open_evaluated_dataset(const config::Config& config,
                                                 const std::string& name,
                                                 const data::record::ClassMapping& train,
                                                 const OpenOptions& options) {
-  EvaluatedDataset opened{.name = name, .data = {}, .task = {}, .is_quarantined = {}};
+  EvaluatedDataset opened{
+      .name = name, .data = {}, .task = {}, .is_quarantined = {}, .worker_use = {}};
   std::unique_ptr<data::Dataset>& data = opened.data;
   const auto sandbox = feed::make_sandbox(config, options.feed_program);
   STOKER_ASSIGN_OR_RETURN(data, data::pipeline::open_dataset(name, config.data, options.index_dir,
@@ -64,6 +65,7 @@ Result<EvaluatedDataset> open_evaluated_dataset(const config::Config& config,
     opened.is_quarantined = [reader = sandboxed.get()](uint64_t sample) {
       return reader->is_quarantined(sample);
     };
+    opened.worker_use = [reader = sandboxed.get()] { return reader->worker_use(); };
     data = std::move(sandboxed);
   }
   STOKER_ASSIGN_OR_RETURN(data, data::record::with_training_columns(

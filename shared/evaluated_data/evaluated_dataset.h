@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
@@ -29,6 +30,7 @@ struct EvaluatedDataset {
   std::unique_ptr<task::Task> task;
   // Whether the worker process has quarantined this sample; empty: there is none.
   std::function<bool(uint64_t sample)> is_quarantined;
+  std::function<ProcessUse()> worker_use;  // so far; empty: there is none
 };
 
 enum class Reads { kSamples, kNothing };

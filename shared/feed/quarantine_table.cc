@@ -14,13 +14,14 @@
 namespace stoker::feed {
 namespace {
 
-constexpr uint64_t kMagic = 0x4e4152415551'0004;  // "QUARAN", version 4
+constexpr uint64_t kMagic = 0x4e4152415551'0005;  // "QUARAN", version 5
 constexpr uint64_t kHeaderWords = 8;
 // Whole cache lines, to avoid false sharing between threads. A nonzero first word marks the entry
 // as taken.
 constexpr uint64_t kWordsPerMark = QuarantineTable::kMaxSamplesPerMark;
 // Code, number of bytes and text.
 constexpr uint64_t kWordsPerFailure = 128;
+constexpr uint64_t kWordsPerUse = sizeof(SharedUse) / sizeof(uint64_t);
 constexpr uint64_t kMaxFailureBytes = (kWordsPerFailure - 2) * sizeof(uint64_t);
 constexpr uint32_t kMaxWorkers = 1 << 10;
 constexpr uint32_t kMaxThreads = 1 << 12;
@@ -36,7 +37,7 @@ enum HeaderWord : uint64_t {
 
 uint64_t words_of(uint64_t workers, uint64_t threads) {
   return kHeaderWords + workers * threads * kWordsPerMark + workers + workers * kWordsPerFailure +
-         kMaxSuspects + kMaxQuarantined;
+         workers * kWordsPerUse + kMaxSuspects + kMaxQuarantined;
 }
 
 std::span<uint64_t> all_words(const ring::Segment& segment) {
@@ -84,7 +85,9 @@ QuarantineTable::QuarantineTable(ring::Segment segment, uint32_t workers, uint32
   denied_syscalls_ = words.subspan(kHeaderWords + marks_.size(), workers);
   const auto after_calls = words.subspan(kHeaderWords + marks_.size() + workers);
   failures_ = after_calls.first(uint64_t{workers} * kWordsPerFailure);
-  const auto sets = after_calls.subspan(failures_.size());
+  const auto uses = after_calls.subspan(failures_.size(), uint64_t{workers} * kWordsPerUse);
+  uses_ = {reinterpret_cast<SharedUse*>(uses.data()), workers};
+  const auto sets = after_calls.subspan(failures_.size() + uses.size());
   suspects_ = {.count = &words[kSuspectsWord], .entries = sets.first(kMaxSuspects)};
   quarantine_ = {.count = &words[kQuarantineWord],
                  .entries = sets.subspan(kMaxSuspects, kMaxQuarantined)};
@@ -143,6 +146,11 @@ uint64_t& QuarantineTable::denied_syscall_slot(uint32_t worker) const {
 std::optional<uint64_t> QuarantineTable::take_denied_syscall(uint32_t worker) const {
   const uint64_t word = std::atomic_ref(denied_syscall_slot(worker)).exchange(0);
   return word == 0 ? std::nullopt : std::optional(word - 1);
+}
+
+SharedUse& QuarantineTable::use(uint32_t worker) const {
+  assert(worker < workers_);
+  return uses_[worker];
 }
 
 // ---- Failures

@@ -1,18 +1,19 @@
 // QuarantineTable: shared state of stokerd and its worker processes about samples that crash their
 // worker and about errors that end it, in one sealed memfd next to the ring.
 //
-// It has five parts. Marks: the samples that each worker thread is reading, so that stokerd knows
+// It has six parts. Marks: the samples that each worker thread is reading, so that stokerd knows
 // what a crashed process was reading. Suspects: samples that were being read when a process
 // crashed; each is read alone in its process, so that the next crash identifies one sample.
 // Quarantine: samples that are no longer read. Denied system calls: the call outside the allowlist
-// of the filter that terminated a process. Failures: the errors that processes exit with.
+// of the filter that terminated a process. Failures: the errors that processes exit with. Use: what each
+// process uses of the machine.
 //
 // Threads:   every method may be called from any thread and process. Lock-free.
 // Blocking:  never.
 // Ownership: the kernel frees the memfd after its last user.
 // Errors:    create(): as ring::Segment. attach(): kMismatch (not a table, or created by another
 //            build).
-// Format:    version 4, 64-bit words. An entry is the sample index + 1, 0 = none. Only stokerd and
+// Format:    version 5, 64-bit words. An entry is the sample index + 1, 0 = none. Only stokerd and
 //            its own stoker-feed processes share it.
 // Crash:     the marks of a crashed process intentionally remain; drain_marks() clears them.
 #pragma once
@@ -28,6 +29,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/data/dataset_decorator.h"
+#include "shared/feed/shared_use.h"
 #include "shared/ring/segment.h"
 
 namespace stoker::feed {
@@ -73,6 +75,9 @@ class QuarantineTable {
   // Of a process that has exited; ok: it reported none. The text is printable.
   Status take_failure(uint32_t worker) const;
 
+  // What process `worker` uses, which it stores itself.
+  SharedUse& use(uint32_t worker) const;
+
   // True if there is any suspect or any sample in quarantine.
   bool has_entries() const { return suspects_.any() || quarantine_.any(); }
   bool suspected(uint64_t sample) const { return suspects_.contains(sample); }
@@ -105,6 +110,7 @@ class QuarantineTable {
   std::span<uint64_t> marks_;
   std::span<uint64_t> denied_syscalls_;
   std::span<uint64_t> failures_;
+  std::span<SharedUse> uses_;
   SampleSet suspects_;
   SampleSet quarantine_;
 };

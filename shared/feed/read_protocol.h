@@ -24,6 +24,7 @@
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/data/dataset.h"
+#include "shared/feed/shared_use.h"
 
 namespace stoker::feed {
 
@@ -94,7 +95,8 @@ std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const Tokeni
 
 struct SharedHeader {
   uint64_t denied_syscall = 0;  // as QuarantineTable::denied_syscall_slot()
-  std::array<uint64_t, 7> reserved = {};
+  SharedUse use;
+  std::array<uint64_t, 3> reserved = {};
 };
 static_assert(sizeof(SharedHeader) == 64);
 

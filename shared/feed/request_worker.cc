@@ -94,6 +94,26 @@ class ReplyTimer {
 
 }  // namespace
 
+namespace {
+
+ProcessUse stored_use(const ring::Segment& memory) {
+  return reinterpret_cast<SharedHeader*>(memory.bytes().data())->use.load();
+}
+
+}  // namespace
+
+void RequestWorker::end() {
+  if (!running_) return;
+  ProcessUse last = stored_use(running_->memory);
+  last.rss_bytes = kNotMeasured;
+  ended_use_ = ended_use_ + last;
+  running_.reset();
+}
+
+ProcessUse RequestWorker::use() const {
+  return running_ ? ended_use_ + stored_use(running_->memory) : ended_use_;
+}
+
 Result<UniqueFd> make_config_file(const config::Config& config) {
   const std::string content = config::to_yaml(config);
   UniqueFd fd(::memfd_create("stoker-config", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
@@ -133,7 +153,7 @@ Status RequestWorker::spawn(uint64_t memory_bytes) {
 
 Status RequestWorker::prepare(uint64_t memory_bytes) {
   if (running_ && running_->memory.bytes().size() >= memory_bytes) return {};
-  running_.reset();
+  end();
   Attempt last;
   for (int attempt = 0; attempt < kMaxFailedStarts; ++attempt) {
     STOKER_RETURN_IF_ERROR(spawn(memory_bytes));
@@ -146,7 +166,7 @@ Status RequestWorker::prepare(uint64_t memory_bytes) {
         return {};
       }
       if (result) {
-        running_.reset();
+        end();
         return result->status.with_context("worker process of data." + service_.dataset);
       }
       ready = end_crashed("sent an invalid reply");
@@ -171,7 +191,7 @@ RequestWorker::Attempt RequestWorker::end_crashed(std::string cause) {
   const bool was_ready = running_->serial != kReadySerial;
   auto& header = *reinterpret_cast<SharedHeader*>(running_->memory.bytes().data());
   const uint64_t call = std::atomic_ref(header.denied_syscall).load();
-  running_.reset();
+  this->end();
   if (end && end->is_sandbox_refused() && !was_ready)
     return {.end = Attempt::End::kNotStarted, .status = sandbox_refused()};
   const bool was_killed = !cause.empty();  // or is about to be, by this process
@@ -214,7 +234,7 @@ RequestWorker::Attempt RequestWorker::wait_for_reply(uint64_t num_items) {
     if (events[0].revents != 0) return receive();
     if (events[1].revents != 0) return end_crashed("");
     if (service_.should_stop && service_.should_stop()) {
-      running_.reset();
+      end();
       return {.end = Attempt::End::kNotStarted,
               .status = Status(StatusCode::kCancelled,
                                "data." + service_.dataset + ": its worker process was stopped")};

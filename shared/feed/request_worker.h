@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "shared/base/file.h"
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/feed/read_protocol.h"
@@ -80,7 +81,10 @@ class RequestWorker {
   // Ends the process, whose last reply is impossible.
   Attempt reject(std::string cause) { return end_crashed(std::move(cause)); }
   // Ends the process, and releases its memory.
-  void end() { running_.reset(); }
+  void end();
+
+  // What the processes have used so far; resident memory: that of the running one.
+  ProcessUse use() const;
 
   pid_t process_id() const { return running_ ? running_->process.pid() : -1; }  // -1: none
 
@@ -102,6 +106,7 @@ class RequestWorker {
 
   const Service service_;
   std::optional<Running> running_;
+  ProcessUse ended_use_;  // of the processes before
 };
 
 // The configuration for worker processes, in a file without a name that no process can modify: a

@@ -226,6 +226,11 @@ bool SandboxedDataset::is_quarantined(uint64_t sample) const {
   return quarantined_.contains(sample);
 }
 
+ProcessUse SandboxedDataset::worker_use() const {
+  const std::lock_guard lock(mutex_);
+  return worker_.use();
+}
+
 pid_t SandboxedDataset::process_id() const {
   const std::lock_guard lock(mutex_);
   return worker_.process_id();

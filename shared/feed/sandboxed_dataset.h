@@ -73,7 +73,8 @@ class SandboxedDataset final : public data::DatasetDecorator, public data::Sampl
                                   const data::RandomKey& random_key) const override;
 
   bool is_quarantined(uint64_t sample) const;
-  pid_t process_id() const;  // -1: none is running
+  pid_t process_id() const;       // -1: none is running
+  ProcessUse worker_use() const;  // as RequestWorker::use()
 
  private:
   // How a request ended; see RequestWorker::Attempt.

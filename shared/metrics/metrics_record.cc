@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
@@ -71,6 +72,86 @@ std::optional<MetricsRecord::Value> to_value(const json::value& value) {
   return std::nullopt;
 }
 
+// Reads a line as to_json() writes it: without spaces, escapes, and characters that are not ASCII. A run can
+// have 200,000 records, and a page waits for all of them. Whatever else a line has, parse_json() reads.
+class PlainLineReader {
+ public:
+  explicit PlainLineReader(std::string_view line) : rest_(line) {}
+
+  // nullopt: not such a line.
+  std::optional<MetricsRecord> read() {
+    MetricsRecord record;
+    if (!take("{")) return std::nullopt;
+    do {
+      const auto name = read_text();
+      if (!name || !take(":") || record.find(*name) != nullptr) return std::nullopt;
+      auto value = read_value();
+      if (!value) return std::nullopt;
+      record.add_value(*name, *std::move(value));
+    } while (take(","));
+    if (rest_ != "}") return std::nullopt;
+    return record;
+  }
+
+ private:
+  bool take(std::string_view text) {
+    if (!rest_.starts_with(text)) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+  std::optional<std::string_view> read_text() {
+    if (!take("\"")) return std::nullopt;
+    const size_t end = rest_.find('"');
+    if (end == rest_.npos) return std::nullopt;
+    const std::string_view text = rest_.substr(0, end);
+    for (const char c : text)
+      if (c < 0x20 || c == 0x7F || c == '\\') return std::nullopt;
+    rest_.remove_prefix(end + 1);
+    return text;
+  }
+  std::optional<MetricsRecord::Value> read_value() {
+    if (rest_.starts_with('"')) {
+      const auto text = read_text();
+      if (!text) return std::nullopt;
+      return MetricsRecord::Value(std::string(*text));
+    }
+    if (take("null")) return MetricsRecord::Value(nullptr);
+    const std::string_view token = rest_.substr(0, rest_.find_first_of(",}"));
+    rest_.remove_prefix(token.size());
+    return number_of(token);
+  }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  // Of JSON's grammar: std::from_chars() also reads "01" and "1.".
+  static std::optional<MetricsRecord::Value> number_of(std::string_view token) {
+    size_t at = token.starts_with('-') ? 1 : 0;
+    const auto digits = [&] {
+      const size_t begin = at;
+      while (at < token.size() && is_digit(token[at])) ++at;
+      return at - begin;
+    };
+    const size_t first = at, whole = digits();
+    if (whole == 0 || (whole > 1 && token[first] == '0')) return std::nullopt;
+    if (at == token.size() && first == 0) return parsed<uint64_t>(token);
+    if (at < token.size() && token[at] == '.' && (++at, digits() == 0)) return std::nullopt;
+    if (at < token.size() && (token[at] == 'e' || token[at] == 'E')) {
+      if (++at < token.size() && (token[at] == '+' || token[at] == '-')) ++at;
+      if (digits() == 0) return std::nullopt;
+    }
+    // A negative integer is rare.
+    if (at != token.size() || token.find_first_of(".eE") == token.npos) return std::nullopt;
+    return parsed<double>(token);
+  }
+  template <typename Number>
+  static std::optional<MetricsRecord::Value> parsed(std::string_view token) {
+    Number number = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
+    if (error != std::errc() || end != token.data() + token.size()) return std::nullopt;
+    return MetricsRecord::Value(number);
+  }
+
+  std::string_view rest_;
+};
+
 }  // namespace
 
 MetricsRecord& MetricsRecord::add_value(std::string_view name, Value value) {
@@ -119,6 +200,7 @@ std::string to_json(const MetricsRecord& record) {
 }
 
 Result<MetricsRecord> parse_record(std::string_view line) {
+  if (auto plain = PlainLineReader(line).read()) return *std::move(plain);
   boost::system::error_code error;
   constexpr size_t kMaxDepth = 4;
   const json::value value = parse_json(line, error, kMaxDepth);
@@ -161,6 +243,29 @@ Status read(const MetricsRecord& record, std::string_view name, double& out) {
 
 }  // namespace
 
+namespace {
+
+// Rounded: to bytes, or to a thousandth.
+void add_resources(const ResourceUse& use, MetricsRecord& out) {
+  for (size_t i = 0; i < kRecordedResources; ++i) {
+    const double value = use.values()[i];
+    if (!(value >= 0 && value <= 1e18)) continue;  // not known
+    if (kResourceFields[i].unit.starts_with("bytes"))
+      out.add(kResourceFields[i].name, static_cast<uint64_t>(std::llround(value)));
+    else
+      out.add(kResourceFields[i].name, std::round(1000 * value) / 1000);
+  }
+}
+
+ResourceUse resources_of(const MetricsRecord& record) {
+  ResourceUse use;
+  for (size_t i = 0; i < kRecordedResources; ++i)
+    if (const auto value = record.find_number(kResourceFields[i].name)) use.values()[i] = *value;
+  return use;
+}
+
+}  // namespace
+
 MetricsRecord to_record(const TrainMetrics& record) {
   MetricsRecord out;
   out.add("step", record.step).add("epoch", record.epoch).add("loss", record.loss);
@@ -174,9 +279,9 @@ MetricsRecord to_record(const TrainMetrics& record) {
       .add("step_time_ms", record.step_time_ms)
       .add("data_wait_ms", record.data_wait_ms);
   if (record.maybe_exchange_ms) out.add("exchange_ms", *record.maybe_exchange_ms);
-  out.add("checkpoint_stall_ms", record.checkpoint_stall_ms)
-      .add("degraded", record.degraded)
-      .add("wall_time", std::string_view(record.wall_time));
+  out.add("checkpoint_stall_ms", record.checkpoint_stall_ms).add("degraded", record.degraded);
+  add_resources(record.resources, out);
+  out.add("wall_time", std::string_view(record.wall_time));
   return out;
 }
 
@@ -213,6 +318,7 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   out.maybe_skipped_steps = record.find_count("skipped_steps");
   out.maybe_loss_scale = record.find_number("loss_scale");
   out.maybe_exchange_ms = record.find_number("exchange_ms");
+  out.resources = resources_of(record);
   // Missing in records of earlier releases.
   out.degraded = record.find_count("degraded").value_or(0);
   auto wall = record.find_text("wall_time");
@@ -228,7 +334,8 @@ constexpr std::array<std::string_view, 7> kFixedFields{
     "wall_time"};
 
 bool is_fixed_field(std::string_view name) {
-  return std::find(kFixedFields.begin(), kFixedFields.end(), name) != kFixedFields.end();
+  return std::find(kFixedFields.begin(), kFixedFields.end(), name) != kFixedFields.end() ||
+         is_resource(name);
 }
 
 }  // namespace
@@ -243,8 +350,9 @@ MetricsRecord to_record(const EvalMetrics& record) {
   out.add("num_samples", record.num_samples);
   if (record.num_quarantined > 0) out.add("num_quarantined", record.num_quarantined);
   out.add("manifest_sha256", std::string_view(record.manifest_sha256))
-      .add("duration_seconds", record.duration_seconds)
-      .add("wall_time", std::string_view(record.wall_time));
+      .add("duration_seconds", record.duration_seconds);
+  add_resources(record.resources, out);
+  out.add("wall_time", std::string_view(record.wall_time));
   return out;
 }
 
@@ -268,6 +376,7 @@ Result<EvalMetrics> eval_metrics_from(const MetricsRecord& record) {
   out.num_quarantined = record.find_count("num_quarantined").value_or(0);
   out.manifest_sha256 = *manifest;
   out.duration_seconds = *seconds;
+  out.resources = resources_of(record);
   out.wall_time = *wall;
   for (const auto& [name, value] : record.fields()) {
     if (is_fixed_field(name)) continue;

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 
 namespace stoker::metrics {
@@ -75,6 +76,7 @@ struct TrainMetrics {
   // Total time since the last record that training was blocked by snapshots.
   double checkpoint_stall_ms = 0;
   uint64_t degraded = 0;  // 1: the last checkpoint could not be written
+  ResourceUse resources;  // what is known of the first kRecordedResources
   std::string wall_time;  // ISO 8601, UTC
 };
 
@@ -93,11 +95,12 @@ struct EvalMetrics {
   uint64_t num_quarantined = 0;  // samples that were not evaluated; absent if 0
   std::string manifest_sha256;   // of the checkpoint
   double duration_seconds = 0;   // wall-clock duration
+  ResourceUse resources;         // as in TrainMetrics, of the evaluator
   std::string wall_time;         // ISO 8601, UTC
 };
 
 // A metric must not have the name of another field (step, dataset, num_samples,
-// num_quarantined, manifest_sha256, duration_seconds, wall_time).
+// num_quarantined, manifest_sha256, duration_seconds, wall_time, resources).
 MetricsRecord to_record(const EvalMetrics& record);
 // Every other field is a metric. kCorrupt: a field is missing or has the wrong type; names the
 // field.

@@ -130,6 +130,10 @@ void MetricsWriter::report_histograms(uint64_t step, std::vector<NamedSummary> s
   });
 }
 
+void MetricsWriter::report_events(std::function<void(EventFile&)> add) {
+  enqueue_event(0, [this, add = std::move(add)] { add(*events_); });
+}
+
 bool MetricsWriter::post(std::function<void()> work) {
   Entry entry;
   entry.function = std::move(work);

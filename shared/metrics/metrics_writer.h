@@ -73,6 +73,9 @@ class MetricsWriter {
   // For TensorBoard only; not in train.jsonl.
   void report_histograms(uint64_t step, std::vector<NamedSummary> summaries);
   void report_image(std::string_view tag, uint64_t step, std::string png);
+  // What TensorBoard shows of a run in addition; `add` is called on the writer thread, and must not flush.
+  // TensorBoard reads one file of a directory after the other, so this is the only open one.
+  void report_events(std::function<void(EventFile&)> add);
   // Runs `work` on the writer thread after all earlier records, for other small files that the
   // trainer must not wait for. False: the queue is full and `work` will not run.
   bool post(std::function<void()> work);

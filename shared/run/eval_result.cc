@@ -129,11 +129,14 @@ std::string to_json(const EvalResult& result) {
       fields["confusion_matrix"] = json_of(dataset.confusion_matrix);
     if (!dataset.pr_curves.empty()) fields["pr_curves"] = json_of(dataset.pr_curves);
   }
-  const json::object root{{"step", result.step},
-                          {"manifest_sha256", result.manifest_sha256},
-                          {"datasets", std::move(datasets)},
-                          {"duration_seconds", result.seconds},
-                          {"created_at", result.created}};
+  json::object root{{"step", result.step},
+                    {"manifest_sha256", result.manifest_sha256},
+                    {"datasets", std::move(datasets)},
+                    {"duration_seconds", result.seconds},
+                    {"created_at", result.created}};
+  for (size_t i = 0; i < kRecordedResources; ++i)
+    if (const double value = result.resources.values()[i]; std::isfinite(value))
+      root[kResourceFields[i].name] = value;
   return json::serialize(root) + "\n";
 }
 
@@ -146,6 +149,9 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
       result.datasets.push_back(parse_dataset_result(entry));
     result.seconds = root.at("duration_seconds").to_number<double>();
     result.created = root.at("created_at").as_string().c_str();
+    for (size_t i = 0; i < kRecordedResources; ++i)
+      if (const json::value* value = root.if_contains(kResourceFields[i].name))
+        result.resources.values()[i] = value->to_number<double>();
     return result;
   });
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "shared/base/file.h"
+#include "shared/base/resource_use.h"
 #include "shared/base/status.h"
 #include "shared/config/run_config.h"
 #include "shared/eval_metrics/eval_metrics.h"
@@ -48,7 +49,8 @@ struct EvalResult {
   std::string manifest_sha256;
   std::vector<DatasetResult> datasets;
   double seconds = 0;
-  std::string created;  // ISO 8601, human-readable
+  ResourceUse resources = {};  // of the evaluator and its workers, during the evaluation
+  std::string created;         // ISO 8601, human-readable
 };
 
 std::string to_json(const EvalResult& result);

@@ -59,6 +59,19 @@ std::optional<Value> read_value(const std::string& path,
 
 }  // namespace
 
+std::string reason_of(const Status& failure) {
+  switch (failure.code()) {
+    case StatusCode::kNoSpace:
+    case StatusCode::kOutOfMemory:
+    case StatusCode::kDeviceLost:
+    case StatusCode::kInternal:
+    case StatusCode::kPeerLost:
+      return failure.to_string();
+    default:  // the message says it, and better: a loss that is not finite is not corrupt
+      return failure.message();
+  }
+}
+
 std::string_view to_string(RunOutcome outcome) {
   return kRunOutcomes[static_cast<size_t>(outcome)];
 }

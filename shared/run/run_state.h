@@ -48,6 +48,10 @@ struct LastStart {
   ExitStatus end;    // the step is 0
 };
 
+// What a run ends with, for people: the message, which says what is wrong. The kind of an error that is one of
+// stoker or of the machine comes first: "out of memory: …".
+std::string reason_of(const Status& failure);
+
 std::string to_json(const ExitStatus& end);
 Result<ExitStatus> parse_exit_status(std::string_view json, const std::string& path_in_messages);
 std::string to_json(const LastStart& start);

@@ -160,6 +160,8 @@ void CurveHistory::add_line(std::string_view line) {
   row[kStepMs] = parsed->step_time_ms;
   row[kWaitMs] = parsed->data_wait_ms;
   row[kStallMs] = parsed->checkpoint_stall_ms / std::max(1.0, step - std::min(before, step));
+  for (size_t i = 0; i < kRecordedResources; ++i)
+    row[kFirstResource + i] = parsed->resources.values()[i];
   add_metrics(*parsed, row);
   add(row);
 }
@@ -212,13 +214,21 @@ std::optional<std::vector<CurveHistory::Row>> CurveHistory::rows_since(uint64_t&
 }
 
 std::string CurveHistory::name_of(size_t column) const {
-  return column < kColumns ? std::string(kNames[column])
-                           : "metric/" + metric_names_[column - kColumns];
+  if (column < kFirstResource) return std::string(kNames[column]);
+  return column < kColumns
+             ? "resource/" + std::string(kResourceFields[column - kFirstResource].name)
+             : "metric/" + metric_names_[column - kColumns];
+}
+
+bool CurveHistory::is_empty(const std::vector<Row>& rows, size_t column) {
+  return column >= kFirstResource && column < kColumns &&
+         std::ranges::all_of(rows, [column](const Row& row) { return std::isnan(row[column]); });
 }
 
 std::string CurveHistory::to_json(const std::vector<Row>& rows) const {
   std::string out = "{";
   for (size_t column = 0; column < kColumns + metric_names_.size(); ++column) {
+    if (is_empty(rows, column)) continue;
     out += (column > 0 ? "," : "") + boost::json::serialize(name_of(column)) + ":[";
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i > 0) out += ',';

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/resource_use.h"
 #include "shared/metrics/metrics_record.h"
 
 namespace stoker::view {
@@ -48,23 +49,25 @@ class CurveHistory {
     kWaitMs,
     kExchangeMs,
     kStallMs,
-    kColumns
+    kFirstResource,  // of kResourceFields
+    kColumns = kFirstResource + kRecordedResources
   };
-  static constexpr std::array<std::string_view, kColumns> kNames{"step",
-                                                                 "seconds",
-                                                                 "trained_seconds",
-                                                                 "epoch",
-                                                                 "loss",
-                                                                 "loss_min",
-                                                                 "loss_max",
-                                                                 "lr",
-                                                                 "grad_norm",
-                                                                 "samples_per_second",
-                                                                 "step_time_ms",
-                                                                 "data_wait_ms",
-                                                                 "exchange_ms",
-                                                                 "stall_ms"};
-  // The columns, then training metrics; those that are missing are NaN.
+  static constexpr std::array<std::string_view, kFirstResource> kNames{"step",
+                                                                       "seconds",
+                                                                       "trained_seconds",
+                                                                       "epoch",
+                                                                       "loss",
+                                                                       "loss_min",
+                                                                       "loss_max",
+                                                                       "lr",
+                                                                       "grad_norm",
+                                                                       "samples_per_second",
+                                                                       "step_time_ms",
+                                                                       "data_wait_ms",
+                                                                       "exchange_ms",
+                                                                       "stall_ms"};
+  // The columns, then training metrics; those that are missing are NaN. In JSON, a resource is
+  // "resource/cpu_cores", and one that has no value is left out.
   using Row = std::vector<double>;
 
   explicit CurveHistory(std::string path) : path_(std::move(path)) {}
@@ -88,6 +91,8 @@ class CurveHistory {
   void add_line(std::string_view line);
   void add_metrics(const metrics::TrainMetrics& record, Row& row);
   void add(const Row& row);
+  // One that a page can do without.
+  static bool is_empty(const std::vector<Row>& rows, size_t column);
   static void merge_rows(std::vector<Row>& rows);
   std::string name_of(size_t column) const;
 

@@ -77,7 +77,10 @@ void add_state(RunSummary& summary, const RunState& state, const run::RunLayout&
     case RunState::Phase::kCrashed:
       summary.state = "crashed";
       summary.health = Health::kBad;
-      summary.reason = "stokerd was killed or the machine crashed";
+      summary.reason =
+          "stokerd was killed, by the kernel if memory ran out (journalctl -k -g oom), or the "
+          "machine "
+          "crashed";
       summary.since = modified_at(layout.train_metrics_file());
       return;
     case RunState::Phase::kAbsent:

@@ -9,6 +9,7 @@
 #include <deque>
 #include <filesystem>
 #include <set>
+#include <span>
 
 #include <boost/json.hpp>
 
@@ -98,6 +99,22 @@ json::object metric_table_json(const run::RunLayout& layout) {
     metrics[row.name] = json::object{
         {"direction", to_string(row.direction)}, {"unit", row.unit}, {"help", row.help}};
   return metrics;
+}
+
+// Of the curves and evaluations.
+json::array resource_table_json() {
+  json::array table;
+  for (const ResourceField& field : std::span(kResourceFields).first(kRecordedResources))
+    table.push_back(json::object{
+        {"name", field.name}, {"unit", field.unit}, {"label", field.label}, {"help", field.help}});
+  return table;
+}
+
+json::object resources_json(const ResourceUse& use) {
+  json::object values;
+  for (size_t i = 0; i < kRecordedResources; ++i)
+    if (std::isfinite(use.values()[i])) values[kResourceFields[i].name] = use.values()[i];
+  return values;
 }
 
 json::object metrics_json(const run::EvalResult& result) {
@@ -409,9 +426,11 @@ std::string RunView::overview() {
                                        {"created_at", eval->created},
                                        {"duration_seconds", number(eval->seconds)},
                                        {"manifest_sha256", eval->manifest_sha256},
+                                       {"resources", resources_json(eval->resources)},
                                        {"datasets", metrics_json(*eval)}});
   root["evaluations"] = std::move(evaluations);
   root["metrics"] = metric_table_json(layout_);
+  root["resources"] = resource_table_json();
   root["classes"] = evals.empty() ? nullptr : classes_json(*evals.back());
 
   json::object environment;

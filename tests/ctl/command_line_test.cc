@@ -194,6 +194,10 @@ TEST_F(RunLocatorTest, UsesCurrentDirectoryWhenItContainsRun) {
 TEST(CtlCommandLineTest, ShowsHelpInGroupsWithin80Columns) {
   const std::string help = parse({"--help"}).out;
   EXPECT_LE(widest_line(help), 80u);
+  // A paragraph as Python's textwrap.fill() wraps it.
+  EXPECT_THAT(help,
+              HasSubstr("events, get, set,\nunset, profile and inspect need a running stokerd; "
+                        "status and runs ask it if\nthere is one, and"));
   size_t at = 0;
   for (const char* const group :
        {"\nWatch a run:\n", "\nControl training:\n", "\nLook inside a run:\n", "\nCheckpoints:\n",

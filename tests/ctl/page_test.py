@@ -49,6 +49,8 @@ def png(size):
 def record(step, loss, lr=0.1):
     return json.dumps({"step": step, "epoch": step // 1000, "loss": loss, "accuracy": 1 / (1 + loss), "lr": lr, "grad_norm": 1.0, "samples_seen": step * 16,
                        "samples_per_second": 900.0, "step_time_ms": 20.0, "data_wait_ms": 2.0, "checkpoint_stall_ms": 0.0, "degraded": 0,
+                       **({"cpu_cores": 1.25, "worker_cpu_cores": 0.5, "machine_cpu_cores": 1.875, "rss_bytes": 412_000_000, "worker_rss_bytes": 98_000_000,
+                           "worker_read_bytes_per_second": 12_000_000, "written_bytes_per_second": 0} if step % 50 == 0 else {}),
                        "wall_time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(1.77e9 + step))}) + "\n"
 
 
@@ -66,7 +68,7 @@ def write_run(path, records, lr):
     for i in range(1, 11):
         step = records * i
         (path / f"eval/step-{step:09d}.json").write_text(json.dumps(
-            {"step": step, "manifest_sha256": "0" * 64, "duration_seconds": 1.0, "created_at": "2026-01-05T08:45:37.595Z",
+            {"step": step, "manifest_sha256": "0" * 64, "duration_seconds": 1.0, "created_at": "2026-01-05T08:45:37.595Z", "cpu_cores": 0.5, "worker_cpu_cores": 0.25,
              "datasets": {"val": {"loss": 2.0 / i + lr, "accuracy": i / 11, "num_samples": 100, "per_class": CLASSES,
                                   "confusion_matrix": [[90 if k == m else k + m for k in range(12)] for m in range(12)]}}}))
     (path / f"eval/artifacts/step-{10 * records:09d}.val.misclassified.png").write_bytes(png(64))
@@ -124,6 +126,13 @@ def check_page(page, problems):
     names = page.evaluate("[...document.querySelectorAll('main canvas')].map(c => c.getAttribute('aria-label'))")
     check(len(names) >= 6 and all(len(name) > 20 for name in names), names)
     check("train: " in names[0] and "at step" in names[0], names[0])
+    # What was measured has a chart for each unit; what was not, and what is always 0, has none.
+    use = {name.split(".")[0]: name for name in names}
+    for title, parts, others in (("Processor", ("stokerd: 1.250 at step", "workers: 0.5000 at", "machine: 1.875 at", "evaluator: 0.7500 at"), ()),
+                                 ("Memory", ("stokerd: 412 MB at step", "workers: 98.0 MB at"), ("evaluator", "device")),
+                                 ("Disk and network", ("workers read: 12.0 MB at step",), ("stokerd written", "disks"))):
+        check(all(part in use[title] for part in parts) and not any(other in use[title] for other in others), use[title])
+    check("Device" not in use, names)
     page.evaluate("document.querySelector('main canvas').focus()")
     page.key("ArrowLeft")
     page.wait_for("/train, step [\\d\\s]+: /.test(document.getElementById('announcer').textContent)")
@@ -140,7 +149,7 @@ def serve_status(run, **changes):
     hello = {"protocol_version": 2, "stoker_version": "1", "role": "read", "methods": [], "run_dir": str(run), "run_dir_id": f"{info.st_dev}:{info.st_ino}", "pid": 1}
     status = {**hello, "state": "training", "step": 1234, "max_steps": 2000, "step_time_ms": 35.0,
               "feed": {"ready_batches": 3, "queue_capacity": 8, "workers": 2, "workers_reading": 1.5, "workers_waiting": 0.5, "data_wait_ms": 0.0006},
-              "memory": {"rss_bytes": 412000000, "peak_rss_bytes": 430000000},
+              "resources": {"rss_bytes": 412000000, "peak_rss_bytes": 430000000, "cpu_cores": 1.5, "worker_cpu_cores": 0.25, "machine_cpu_cores": 1.9},
               "group": {"world_size": 3, "restart_count": 1, "ranks": [{"compute_ms": c, "data_wait_ms": w, "optimizer_bytes": 9} for c, w in ((20.0, 1.0), (35.0, 14.0), (21.0, 2.0))]}, **changes}
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(run / "control.sock"))

@@ -39,8 +39,8 @@ TEST(StatusFormatTest, ShowsNoValuesWhileRunStarts) {
 TEST(StatusFormatTest, ShowsDeviceTimeAndMemory) {
   control::TrainerStatus status = training();
   status.device_time_ms = 12.3;
-  status.memory.rss_bytes = 118'000'000;
-  status.memory.peak_rss_bytes = 120'000'000;
+  status.resources[Resource::kRss] = 118'000'000;
+  status.resources[Resource::kPeakRss] = 120'000'000;
   const std::string text = render_status(status, {});
   EXPECT_THAT(text, HasSubstr("12.5 ms/step (12.3 ms device), on cpu\n"));
   EXPECT_THAT(text, HasSubstr("memory      RSS 118 MB (peak 120 MB)\n"));
@@ -49,13 +49,31 @@ TEST(StatusFormatTest, ShowsDeviceTimeAndMemory) {
 TEST(StatusFormatTest, ShowsAllocatedAndReservedGpuMemory) {
   control::TrainerStatus status = training();
   status.device = "cuda:1";
-  status.memory = {.rss_bytes = 1'000'000'000,
-                   .peak_rss_bytes = 2'000'000'000,
-                   .device_allocated_bytes = 3'000'000'000,
-                   .device_reserved_bytes = 5'000'000'000,
-                   .device_peak_allocated_bytes = 4'000'000'000};
+  status.resources[Resource::kRss] = 1'000'000'000;
+  status.resources[Resource::kPeakRss] = 2'000'000'000;
+  status.resources[Resource::kDeviceAllocated] = 3'000'000'000;
+  status.resources[Resource::kDeviceReserved] = 5'000'000'000;
+  status.resources[Resource::kDevicePeakAllocated] = 4'000'000'000;
   EXPECT_THAT(render_status(status, {}),
               HasSubstr("; cuda:1 allocated 3.00 GB (peak 4.00 GB), reserved 5.00 GB\n"));
+}
+
+TEST(StatusFormatTest, ShowsProcessorAndTransfer) {
+  control::TrainerStatus status = training();
+  EXPECT_THAT(render_status(status, {}), Not(HasSubstr("cpu ")));
+  ResourceUse& use = status.resources;
+  use[Resource::kCpu] = 1.5;
+  EXPECT_THAT(render_status(status, {}), HasSubstr("cpu         1.50 cores\n"));
+  use[Resource::kWorkerCpu] = 0.25;
+  use[Resource::kMachineCpu] = 1.99;
+  use[Resource::kDeviceBusy] = 0.879;
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("cpu         1.50 cores, workers 0.250; machine 1.99; device 87 %\n"));
+  use[Resource::kWritten] = 2e6;
+  use[Resource::kWorkerRead] = 0;
+  use[Resource::kNetworkSent] = 3e3;
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("transfer    written 2.00 MB/s; machine: network sent 3.00 kB/s\n"));
 }
 
 TEST(StatusFormatTest, CountsErrorsOfFeedAndCheckpoints) {

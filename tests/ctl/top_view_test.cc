@@ -25,7 +25,14 @@ TopState some_state() {
                  .sample_errors = 2,
                  .workers = 2,
                  .workers_reading = 1};
-  status.memory = {.rss_bytes = 412'000'000, .peak_rss_bytes = 430'000'000};
+  status.resources[Resource::kRss] = 412'000'000;
+  status.resources[Resource::kPeakRss] = 430'000'000;
+  status.resources[Resource::kCpu] = 1.25;
+  status.resources[Resource::kWorkerCpu] = 0.5;
+  status.resources[Resource::kMachineCpu] = 1.9;
+  status.resources[Resource::kWorkerRead] = 12'000'000;
+  status.resources[Resource::kDiskRead] = 15'000'000;
+  state.cpu_cores = {0, 0.875, 1.75};
   status.checkpoint.last_saved_step = 1000;
   status.checkpoint.stall_ms = 12;
   status.checkpoint.saved_total = 1;
@@ -58,7 +65,9 @@ TEST(TopViewTest, ShowsAllOfRun) {
   const std::string text = joined(render_top(some_state(), 40, style));
   for (const char* const part :
        {"demo  training  step 1 200/6 000 (20 %)", "ETA 60 s", "train loss", "data wait 25",
-        "3 of 8 batches ready", "2: read 1.0", "memory     412 MB (peak 430 MB)",
+        "3 of 8 batches ready", "2: read 1.0", "memory     RSS 412 MB (peak 430 MB)",
+        "cpu        [           ▁▅█] 1.25 cores, workers 0.500; machine 1.90\n",
+        "workers read 12.0 MB/s; machine: disks read 15.0",
         "checkpoint step 1 000, 200 steps ago, stall 12.0 ms",
         "running, 200 steps behind, best val/auroc 0.7000 at step 600", "2 sample errors",
         "12:00:00 info    one", "three", " p  pause"})
@@ -85,6 +94,21 @@ TEST(TopViewTest, ShowsShortPhasesCompletely) {
   state.stall_ms_per_step = 1e-5;
   EXPECT_THAT(joined(render_top(state, 24, kPiped)),
               HasSubstr("compute <0.01  data wait <0.01  checkpoint <0.01 ms\n"));
+}
+
+TEST(TopViewTest, ShowsHistoryOfResources) {
+  TopState state = some_state();
+  const auto cpu_line = [&state] {
+    for (const std::string& line : render_top(state, 24, kPiped))
+      if (line.starts_with("cpu")) return line.substr(0, line.find(']') + 1);
+    return std::string();
+  };
+  EXPECT_EQ(cpu_line(), "cpu        [           _=#]");
+  state.cpu_cores.assign(100, 2);
+  state.cpu_cores.back() = 1;
+  EXPECT_EQ(cpu_line(), "cpu        [#############=]");
+  state.cpu_cores.clear();
+  EXPECT_EQ(cpu_line(), "cpu        [              ]");
 }
 
 TEST(TopViewTest, ShowsResultAndErrorInPlaceOfKeys) {

@@ -3,6 +3,7 @@ with a loop of training in PyTorch. All in one process of Python."""
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -180,7 +181,8 @@ def killed_after_save(arguments, run):
 
 def deterministic(run):
     clock = ("samples_per_second", "step_time_ms", "data_wait_ms", "exchange_ms", "checkpoint_stall_ms", "degraded", "wall_time")
-    return [{key: value for key, value in record.items() if key not in clock} for record in records_of(run)]
+    measured = re.compile(r"(worker_|machine_)?(cpu_cores|rss_bytes|.*_bytes_per_second)|device_(busy|allocated_bytes)")
+    return [{key: value for key, value in record.items() if key not in clock and not measured.fullmatch(key)} for record in records_of(run)]
 
 
 def check_resume():

@@ -298,7 +298,7 @@ TEST_F(GroupSampleErrorsTest, EndsAllRanksForOneReasonAfterCommandsOfTwoClients)
   }
   EXPECT_EQ(code_of(*ranks[2]), 65);
   constexpr const char* kReason =
-      "feed: feed-supervisor: data.train: [0-9]+ of [0-9]+ samples cannot be read, more than "
+      "data.train: [0-9]+ of [0-9]+ samples cannot be read, more than "
       "feed.max_sample_error_rate = 0.1";
   EXPECT_THAT(output_of(2), ContainsRegex(kReason));
   for (const int other : {0, 1, 3}) {

@@ -263,8 +263,7 @@ TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
   ASSERT_EQ(train(config, run_dir(), more_steps).code, 0);
   EXPECT_NE(log_of("stokerd").find("run resumed step="), std::string::npos)
       << "the run had ended before";
-  Process loader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tensorboard/train"},
-                 path("events.out"));
+  Process loader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tensorboard"}, path("events.out"));
   const auto read = loader.wait(120s);
   ASSERT_TRUE(read.has_value());
   if (read->code == 77) GTEST_SKIP() << "no tensorboard";

@@ -3,14 +3,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/clock.h"
 #include "shared/checkpoint/store.h"
+#include "shared/metrics/metrics_record.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/run_state.h"
 #include "tests/system/run_fixture.h"
@@ -350,6 +355,87 @@ TEST_F(RunLifecycleTest, WarnsOfTheNormalizationOfAPretrainedFolder) {
       log_with("{\n\"image_mean\": [0.5", "malformed", 78),
       ::testing::HasSubstr("model.pretrained.path: " + path("vit/preprocessor_config.json") +
                            ": line 2: not JSON: incomplete JSON"));
+}
+
+// What a process has used so far, from the files that the kernel has for it.
+double cpu_seconds_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
+  std::string skipped;
+  double user = 0, system = 0;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+double resident_bytes_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  double all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+// The records that have measured what stokerd and its workers use.
+std::vector<metrics::TrainMetrics> measured_records(const std::string& text) {
+  std::vector<metrics::TrainMetrics> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto record = metrics::parse_record(line);
+    const auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
+    if (parsed.ok() && parsed->resources[Resource::kWorkerRss] > 0) found.push_back(*parsed);
+  }
+  return found;
+}
+
+TEST_F(RunLifecycleTest, RecordsWhatStokerdAndItsWorkersUse) {
+  Process stokerd =
+      trainer(write_config(small_config()), run_dir(),
+              {"--set", "train.max_steps=100000000", "--set", "feed.num_processes=2"});
+  const auto records = [&] {
+    return measured_records(text_if_exists(run_dir() + "/metrics/train.jsonl"));
+  };
+  ASSERT_TRUE(wait_until(kPatience, [&] { return records().size() >= 3; })) << log_of("stokerd");
+  const auto measured = records();
+  const auto workers = children_of(stokerd.pid(), "stoker-feed");
+  ASSERT_EQ(workers.size(), 2u);
+  double resident = 0, worker_cpu = 0;
+  for (const pid_t worker : workers) {
+    resident += resident_bytes_of(worker);
+    worker_cpu += cpu_seconds_of(worker);
+  }
+  constexpr double kMib = 1 << 20;
+  const ResourceUse& last = measured.back().resources;
+  EXPECT_NEAR(last[Resource::kWorkerRss], resident, 0.2 * resident);
+  EXPECT_NEAR(last[Resource::kRss], resident_bytes_of(stokerd.pid()), 32 * kMib);
+  // The sum over all intervals but the first, whose begin is not in the records.
+  double sum = 0, sum_of_workers = 0;
+  for (size_t i = 1; i < measured.size(); ++i) {
+    const double seconds = std::chrono::duration<double>(*parse_iso8601(measured[i].wall_time) -
+                                                         *parse_iso8601(measured[i - 1].wall_time))
+                               .count();
+    EXPECT_GE(seconds, 0.99) << "at most once a second";
+    sum += seconds * measured[i].resources[Resource::kCpu];
+    sum_of_workers += seconds * measured[i].resources[Resource::kWorkerCpu];
+  }
+  EXPECT_GT(sum, 0);
+  EXPECT_LE(sum, cpu_seconds_of(stokerd.pid()) + 0.1);
+  EXPECT_GT(sum_of_workers, 0);
+  EXPECT_LE(sum_of_workers, worker_cpu + 0.1);
+  EXPECT_GE(last[Resource::kMachineCpu], 0);
+  stokerd.signal(SIGTERM);
+  EXPECT_EQ(code_of(stokerd), 0);
+  // The evaluator's are in its own records.
+  const auto evaluated = evaluator(run_dir(), {"--once"}).wait(kPatience);
+  ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+  const std::string line = text_of(run_dir() + "/metrics/eval.jsonl");
+  const auto record = metrics::parse_record(line.substr(0, line.find('\n')));
+  ASSERT_TRUE(record.ok());
+  const auto evaluation = metrics::eval_metrics_from(*record);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status().to_string();
+  EXPECT_GT(evaluation->resources[Resource::kCpu], 0);
+  EXPECT_GT(evaluation->resources[Resource::kRss], 16 * kMib);
+  EXPECT_GT(evaluation->resources[Resource::kWorkerRss], kMib);
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST_F(TensorBoardSummaryTest, IsWrittenForNewAndResumedRun) {
   EXPECT_EQ(charts[0].at("multiline").at("tag").at(0), "^loss$");
   EXPECT_EQ(charts[1].at("multiline").at("tag").at(0), "^(train/)?accuracy$");
 
-  const json::object curves = read(run_dir() + "/tensorboard/train", "train-events");
+  const json::object curves = read(run_dir() + "/tensorboard", "train-events");
   const json::object& histograms = curves.at("histograms").as_object();
   for (const char* const tag : {"parameters/0.weight", "gradients/3.bias"}) {
     std::vector<uint64_t> steps;
@@ -141,6 +141,9 @@ TEST_F(TensorBoardSummaryTest, PagesCompareRuns) {
   EXPECT_EQ(std::ranges::find(differs, json::value("train.max_steps")), differs.end()) << differs;
   const json::object& sessions = hparams.at("runs").as_object();
   ASSERT_EQ(sessions.size(), 2u) << sessions;
+  // Training and its settings are one run, each evaluated dataset another.
+  EXPECT_EQ(pages.at("names"), (json::array{"a/tensorboard", "a/tensorboard/eval/val",
+                                            "b/tensorboard", "b/tensorboard/eval/val"}));
   for (const auto& [name, lr] : {std::pair("a", 0.003), std::pair("b", 0.001)}) {
     const json::object& session = sessions.at(name + std::string("/tensorboard")).as_object();
     EXPECT_EQ(session.at("hparams").at("optimizer.lr").to_number<double>(), lr);
@@ -148,7 +151,7 @@ TEST_F(TensorBoardSummaryTest, PagesCompareRuns) {
     ASSERT_EQ(result.metrics.front().first, "loss");
     EXPECT_FLOAT_EQ(session.at("metrics").at("eval/" + result.dataset + "/loss").to_number<float>(),
                     static_cast<float>(result.metrics.front().second));
-    EXPECT_TRUE(session.at("metrics").as_object().contains("train/loss"));
+    EXPECT_TRUE(session.at("metrics").as_object().contains("/loss"));
 
     const json::object& curves =
         pages.at("pr_curves").at(name + ("/tensorboard/eval/" + result.dataset)).as_object();

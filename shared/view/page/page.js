@@ -129,7 +129,7 @@ function bar(parts, label) {  // [[value, color index]], fractions of one
   }
   return h("div", {class: "bar", role: "img", "aria-label": label}, svg);
 }
-const legend = names => h("ul", {class: "legend"}, names.map(([name, color]) => h("li", null, h("span", {class: "swatch c" + color}), name)));
+const legend = names => h("ul", {class: "legend"}, names.map(([name, color, about]) => h("li", {title: about}, h("span", {class: "swatch c" + color}), name)));
 const say = text => { document.getElementById("announcer").textContent = text; };
 // A file of the browser, with its content.
 function download(name, type, content) {
@@ -263,7 +263,8 @@ const cell = value => /[",\n]/.test(value) ? '"' + value.replaceAll('"', '""') +
 class Plot {
   constructor(title, options = {}) {
     this.title = title;
-    this.options = options;  // zero: the y axis starts at 0; unit: of y; onRange([from, to] in x, or null)
+    this.options = options;  // zero: the y axis starts at 0; unit: of y; text: of a value, at the axis too; onRange([from, to] in x, or null)
+    this.format = options.text || format;
     this.canvas = h("canvas", {role: "img", tabindex: 0, "aria-label": title});
     this.canvas.addEventListener("keydown", event => this.onKey(event));
     this.selection = h("div", {class: "selection", hidden: true});
@@ -342,10 +343,10 @@ class Plot {
         scales: {
           x: {...base, type: "linear", grid: {...base.grid, display: false}, ticks: {...base.ticks, callback: x => axis.label(x)}, title: title(axis.title), bounds: "data", min: this.fromZero ? 0 : undefined},
           y: {...base, type: this.isLog ? "logarithmic" : "linear", beginAtZero: !!this.options.zero, title: title(this.unit ?? this.options.unit),
-            ticks: {...base.ticks, callback: x => this.isLog && spans && !/^[125]/.test(x.toExponential()) ? "" : tick(x)}}},
+            ticks: {...base.ticks, callback: x => this.isLog && spans && !/^[125]/.test(x.toExponential()) ? "" : (this.options.text || tick)(x)}}},
         plugins: {legend: {display: false}, tooltip: {
           filter: item => !item.dataset.isBand, backgroundColor: style("--ink"), titleColor: style("--card"), bodyColor: style("--card"), padding: 9, displayColors: this.sets.length > 1, boxWidth: 8, boxHeight: 8, itemSort: (a, b) => b.parsed.y - a.parsed.y,
-          callbacks: {title: items => items.length ? axis.title + " " + axis.label(items[0].parsed.x) : "", label: item => item.dataset.label + "  " + format(item.parsed.y)}}}}};
+          callbacks: {title: items => items.length ? axis.title + " " + axis.label(items[0].parsed.x) : "", label: item => item.dataset.label + "  " + this.format(item.parsed.y)}}}}};
     if (this.chart) {
       this.chart.data = config.data;
       this.chart.options = config.options;
@@ -374,7 +375,7 @@ class Plot {
       const known = points.filter(p => isNumber(p.y));
       if (!known.length) return name + ": no value";
       const first = known[0], last = known[known.length - 1];
-      return `${name}: ${format(first.y)} at ${this.axis.title} ${this.axis.label(first.x)}, ${format(last.y)} at ${this.axis.title} ${this.axis.label(last.x)}`;
+      return `${name}: ${this.format(first.y)} at ${this.axis.title} ${this.axis.label(first.x)}, ${this.format(last.y)} at ${this.axis.title} ${this.axis.label(last.x)}`;
     });
     return this.title + ". " + (parts.join("; ") || "No data yet.") + ". " + this.marks.map(mark => mark.text + ". ").join("") + "Arrow keys read single points; up and down choose the curve.";
   }
@@ -392,7 +393,7 @@ class Plot {
     this.chart.setActiveElements(active);
     this.chart.tooltip.setActiveElements(active, {x: 0, y: 0});
     this.chart.update("none");
-    say(`${label}, ${this.axis.title} ${this.axis.label(data[this.at].x)}: ${format(data[this.at].y)}`);
+    say(`${label}, ${this.axis.title} ${this.axis.label(data[this.at].x)}: ${this.format(data[this.at].y)}`);
   }
   // A column for each curve.
   toCsv() {
@@ -483,6 +484,11 @@ function settingsOf(text) {  // the resolved configuration as "section.key" -> v
   return settings;
 }
 
+// What the programs and the machine use (shared/base/resource_use.h): a chart for the values of each unit.
+const kUseCharts = [["cores", "Processor", "cores"], ["bytes", "Memory", ""], ["bytes/s", "Disk and network", "per second"], ["fraction", "Device", "fraction of the time"]];
+// Of the evaluator, in its own records: its processes together.
+const kEvaluatorUse = {cores: ["evaluator", "cpu_cores", "worker_cpu_cores"], bytes: ["evaluator", "rss_bytes", "worker_rss_bytes"], "bytes/s": ["evaluator read", "read_bytes_per_second", "worker_read_bytes_per_second"]};
+
 // What happened to a run, from its log and its state: [{step, kind, text}].
 function happenings(run, columns) {
   const found = [];
@@ -546,6 +552,11 @@ class RunPage {
     this.phaseCard = card("Phases of a step", "", p.phases.element, this.phaseLegend);
     this.speedCard = card("Samples per second", "half", p.speed.element);
     this.gradCard = card("Gradient norm", "half", p.grad.element);
+    this.useCards = kUseCharts.map(([unit, title, axis]) => {
+      const plot = new Plot(title, {...zero, unit: axis, text: unit.startsWith("bytes") ? bytes : null}), legends = h("div"), cardOf = card(title, "", plot.element, legends);
+      cardOf.head.append(plot.files(() => this.run.name));
+      return {unit, plot, legends, cardOf};
+    });
     for (const [cardOf, plot] of [[this.lossCard, p.loss], [this.metricCard, p.metric], [this.lrCard, p.lr], [this.phaseCard, p.phases], [this.speedCard, p.speed], [this.gradCard, p.grad]])
       cardOf.head.append(plot.files(() => this.run.name));
     this.evalCard = card("Evaluations", "half");
@@ -626,7 +637,7 @@ class RunPage {
     this.nowBody.replaceChildren(...attempt(() => this.nowRows(status), reason => [h("p", {class: "empty"}, reason)]));
   }
   nowRows(status) {
-    const {feed, checkpoint, evaluator, memory} = status, isGroup = status.group && status.group.world_size > 1;
+    const {feed, checkpoint, evaluator} = status, use = status.resources || {}, isGroup = status.group && status.group.world_size > 1;
     const row = (name, value, ...more) => h("div", null, h("div", {class: "row"}, h("span", null, name), h("b", null, value)), ...more);
     const note = (...parts) => parts.some(Boolean) ? h("div", {class: "note"}, parts) : null;
     // Parts of a bar, with their colors: the legend and the label have the same words.
@@ -648,7 +659,8 @@ class RunPage {
       row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
       row("Workers", count(feed.workers), ...parts(activities.map(([name, n, c]) => [name, n >= .05 ? n : 0, c]), Math.max(1, feed.workers), x => x.toFixed(1)), note(feed.external_producers ? `${feed.external_producers} external producers` : "")),
       ...this.ranks(row, note),
-      row("Memory", bytes(memory.rss_bytes), note("peak " + bytes(memory.peak_rss_bytes) + (memory.device_reserved_bytes ? `; device ${bytes(memory.device_allocated_bytes)} of ${bytes(memory.device_reserved_bytes)} reserved` : ""))),
+      row("Memory", bytes(use.rss_bytes), note("peak " + bytes(use.peak_rss_bytes) + (use.worker_rss_bytes ? "; workers " + bytes(use.worker_rss_bytes) : "") + (use.device_reserved_bytes ? `; device ${bytes(use.device_allocated_bytes)} of ${bytes(use.device_reserved_bytes)} reserved` : ""))),
+      ...(isNumber(use.cpu_cores) ? [row("Processor", rate(use.cpu_cores) + " cores", note([isNumber(use.worker_cpu_cores) && "workers " + rate(use.worker_cpu_cores), isNumber(use.machine_cpu_cores) && "the whole machine " + rate(use.machine_cpu_cores)].filter(Boolean).join("; ")))] : []),
       row("Checkpoint", checkpoint.saved_total || checkpoint.last_saved_step ? "step " + count(checkpoint.last_saved_step) : "none yet",
         note((checkpoint.is_saving ? "saving; " : "") + (unsaved ? `${count(unsaved)} steps${newest ? ", " + age(newest.created_at) : ""}; ` : "") + `stall ${milliseconds(checkpoint.stall_ms)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
       row("Evaluator", words(evaluator.state), note((evaluator.reason ? evaluator.reason + "; " : "") + (evaluator.last_evaluated_step ? `step ${count(evaluator.last_evaluated_step)}` + (lag > 0 ? `, ${count(lag)} steps behind the newest checkpoint` : ", up to date") : ""))),
@@ -732,6 +744,27 @@ class RunPage {
     single(this.plots.speed, "samples_per_second", "samples/s", this.speedCard);  // the header has the last one
     single(this.plots.grad, "grad_norm", "gradient norm", this.gradCard, rate(this.latest("grad_norm")));
     this.drawPhases(range, axis, marks);
+    for (const chart of this.useCards) this.drawUse(chart, range, axis, marks, step => step >= from && step <= to);
+  }
+  // Without the values that are always 0; of more than six, those with the highest peaks.
+  drawUse({unit, plot, legends, cardOf}, range, axis, marks, isShown) {
+    const {run} = this, {columns} = this.curves, lines = [];
+    const add = (name, help, points, more) => {
+      const peak = points.reduce((most, p) => Math.max(most, p.y ?? 0), 0);
+      if (peak > 0) lines.push({name, help, points, peak, ...more});
+    };
+    for (const {name, unit: its, label, help} of run.resources || []) {
+      const column = "resource/" + name;
+      if (its === unit && columns[column]) add(label.replace("program", "stokerd"), help, decimate(columns, column, range, axis.of).line.filter(p => isNumber(p.y) || p.gap));
+    }
+    const [label, ...names] = kEvaluatorUse[unit] || [""];
+    add(label, "In an evaluation, with its worker processes", run.evaluations.filter(e => isShown(e.step) && names.some(name => isNumber((e.resources || {})[name])))
+      .map(e => ({x: axis.of(e.step), y: names.reduce((sum, name) => sum + (e.resources[name] || 0), 0)})), {marks: true});
+    const shown = [...lines].sort((a, b) => b.peak - a.peak).slice(0, colors.length), kept = lines.filter(line => shown.includes(line)).map((line, color) => ({...line, color}));
+    if (!kept.length) return cardOf.remove();
+    if (!cardOf.parentNode) this.main.insertBefore(cardOf, this.speedCard);
+    plot.draw(kept, axis, marks);
+    legends.replaceChildren(legend(kept.map(line => [line.name, line.color, line.help])));
   }
   // Without a point there is no chart, whose axes would be invented.
   drawOrSay(cardOf, plot, isEmpty, sets, axis, marks) {

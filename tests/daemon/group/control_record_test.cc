@@ -47,7 +47,8 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
 TEST(ControlRecordTest, KeepsReportOfEachRank) {
   const RankReport first{
       .compute_ms = 12.3, .data_wait_ms = 0.1, .quarantined = 4, .optimizer_bytes = 1u << 31};
-  const RankReport second{.compute_ms = 45.6, .checksum = (uint64_t{1} << 33) - 1};
+  RankReport second{.compute_ms = 45.6, .checksum = (uint64_t{1} << 33) - 1};
+  for (size_t i = 0; i < second.use.size(); ++i) second.use[i] = 0.1 + static_cast<double>(i);
   const auto parsed =
       parse_sum(sum(to_numbers({}, first, 0, 2), to_numbers({}, second, 1, 2)), 0, 2);
   ASSERT_TRUE(parsed.ok());

@@ -29,6 +29,7 @@ control::TrainerStatus some_status() {
   status.feed.data_wait_ms = 1.5;
   status.feed.sample_errors = 3;
   status.checkpoint.saved_total = 4;
+  for (size_t i = 0; i < kResources; ++i) status.resources.values()[i] = 0.5 + double(i);
   return status;
 }
 
@@ -41,6 +42,9 @@ TEST(MetricsTextTest, HasBaseUnitsAndLabels) {
   EXPECT_THAT(text, HasSubstr("\nstoker_data_wait_seconds 0.0015\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE stoker_sample_errors_total counter\n"
                               "stoker_sample_errors_total 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_cpu_cores 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_rss_bytes 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_machine_disk_read_bytes_per_second 11.5\n"));
   EXPECT_THAT(text, HasSubstr("version=\"1.0.0 \\\"a\\\\b\\\"\""));
 }
 
@@ -48,7 +52,9 @@ TEST(MetricsTextTest, OmitsUnknownValues) {
   control::TrainerStatus status = some_status();
   status.loss = std::numeric_limits<double>::quiet_NaN();
   status.training_metrics = {};
+  status.resources = {};
   const std::string text = to_metrics_text(status, "1");
+  EXPECT_THAT(text, Not(HasSubstr("stoker_device_reserved_bytes")));
   EXPECT_THAT(text, Not(HasSubstr("stoker_train_loss")));
   EXPECT_THAT(text, Not(HasSubstr("stoker_train_metric")));
   EXPECT_THAT(text, Not(HasSubstr("stoker_evaluator_best_value")));

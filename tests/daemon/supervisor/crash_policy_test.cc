@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <thread>
 
@@ -170,6 +172,25 @@ TEST_F(QuarantineTest, RejectsForeignSegmentOnAttach) {
   ASSERT_TRUE(small.ok());
   EXPECT_EQ(feed::QuarantineTable::attach(UniqueFd(::dup(small->fd()))).status().code(),
             StatusCode::kMismatch);
+}
+
+TEST_F(QuarantineTest, SharesUseOfEachWorker) {
+  const auto other = feed::QuarantineTable::attach(UniqueFd(::dup(table_->fd())));
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(table_->use(0).load().cpu_seconds, 0) << "nothing is stored yet";
+  other->use(0).store({.cpu_seconds = 1.5, .rss_bytes = 7e9, .read_bytes = 3, .written_bytes = 4});
+  const ProcessUse use = table_->use(0).load();
+  EXPECT_EQ(use.cpu_seconds, 1.5);
+  EXPECT_EQ(use.rss_bytes, 7e9);
+  EXPECT_EQ(use.read_bytes, 3);
+  EXPECT_EQ(use.written_bytes, 4);
+  // A worker can write anything.
+  for (const double invalid :
+       {-1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    other->use(0).store({.cpu_seconds = invalid, .rss_bytes = 1});
+    EXPECT_TRUE(std::isnan(table_->use(0).load().cpu_seconds)) << invalid;
+    EXPECT_EQ(table_->use(0).load().rss_bytes, 1);
+  }
 }
 
 TEST_F(QuarantineTest, RejectsInconsistentSizesOnAttach) {

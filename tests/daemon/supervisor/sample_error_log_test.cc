@@ -290,6 +290,26 @@ TEST_F(SampleErrorLogTest, ReportsNoMoreErrorsThanSamples) {
   EXPECT_THAT(verdict.message(), HasSubstr("data.train: 257 of 257 samples cannot be read"));
 }
 
+// At night, "17 samples cannot be read" means broken files; a file system that is not mounted is another matter.
+TEST_F(SampleErrorLogTest, SaysThatFolderOfDataIsGone) {
+  const test::TemporaryDirectory folder;
+  const auto describe = [&](const std::string& file) {
+    return SampleErrorLog::describe_lost_folder(folder / file);
+  };
+  std::filesystem::create_directories(folder / "png/cat");
+  EXPECT_EQ(describe("png/cat/1.jpg"), (folder / "png/cat") + " is empty; is it mounted?");
+  test::write_whole(folder / "png/cat/2.jpg", "");
+  EXPECT_EQ(describe("png/cat/1.jpg"), "") << "only the file is missing";
+  EXPECT_EQ(describe("png/cat/2.jpg"), "") << "it exists, and is bad";
+  EXPECT_EQ(describe("png/dog/1.jpg"),
+            (folder / "png/dog") + " does not exist any more; is it mounted?");
+  EXPECT_EQ(describe("jpg/new/dog/1.jpg"),
+            (folder / "jpg") + " does not exist any more; is it mounted?");
+  std::filesystem::remove_all(folder / "png/cat");
+  EXPECT_EQ(describe("png/cat/1.jpg"), (folder / "png") + " is empty; is it mounted?");
+  EXPECT_EQ(SampleErrorLog::describe_lost_folder(""), "");
+}
+
 TEST_F(SampleErrorLogTest, FailsPermanentlyAfterLimitIsExceeded) {
   auto log = make(0.01);
   EXPECT_EQ(log.add_reports(many(0, 10), {}).code(), StatusCode::kCorrupt);

@@ -29,9 +29,9 @@ TEST_F(DeviceUsageTest, ReportsDeviceTimeAndMemoryInStatus) {
   *ring = run.ring_.get();
   ASSERT_TRUE(run.train().ok());
   const auto status = run.board_.read();
-  EXPECT_EQ(status->memory.device_allocated_bytes, 100u);
-  EXPECT_EQ(status->memory.device_reserved_bytes, 300u);
-  EXPECT_EQ(status->memory.device_peak_allocated_bytes, 200u);
+  EXPECT_EQ(status->resources[Resource::kDeviceAllocated], 100);
+  EXPECT_EQ(status->resources[Resource::kDeviceReserved], 300);
+  EXPECT_EQ(status->resources[Resource::kDevicePeakAllocated], 200);
   EXPECT_DOUBLE_EQ(status->device_time_ms, 2 * FakeQueue::kWorkMs)
       << "a step is two pieces of work";
 }
@@ -42,7 +42,7 @@ TEST_F(DeviceUsageTest, ReportsStepTimeAsDeviceTimeOnCpu) {
   const auto status = run.board_.read();
   EXPECT_GT(status->device_time_ms, 0);
   EXPECT_LE(status->device_time_ms, status->step_time_ms);
-  EXPECT_EQ(status->memory.device_reserved_bytes, 0u);
+  EXPECT_TRUE(std::isnan(status->resources[Resource::kDeviceReserved]));
 }
 
 }  // namespace

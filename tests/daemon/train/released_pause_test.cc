@@ -175,7 +175,7 @@ TEST_F(ReleasedPauseTest, AnswersCommandsUntilResumed) {
   EXPECT_EQ(published->checkpoint.last_saved_step, 7u);
   EXPECT_EQ(published->checkpoint.saved_total, 2u);
   EXPECT_EQ(published->feed.workers, 0);
-  EXPECT_EQ(published->memory.device_reserved_bytes, 100u);
+  EXPECT_EQ(published->resources[Resource::kDeviceReserved], 100);
   for (const control::Command& command :
        {control::Command(control::SaveCheckpoint{}),
         control::Command(control::SetSetting{"optimizer.lr", "1"}),

@@ -44,7 +44,7 @@ TEST(CoordinatorTest, StopsAllThreadsAndReportsFailedThread) {
                     [](std::stop_token) { return Status(StatusCode::kIoError, "disk on fire"); });
   const Status status = coordinator.join(seconds(30));
   EXPECT_EQ(status.code(), StatusCode::kIoError);
-  EXPECT_EQ(status.message(), "reader: disk on fire");
+  EXPECT_EQ(status.message(), "disk on fire") << "the name of a thread says nothing to a user";
 }
 
 TEST(CoordinatorTest, ReportsErrorWithThreadNameOnException) {
@@ -54,6 +54,34 @@ TEST(CoordinatorTest, ReportsErrorWithThreadNameOnException) {
   const Status status = coordinator.join(seconds(30));
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(status.message(), "thrower: broken");
+}
+
+TEST(CoordinatorTest, RepeatsWorkOfOwnerUntilThreadsEnd) {
+  Coordinator coordinator;
+  int calls = 0;
+  std::latch three_calls(3);
+  coordinator.start("waiter", [&](std::stop_token) {
+    three_calls.wait();
+    return Status();
+  });
+  coordinator.repeat_until_end(milliseconds(1), [&] {
+    if (++calls <= 3) three_calls.count_down();
+  });
+  EXPECT_GE(calls, 3);
+  EXPECT_TRUE(coordinator.join(seconds(60)).ok());
+  EXPECT_TRUE(coordinator.all_joined());
+  calls = 0;
+  coordinator.repeat_until_end(seconds(3600), [&] { ++calls; });
+  EXPECT_EQ(calls, 1) << "no thread runs";
+}
+
+TEST(CoordinatorTest, StopEndsRepeatedWork) {
+  Coordinator coordinator;
+  std::latch released(1);
+  coordinator.start("waiter", [&](std::stop_token stop) { return wait_for(stop, released); });
+  coordinator.repeat_until_end(seconds(3600), [&] { coordinator.request_stop(); });
+  EXPECT_TRUE(coordinator.should_stop());
+  EXPECT_TRUE(coordinator.join(seconds(60)).ok());
 }
 
 TEST(CoordinatorTest, RequestsNoStopWhenThreadsReturnNormally) {

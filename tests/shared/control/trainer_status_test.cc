@@ -28,11 +28,8 @@ TrainerStatus full() {
   status.live_settings = {{"optimizer.lr", "3.0e-04"}};
   status.waiting_for = "step-1/SHA256SUMS";
   status.device_time_ms = 30.5;
-  status.memory = {.rss_bytes = 1,
-                   .peak_rss_bytes = 2,
-                   .device_allocated_bytes = 3,
-                   .device_reserved_bytes = 4,
-                   .device_peak_allocated_bytes = 5};
+  for (size_t i = 0; i < kResources; ++i) status.resources.values()[i] = static_cast<double>(i);
+  status.resources[Resource::kDeviceBusy] = std::nan("");
   status.feed = {.data_wait_ms = 0.2,
                  .ready_batches = 7,
                  .queue_capacity = 8,
@@ -64,7 +61,7 @@ TrainerStatus full() {
   status.group = {.world_size = 2,
                   .restart_count = 3,
                   .exchange_ms = 1.5,
-                  .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000}}};
+                  .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000, {1.5, 2e9}}}};
   status.cluster = {.replicas = "async",
                     .stale_gradients = 3,
                     .backup_gradients = 4,
@@ -106,8 +103,15 @@ TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
       "data": "3 classes: a, b, c",
       "live_settings": [{"key": "optimizer.lr", "value": "3.0e-04"}],
       "waiting_for": "step-1/SHA256SUMS",
-      "memory": {"rss_bytes": 1, "peak_rss_bytes": 2, "device_allocated_bytes": 3,
-                 "device_reserved_bytes": 4, "device_peak_allocated_bytes": 5},
+      "resources": {
+          "cpu_cores": 0.0, "rss_bytes": 1.0, "read_bytes_per_second": 2.0,
+          "written_bytes_per_second": 3.0, "worker_cpu_cores": 4.0, "worker_rss_bytes": 5.0,
+          "worker_read_bytes_per_second": 6.0, "worker_written_bytes_per_second": 7.0,
+          "device_busy": null, "device_allocated_bytes": 9.0, "machine_cpu_cores": 10.0,
+          "machine_disk_read_bytes_per_second": 11.0, "machine_disk_written_bytes_per_second": 12.0,
+          "machine_network_received_bytes_per_second": 13.0,
+          "machine_network_sent_bytes_per_second": 14.0, "peak_rss_bytes": 15.0,
+          "device_reserved_bytes": 16.0, "device_peak_allocated_bytes": 17.0},
       "feed": {"data_wait_ms": 0.2, "ready_batches": 7, "queue_capacity": 8, "sample_errors": 1,
                "requeued_batches": 2, "workers": 4, "worker_crashes": 6, "worker_timeouts": 5,
                "external_producers": 3, "workers_reading": 0.25, "workers_decoding": 2.5,
@@ -119,8 +123,16 @@ TEST(TrainerStatusTest, WritesEachFieldUnderItsKey) {
                     "best_step": 600, "best_metric": "val/auroc",
                     "best_direction": "maximize"},
       "group": {"world_size": 2, "restart_count": 3, "exchange_ms": 1.5,
-                "ranks": [{"compute_ms": 29.5, "data_wait_ms": 0.25, "optimizer_bytes": 0},
-                          {"compute_ms": 30.5, "data_wait_ms": 0.5, "optimizer_bytes": 1000000}]},
+                "ranks": [{"compute_ms": 29.5, "data_wait_ms": 0.25, "optimizer_bytes": 0,
+                           "cpu_cores": 0.0, "rss_bytes": 0.0, "read_bytes_per_second": 0.0,
+                           "written_bytes_per_second": 0.0, "worker_cpu_cores": 0.0,
+                           "worker_rss_bytes": 0.0, "worker_read_bytes_per_second": 0.0,
+                           "worker_written_bytes_per_second": 0.0},
+                          {"compute_ms": 30.5, "data_wait_ms": 0.5, "optimizer_bytes": 1000000,
+                           "cpu_cores": 1.5, "rss_bytes": 2e9, "read_bytes_per_second": 0.0,
+                           "written_bytes_per_second": 0.0, "worker_cpu_cores": 0.0,
+                           "worker_rss_bytes": 0.0, "worker_read_bytes_per_second": 0.0,
+                           "worker_written_bytes_per_second": 0.0}]},
       "cluster": {"replicas": "async", "stale_gradients": 3, "backup_gradients": 4,
                   "largest_staleness": 2,
                   "tasks": [{"job": "ps", "index": 0, "address": "a:2222", "state": "serving",
@@ -146,8 +158,9 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   EXPECT_EQ(read->training_metrics[0].value, 0.75);
   EXPECT_EQ(read->feed.workers, 4);
   EXPECT_EQ(read->device_time_ms, 30.5);
-  EXPECT_EQ(read->memory.peak_rss_bytes, 2u);
-  EXPECT_EQ(read->memory.device_peak_allocated_bytes, 5u);
+  EXPECT_EQ(read->resources[Resource::kPeakRss], 15);
+  EXPECT_TRUE(std::isnan(read->resources[Resource::kDeviceBusy]));
+  EXPECT_EQ(read->group.ranks[1].use[1], 2e9);
   EXPECT_EQ(read->control.connections_dropped, 3u);
   ASSERT_EQ(read->group.ranks.size(), 2u);
   EXPECT_EQ(read->group.ranks[1].compute_ms, 30.5);

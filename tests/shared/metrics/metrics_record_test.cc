@@ -64,6 +64,70 @@ TEST(MetricsRecordTest, RejectsNegativeOrNonintegerAsCount) {
   EXPECT_FALSE(record->find_number("c").has_value());
 }
 
+// Lines as stoker writes them are read by a reader of their own; with a space, by the JSON parser.
+TEST(MetricsRecordTest, ReadsPlainLinesAsJsonParserDoes) {
+  int read = 0;
+  for (const char* const value : {"0",
+                                  "-0",
+                                  "-7",
+                                  "7",
+                                  "01",
+                                  "1.",
+                                  ".5",
+                                  "+1",
+                                  "-",
+                                  "1e",
+                                  "1e+",
+                                  "1e5",
+                                  "1E-5",
+                                  "-1.5e+3",
+                                  "1e999",
+                                  "-1e999",
+                                  "1e-999",
+                                  "18446744073709551615",
+                                  "18446744073709551616",
+                                  "-9223372036854775808",
+                                  "-9223372036854775809",
+                                  "0.1",
+                                  "0.30000000000000004",
+                                  "2.2250738585072011e-308",
+                                  "0x1",
+                                  "inf",
+                                  "nan",
+                                  "NaN",
+                                  "true",
+                                  "false",
+                                  "null",
+                                  "nul",
+                                  "nullx",
+                                  "\"\"",
+                                  "\"a b\"",
+                                  "\"a\\n\"",
+                                  "\"\\u00e4\"",
+                                  "\"\xc3\xa4\"",
+                                  "\"\xff\"",
+                                  "\"a",
+                                  "[1]",
+                                  "{}",
+                                  "",
+                                  " 1",
+                                  "1 ",
+                                  "1,",
+                                  "1}",
+                                  "\"a\"b",
+                                  "1,\"v\":2",
+                                  "1,\"w\":2.5"}) {
+    const std::string text = std::string("\"v\":") + value + "}";
+    const auto plain = parse_record("{" + text), json = parse_record("{ " + text);
+    ASSERT_EQ(plain.ok(), json.ok()) << text;
+    read += plain.ok() ? 1 : 0;
+    EXPECT_TRUE(!plain.ok() || *plain == *json) << text;
+  }
+  EXPECT_GT(read, 20);
+  EXPECT_TRUE(parse_record("{}").ok());
+  EXPECT_TRUE(parse_record("{}")->fields().empty());
+}
+
 TEST(MetricsRecordTest, RejectsNonFlatObject) {
   for (const char* line : {"", " ", "{", "[]", "1", "null", "{}{}", R"({"a":[1]})", R"({"a":{}})",
                            R"({"a":1)", R"({"a":nan})", "{\"a\":\"\x01\"}", "[[[[[[[[[[[[[[[[[["}) {
@@ -104,6 +168,25 @@ TEST(TrainMetricsTest, WritesTrainingMetricsAfterLossAndReadsThem) {
   EXPECT_TRUE(train_metrics_from(to_record(example_train_metrics()))->metrics.empty());
 }
 
+TEST(TrainMetricsTest, WritesKnownResourcesRounded) {
+  TrainMetrics metrics = example_train_metrics();
+  metrics.resources[Resource::kCpu] = 1.23456;
+  metrics.resources[Resource::kRss] = 412000000;
+  metrics.resources[Resource::kDiskRead] = 1000.6;
+  metrics.resources[Resource::kPeakRss] = 5;  // only in the status
+  const std::string json = to_json(to_record(metrics));
+  EXPECT_NE(json.find(R"("degraded":1,"cpu_cores":1.235,"rss_bytes":412000000,)"
+                      R"("machine_disk_read_bytes_per_second":1001,"wall_time")"),
+            std::string::npos)
+      << json;
+  const auto read = train_metrics_from(*parse_record(json));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->resources[Resource::kCpu], 1.235);
+  EXPECT_EQ(read->resources[Resource::kRss], 412000000);
+  EXPECT_TRUE(std::isnan(read->resources[Resource::kWorkerCpu]));
+  EXPECT_TRUE(read->metrics.empty());
+}
+
 TEST(TrainMetricsTest, RoundTripsThroughJson) {
   const auto read = train_metrics_from(*parse_record(to_json(to_record(example_train_metrics()))));
   ASSERT_TRUE(read.ok());
@@ -131,6 +214,28 @@ TEST(TrainMetricsTest, ParsesRecordsOfEarlierReleases) {
   const auto read = train_metrics_from(record);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->degraded, 0u);
+}
+
+TEST(EvalMetricsTest, TakesNoResourceForMetric) {
+  EvalMetrics record{.step = 200,
+                     .dataset = "val",
+                     .metrics = {{"loss", 1.5}},
+                     .num_samples = 64,
+                     .manifest_sha256 = "ab",
+                     .duration_seconds = 1.5,
+                     .wall_time = "w"};
+  record.resources[Resource::kCpu] = 0.5;
+  record.resources[Resource::kWorkerRss] = 7;
+  const std::string text = to_json(to_record(record));
+  EXPECT_NE(
+      text.find(R"("duration_seconds":1.5,"cpu_cores":0.5,"worker_rss_bytes":7,"wall_time":"w"})"),
+      std::string::npos)
+      << text;
+  const auto read = eval_metrics_from(*parse_record(text));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->metrics, record.metrics);
+  EXPECT_EQ(read->resources[Resource::kCpu], 0.5);
+  EXPECT_EQ(read->resources[Resource::kWorkerRss], 7);
 }
 
 TEST(EvalMetricsTest, TreatsOtherFieldsAsMetricsInOrder) {

@@ -1,5 +1,6 @@
 """Prints what the pages of TensorBoard that compare runs show of all runs below a directory, as JSON: of HParams the
-settings that differ and the settings and metrics of each run, of PR Curves the last curve of each tag and run."""
+settings that differ and the settings and metrics of each run, of PR Curves the last curve of each tag and run; and the names of
+all runs."""
 import json
 import os
 import sys
@@ -39,7 +40,7 @@ def main(directory: str) -> None:
     runs.Reload()
     context = base_plugin.TBContext(logdir=os.path.abspath(directory), data_provider=data_provider.MultiplexerDataProvider(runs, directory))
     request = RequestContext()
-    print(json.dumps({"hparams": hparams_page(context, request), "pr_curves": pr_curves_page(context, request)}, sort_keys=True))
+    print(json.dumps({"hparams": hparams_page(context, request), "pr_curves": pr_curves_page(context, request), "names": sorted(runs.Runs())}, sort_keys=True))
 
 
 main(sys.argv[1])

@@ -36,6 +36,20 @@ TEST(EvalResultTest, RoundTripsThroughJsonWithInfinityAsNull) {
   EXPECT_TRUE(std::isnan(back->datasets[1].metrics[0].second));
 }
 
+TEST(EvalResultTest, StoresKnownResources) {
+  EvalResult result{
+      .step = 1, .manifest_sha256 = "ab", .datasets = {}, .seconds = 2, .created = "now"};
+  EXPECT_EQ(to_json(result).find("cpu_cores"), std::string::npos);
+  result.resources[Resource::kCpu] = 1.5;
+  const std::string json = to_json(result);
+  EXPECT_NE(json.find(R"("cpu_cores":1.5E0)"), std::string::npos) << json;
+  EXPECT_EQ(json.find("worker_cpu_cores"), std::string::npos) << json;
+  const auto read = parse_eval_result(json, "f");
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->resources[Resource::kCpu], 1.5);
+  EXPECT_TRUE(std::isnan(read->resources[Resource::kRss]));
+}
+
 TEST(EvalResultTest, StoresNumberOfQuarantinedSamplesUnlessZero) {
   EvalResult result = two_sets();
   EXPECT_EQ(to_json(result).find("quarantined"), std::string::npos);

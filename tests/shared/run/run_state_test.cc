@@ -47,6 +47,15 @@ TEST_F(RunStateTest, WritesReasonAsValidUtf8) {
   EXPECT_EQ(end->reason, "/r\xEF\xBF\xBD");
 }
 
+TEST(ReasonTest, HasKindOfErrorOnlyWhereItSaysSomething) {
+  EXPECT_EQ(reason_of(Status(StatusCode::kCorrupt, "training diverged: loss is not finite")),
+            "training diverged: loss is not finite");
+  EXPECT_EQ(reason_of(Status(StatusCode::kIoError, "data.train: /png is empty")),
+            "data.train: /png is empty");
+  EXPECT_EQ(reason_of(Status(StatusCode::kOutOfMemory, "model")), "out of memory: model");
+  EXPECT_EQ(reason_of(Status(StatusCode::kInternal, "x")), "internal error: x");
+}
+
 TEST_F(RunStateTest, RoundTripsExitStatus) {
   ASSERT_TRUE(write_exit_status(default_file_system(), layout_,
                                 {RunOutcome::kFailed, 12, "a \"quoted\" reason", 70})

@@ -173,6 +173,21 @@ TEST_F(CurveHistoryTest, WritesNonfiniteValuesAsNull) {
   EXPECT_TRUE(columns(history).at("loss").as_array()[0].is_null());
 }
 
+// A record of a run without worker processes has none of theirs; most records measure nothing.
+TEST_F(CurveHistoryTest, HasColumnsOfMeasuredResources) {
+  metrics::TrainMetrics measured{.step = 20, .loss = 1, .wall_time = "2026-01-31T12:00:00.000Z"};
+  measured.resources[Resource::kCpu] = 1.5;
+  measured.resources[Resource::kDiskWritten] = 4096;
+  append(line(10, 2) + metrics::to_json(metrics::to_record(measured)) + "\n" + line(30, 1));
+  CurveHistory history(path());
+  history.refresh();
+  const json::object read = columns(history);
+  EXPECT_EQ(read.at("resource/cpu_cores"), (json::array{nullptr, 1.5, nullptr}));
+  EXPECT_EQ(read.at("resource/machine_disk_written_bytes_per_second"),
+            (json::array{nullptr, 4096, nullptr}));
+  EXPECT_FALSE(read.contains("resource/worker_cpu_cores"));
+}
+
 // Records that a full disk has lost, and the time between a crash and the restart, are not training.
 TEST_F(CurveHistoryTest, TrainedTimeIsNotLongerThanWallTime) {
   const auto record = [](uint64_t step, const std::string& time) {
