@@ -28,7 +28,7 @@ class CropResize {
   uint32_t width() const { return size_.width; }
   bool uses_full_image() const { return fit_ == Fit::kStretch; }
   bool is_random() const { return fit_ == Fit::kRandom; }
-  std::string to_text() const;  // "size=224x224 center_crop of 256"
+  std::string to_text() const;  // "size=224x224 center_crop from whole pixels of 256"
   // The region of an image of `height` x `width` pixels that becomes the sample.
   image::CropBox box(uint32_t height, uint32_t width, const RandomKey& random_key) const;
 

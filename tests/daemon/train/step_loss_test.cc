@@ -639,8 +639,10 @@ TEST(UnusedParameterTest, KeepsValueAndStateUnlessAnyMicroBatchUsesIt) {
     train(one);
     EXPECT_FALSE(at::equal(model.extra, extra));
     EXPECT_FALSE(at::equal(model.weight, weight));
-    for (const auto& [name, tensor] : (*optimizer)->state())
-      if (name == "step.extra") EXPECT_EQ(tensor.item<double>(), 1);
+    for (const auto& [name, tensor] : (*optimizer)->state()) {
+      if (name != "step.extra") continue;
+      EXPECT_EQ(tensor.item<double>(), 1);
+    }
   }
 }
 

@@ -61,6 +61,22 @@ TEST(EvaluationOutcomesTest, WritesJsonWhateverBytesReasonHas) {
   EXPECT_NE(line.find("open caf\xef\xbf\xbd/1.png"), std::string::npos) << line;  // U+FFFD
 }
 
+TEST(EvaluationOutcomesTest, RecordsExitCodeOfFailure) {
+  std::string text = to_json_line({.step = 1,
+                                   .manifest_sha256 = "m",
+                                   .outcome = Outcome::kFailed,
+                                   .reason = "val.csv: line 3",
+                                   .exit_code = ExitCode::kDataError},
+                                  "w");
+  text.pop_back();  // the newline
+  const auto failed = parse_outcome_record(text);
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->exit_code, ExitCode::kDataError);
+  const auto earlier = parse_outcome_record(line(1, "failed"));
+  ASSERT_TRUE(earlier);
+  EXPECT_FALSE(earlier->exit_code);
+}
+
 TEST(EvaluationOutcomesTest, UsesLastRecordOfCheckpoint) {
   EvaluationOutcomes outcomes;
   outcomes.add_line(line(1, "corrupt"));

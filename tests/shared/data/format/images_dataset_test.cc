@@ -116,8 +116,8 @@ TEST_F(ImageFolderDatasetTest, TakesPixelsOfCenterCropOfTorchvision) {
     const auto dataset = opened(config);
     const auto pixels = read_sample(*dataset, 0).values<uint8_t>(0);
     for (size_t x = 0; x < one.first_red.size(); ++x) {
-      EXPECT_NEAR(pixels[x], one.first_red[x], 1) << x;
-      EXPECT_NEAR(pixels[pixels.size() - one.last_blue.size() + x], one.last_blue[x], 1) << x;
+      EXPECT_NEAR(pixels[x], one.first_red[x], 2) << x;  // each of two resizes rounds
+      EXPECT_NEAR(pixels[pixels.size() - one.last_blue.size() + x], one.last_blue[x], 2) << x;
     }
   }
 }
