@@ -88,7 +88,8 @@ def main(arguments=None):
         if options.config:
             from .run_data import check_data
             check_data(module, loss, batch, options.config, options.stokerd)
-        export(module, loss, batch, options.output, metrics=metrics, dynamic_length=options.dynamic_length, overwrite=options.overwrite, progress=lambda text: print(text, flush=True))
+        export(module, loss, batch, options.output, metrics=metrics, dynamic_length=options.dynamic_length, overwrite=options.overwrite,
+               progress=lambda text: print(text, flush=True))
     except ExportError as error:
         print(f"stoker-export: {error}", file=sys.stderr)
         return 1

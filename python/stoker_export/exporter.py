@@ -737,7 +737,7 @@ def export(module, loss, example_batch, path, *, metrics=None, dynamic_length=Fa
     example_batch  (input, *targets); input is a tensor, or (input, length) for padded sequences. Of a step {field: tensor}. Two samples or more; dtypes and
                    shapes except the batch size are those of the run. Stored in the folder for the self-test
     metrics        of a step: {name: "maximize" or "minimize"}, which values are better
-    dynamic_length  the second dimension of the input, and of targets that have the same one, is free, up to that of the example batch
+    dynamic_length sequences can be shorter: the second dimension of the input, and of targets that have the same one, is free up to that of the example batch
     progress       called with a line about each phase
 
     Training uses module.train(), evaluation module.eval(). The folder appears complete or not at all. Raises ExportError with one line.
@@ -830,7 +830,8 @@ def write(step, tensors, free, metrics, folder, say):
     of_step = {"fields": [fields[i] for i in order], "metrics": rows} if fields else {"per_step": per_step(step, tensors[:len(kept)])}
     document = {
         "format": FORMAT, "torch": torch.__version__.split("+")[0], "num_inputs": len(kept), "batch": {"min": batch[0], "max": batch[1]},
-        **of_step, **({"min_steps": [steps if i in free else 0 for i in order]} if free else {}), "outputs": step.output_names, "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
+        **of_step, **({"min_steps": [steps if i in free else 0 for i in order]} if free else {}),
+        "outputs": step.output_names, "checkpointed": sorted(guards.checkpointed), "tensors": table.entries, "tied": table.tied,
         "operators": schemas, "programs": programs, "self_test": test,
         "files": {name: sha256(os.path.join(folder, name)) for name in FILES[1:]},
     }

@@ -634,6 +634,81 @@ class FileTest(ExportTest):
         self.assertEqual(self.written(nn.Linear(8, 4))["batch"], {"min": 1, "max": None})
         self.assertLessEqual(self.written(Halves())["batch"]["min"], 2)
 
+    def test_batches_of_any_size(self):
+        """PyTorch computes distances otherwise from 25 rows on, which would limit the batch to that of the example."""
+        class Distances(Net):
+            def forward(self, x):
+                return self.linear(x) + torch.cdist(x, x).mean() + torch.quantile(x, 0.5, dim=1, keepdim=True) + torch.take_along_dim(x, x.argsort(1)[:, :1], 1)
+
+        self.assertEqual(self.written(Distances())["batch"], {"min": 1, "max": None})
+
+    def test_hooks_of_the_first_call(self):
+        """transformers registers its hooks in the first call, and remembers it in an attribute."""
+        class Captured(Net):
+            def forward(self, x):
+                if not getattr(self, "has_hook", False):
+                    self.has_hook = True
+                    self.linear.register_forward_hook(lambda module, arguments, output: self.captured.append(output))
+                captured = self.captured = []
+                y = self.linear(x)
+                del self.captured
+                return y * len(captured)
+
+        module = Captured()
+        self.assertEqual([node["op"] for node in self.written(module)["programs"]["predict"]["nodes"]], ["aten::linear", "aten::mul.Tensor"])
+        self.assertEqual(len(module.linear._forward_hooks), 0)
+
+    def test_view_of_input_with_gradient(self):
+        class View(Net):
+            def forward(self, x):
+                x = x[:, :]
+                if self.training:
+                    x.requires_grad = True
+                return self.linear(x)
+
+        self.written(View())
+
+    def test_dynamic_length(self):
+        tokens = torch.randint(0, 20, (BATCH, 9))
+        embed = nn.Embedding(20, 8)
+
+        def exported(forward, loss=F.cross_entropy):
+            class Sequences(Net):
+                def __init__(self):
+                    super().__init__()
+                    self.embed, self.position, self.rnn = embed, nn.Embedding(9, 8), nn.LSTM(8, 8, batch_first=True)
+
+            Sequences.forward = forward
+            export(Sequences(), loss, (tokens, torch.zeros_like(tokens)), self.path, dynamic_length=True, overwrite=True)
+            with open(os.path.join(self.path, "graph.json"), encoding="utf-8") as file:
+                return json.load(file)
+
+        def per_token(logits, targets):
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+        def any_length(self, x):
+            return self.linear(self.rnn(self.embed(x) + self.position(torch.arange(x.shape[1])))[0])
+
+        written = exported(any_length, per_token)
+        self.assertEqual(written["min_steps"], [1, 1])
+        self.assertEqual([value["shape"] for value in written["programs"]["train"]["inputs"]], [[None, 9], [None, 9]])
+        self.assertEqual(written["batch"], {"min": 1, "max": None})
+
+        def fixed_length(self, x):
+            return self.linear(self.embed(x) + self.position(torch.arange(9)))
+
+        def even_length(self, x):
+            return self.linear(self.embed(x[:, :8].view(x.shape[0], -1, 2)).sum(2)) if x.shape[1] % 3 == 0 else self.linear(self.embed(x))
+
+        for forward, expected in ((fixed_length, "fixes the length of sequences at that of the example (9); write x.shape[1]"),
+                                  (even_length, "depends on the length of sequences (")):
+            with self.subTest(expected), self.assertRaises(ExportError) as caught:
+                exported(forward, lambda logits, targets: logits.mean())
+            self.assertIn(expected, str(caught.exception))
+            self.assertIn("exporter_test.py:", str(caught.exception))
+        with self.assertRaisesRegex(ExportError, "dynamic_length: the example batch has no sequence"):
+            export(nn.Linear(1, 4), F.cross_entropy, (torch.randn(BATCH, 1), torch.zeros(BATCH, dtype=torch.int64)), self.path, dynamic_length=True)
+
     def test_names_of_dropped_operators(self):
         """Assertions of the export fix dtypes and sizes."""
         self.assertTrue(all(name.startswith("aten::") for name in graph.DROPPED))
