@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -43,28 +41,8 @@ namespace json = boost::json;
 // (ticket, sample) of the samples that could not be read.
 using SampleErrors = std::set<std::pair<uint64_t, uint64_t>>;
 
-// That the log of an asynchronous run has: of the updates of parameter server 0 (format in docs/distributed.md).
-// It is cut where the run continues otherwise. 0: none.
-uint64_t last_asynchronous_step(const run::RunLayout& layout) {
-  struct {
-    std::array<char, 16> format_and_server;
-    uint32_t num_servers, placement;
-    uint64_t first_step;
-  } header;
-  constexpr uint64_t kHeaderBytes = 240;
-  const std::string path = layout.updates_dir() + "/ps-0.log";
-  std::error_code error;
-  const uint64_t bytes = std::filesystem::file_size(path, error);
-  std::ifstream log(path, std::ios::binary);
-  if (error || bytes < kHeaderBytes || !log.read(reinterpret_cast<char*>(&header), sizeof header))
-    return 0;
-  return header.first_step + (bytes - kHeaderBytes) / (16 + uint64_t{8} * header.num_servers);
-}
-
-Status check_has_batch(const config::Config& config, const run::RunLayout& layout, uint64_t step) {
-  const bool is_asynchronous = config.cluster.replicas == config::ReplicaMode::kAsync ||
-                               step <= last_asynchronous_step(layout);
-  if (!is_asynchronous) return {};
+Status check_has_batch(const config::Config& config, uint64_t step) {
+  if (config.cluster.replicas != config::ReplicaMode::kAsync) return {};
   return Status(
       StatusCode::kInvalidArgument,
       "step " + std::to_string(step) +
@@ -248,7 +226,7 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
                   "data." + streamed->first +
                       " is a stream, which has no index: the samples of its batches are not known "
                       "before they are read");
-  STOKER_RETURN_IF_ERROR(check_has_batch(config, layout, step));
+  STOKER_RETURN_IF_ERROR(check_has_batch(config, step));
   // That of the step, if the batch size has changed since.
   STOKER_ASSIGN_OR_RETURN(const run::BatchSizes sizes,
                           run::read_batch_sizes(layout.batch_sizes_file()));

@@ -63,26 +63,6 @@ TEST_F(BatchDescriptionTest, ConsistsOfItsParts) {
   EXPECT_EQ(numbers, numbers_of(all));
 }
 
-// Of two servers, with two updates: each record has 16 bytes and 8 of each server (docs/distributed.md).
-TEST_F(BatchDescriptionTest, HasNoBatchOfStepInUpdateLog) {
-  const auto write_log = [this](uint64_t first_step) {
-    std::string log(240 + 2 * 32, '\0');
-    log[16] = 2;  // servers
-    log[24] = static_cast<char>(first_step);
-    ASSERT_TRUE(make_directories(default_file_system(), layout_.updates_dir()).ok());
-    ASSERT_TRUE(
-        write_file_atomically(default_file_system(), layout_.updates_dir() + "/ps-0.log", log)
-            .ok());
-  };
-  write_log(0);
-  EXPECT_EQ(describe().samples.size(), 10u);
-  EXPECT_EQ(describe_batch(layout_, 2).status().code(), StatusCode::kInvalidArgument);
-  write_log(1);
-  EXPECT_THAT(describe_batch(layout_, 3).status().message(),
-              HasSubstr("step 3 is of an asynchronous run with parameter servers, where a step has "
-                        "no single batch"));
-}
-
 TEST_F(BatchDescriptionTest, HasNoBatchInAsynchronousRun) {
   auto config = config::load_config(layout_.config_file(), {});
   ASSERT_TRUE(config.ok());
