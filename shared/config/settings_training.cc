@@ -769,7 +769,7 @@ Section cluster_section(ClusterConfig& cluster) {
             .details = "round_robin: one variable after the other, in the order of the model. "
                        "bytes: each on the server that has the fewest bytes so far. null: as "
                        "--placement, which otherwise must be equal. With replicas: sync the "
-                       "results are the same; with async a change begins new update logs."}},
+                       "results are the same."}},
       .variants = {}};
 }
 
