@@ -23,6 +23,7 @@
 
 #include "daemon/group/socket_address.h"
 #include "daemon/parameter_server/worker_connection.h"
+#include "shared/base/exception_status.h"
 #include "tests/support/eventually.h"
 
 namespace stoker::parameter_server {
