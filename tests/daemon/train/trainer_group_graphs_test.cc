@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/train/group_step.h"
 #include "tests/daemon/train/fake_device_engine.h"
 #include "tests/daemon/train/trainer_group_fixture.h"
 #include "tests/support/fake_device/device_allocator.h"

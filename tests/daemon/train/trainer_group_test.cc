@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "daemon/train/cpu_engine.h"
+#include "daemon/train/gradient_buckets.h"
+#include "daemon/train/group_step.h"
 #include "tests/daemon/train/trainer_group_fixture.h"
 
 namespace stoker::train {

@@ -17,6 +17,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "daemon/train/group_step.h"
 #include "daemon/train/sharded_commit.h"
 #include "daemon/train/trainer.h"
 #include "shared/base/coordinator.h"

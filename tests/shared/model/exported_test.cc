@@ -424,8 +424,9 @@ TEST_F(ExportedModelTest, LeavesLengthOfBatches) {
   const auto handle = at::addThreadLocalCallback(
       at::RecordFunctionCallback(
           [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
-            if (std::string_view(function.name()) == "aten::layer_norm")
+            if (std::string_view(function.name()) == "aten::layer_norm") {
               EXPECT_EQ(function.inputs()[0].toTensor().size(1), 5);
+            }
             return nullptr;
           })
           .needsInputs(true)
