@@ -23,12 +23,12 @@ namespace stoker::ctl {
 namespace {
 
 constexpr uint64_t kMaxResultBytes = 1 << 20;
+constexpr size_t kMaxMetricName = 256;  // of a record
 
 // Empty if the file does not exist, because no step was reported yet. Of more than 2 * kMaxRows records,
 // every second, fourth, … and the last one: the file can be that of another user.
 Result<std::vector<metrics::TrainMetrics>> read_train_rows(const std::string& path) {
   constexpr size_t kMaxRows = 100'000, kMaxMetricsOfRecord = 64;
-  static constexpr size_t kMaxMetricName = 256;
   std::vector<metrics::TrainMetrics> rows;
   std::optional<metrics::TrainMetrics> omitted;  // since the last of `rows`
   uint64_t num_read = 0, every = 1;
