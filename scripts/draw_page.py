@@ -60,7 +60,7 @@ def main():
             wait(programs, lambda: last_step(run) >= arguments.steps and is_served(f"http://{listen}/"))
             page = browser.Browser()
             try:
-                page.resize(1280, 925)
+                page.resize(1280, 1240)
                 page.open(f"http://{listen}/")
                 page.wait_for("document.body?.innerText.includes('Phases of a step')")
                 time.sleep(3)  # of live updates
