@@ -125,7 +125,7 @@ TEST(SerialExecutor, ReportsException) {
   SerialExecutor<int> executor("test", 1,
                                [](auto&, const auto&) { throw std::runtime_error("broken"); });
   EXPECT_EQ(executor.post(1), PostResult::kPosted);
-  EXPECT_EQ(executor.join(kPatience).message(), "test: broken");
+  EXPECT_EQ(executor.join(kPatience).message(), "broken");
 }
 
 TEST(SerialExecutor, RejectsRequestsAfterException) {
