@@ -50,6 +50,7 @@ constexpr auto kRequestTimeout = 5000ms;
 constexpr auto kMessageTime = 6s;
 constexpr int kMaxFailures = 60;
 constexpr size_t kMaxLogLines = 200;
+constexpr uint64_t kBytesOfRefresh = 256 << 20;  // of train.jsonl
 
 volatile sig_atomic_t pending_signal = 0;
 void on_signal(int number) { pending_signal = number; }
@@ -244,7 +245,7 @@ class Top {
     if (maybe_gpus_) state_.gpus = maybe_gpus_->read();
     if (!maybe_layout_) return;
     summary_of_files_ = view::read_summary(*maybe_layout_, state_.name);
-    history_->refresh();
+    history_->refresh(kBytesOfRefresh);
     Curve train{.name = "train loss", .kind = Curve::Kind::kLine, .points = {}};
     using History = view::CurveHistory;
     state_.cpu_cores.clear();

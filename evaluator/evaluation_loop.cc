@@ -30,9 +30,10 @@ bool is_deleted(const std::string& checkpoint_path) {
   return !exists && !error;
 }
 
-// Then what was found corrupt is not the checkpoint.
-bool is_intact(const std::string& checkpoint_path) {
-  return checkpoint::CheckpointStore::open_verified(checkpoint_path).ok();
+// Otherwise what was found corrupt is not the checkpoint.
+bool is_corrupt(const std::string& checkpoint_path) {
+  return checkpoint::CheckpointStore::open_verified(checkpoint_path).status().code() ==
+         StatusCode::kCorrupt;
 }
 
 nanoseconds to_nanoseconds(double seconds) {
@@ -410,7 +411,7 @@ Status EvaluationLoop::handle_failure(const Task& task, const std::string& manif
     return {};
   }
   if (error.code() == StatusCode::kMismatch ||
-      (error.code() == StatusCode::kCorrupt && !is_intact(entry.path))) {
+      (error.code() == StatusCode::kCorrupt && is_corrupt(entry.path))) {
     log_error("checkpoint corrupt", {{"step", entry.step}, {"reason", error.message()}});
     return record_outcome(Outcome::kCorrupt, task, manifest_sha256, error);
   }

@@ -235,7 +235,9 @@ void Run::release_device_memory(c10::Device device, control::TrainerStatus last)
 
 Result<run::RunOutcome> Run::preparation_outcome(const Status& error) const {
   // A task of a cluster waits in vain, because the run has ended.
-  if (error.code() == StatusCode::kClosed && maybe_launch_ != nullptr) return error;
+  if (error.code() == StatusCode::kClosed && maybe_launch_ != nullptr &&
+      maybe_launch_->maybe_cluster)
+    return error;
   Status checked = require_stop(error, stop_requested_);
   if (checked.code() == StatusCode::kCancelled)
     return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;

@@ -39,6 +39,7 @@ namespace {
 using parameter_server::Job;
 
 constexpr std::chrono::seconds kWriterGrace{10};
+constexpr const char* kBegunKey = "begun";  // the chief has trained since the servers have started
 constexpr const char* kIndexKey = "index_complete";
 constexpr const char* kTicketKey = "first_ticket";  // of the whole run, modulo 2^64
 
@@ -63,11 +64,17 @@ Status compare_data(const ClusterMeeting& met, const ClusterLaunch& cluster,
 
 // Whether the failure of this task ends the run. Before it has begun, the others wait for the servers and the chief.
 // Later, another process of a worker that fails otherwise than by the data or the configuration can continue.
-bool ends_run(const parameter_server::ClusterTask& task, bool has_begun, const Status& failure) {
+// A chief that is started again leaves the others as they were while it was away.
+bool ends_run(const ClusterMeeting& met, const parameter_server::ClusterTask& task, bool has_begun,
+              const Status& failure) {
   if (failure.ok() || failure.code() == StatusCode::kClosed) return false;
   const bool is_lost =
       failure.code() == StatusCode::kPeerLost && failure.cause() == StatusCode::kOk;
-  if (!has_begun) return task.job == Job::kPs || task.is_chief();
+  if (!has_begun && task.is_chief()) {
+    const auto begun = met.store->get(kBegunKey);
+    return !begun.ok() || !begun->has_value();
+  }
+  if (!has_begun) return task.job == Job::kPs;
   if (is_lost || failure.code() == StatusCode::kCancelled) return false;
   const ExitCode code = exit_code_for(failure);
   return task.job == Job::kPs || code == ExitCode::kDataError || code == ExitCode::kConfiguration;
@@ -81,8 +88,8 @@ Status share_first_ticket(const ClusterMeeting& met, const ClusterLaunch& cluste
       state.step * static_cast<uint64_t>(config.train.gradient_accumulation_steps);
   if (cluster.task.is_chief())
     return met.store->set(kTicketKey, std::to_string(state.ticket - before));
-  STOKER_RETURN_IF_ERROR(parameter_server::wait_for_task(*met.store, kTicketKey, stop,
-                                                         wait_for_chief(met, cluster)));
+  STOKER_RETURN_IF_ERROR(
+      parameter_server::wait_for_task(*met.store, kTicketKey, stop, wait_for_chief(met, cluster)));
   STOKER_ASSIGN_OR_RETURN(const auto text, met.store->get(kTicketKey));
   uint64_t first = 0;
   if (text) std::from_chars(text->data(), text->data() + text->size(), first);
@@ -183,6 +190,7 @@ Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
   bool has_begun = false;
   const auto begin = [&] {
     has_begun = true;
+    if (cluster.task.is_chief()) (void)met->store->set(kBegunKey, "1");
     on_training();
   };
   auto outcome = [&]() -> Result<run::RunOutcome> {
@@ -199,8 +207,8 @@ Result<run::RunOutcome> Run::train_in_cluster(const std::stop_token& stop,
   }
   if (!has_begun && outcome.ok()) failure = Status(StatusCode::kCancelled, "startup cancelled");
   if (met.ok() && !failure.ok())
-    failure =
-        leave_cluster(*met, cluster.task, failure, ends_run(cluster.task, has_begun, failure));
+    failure = leave_cluster(*met, cluster.task, failure,
+                            ends_run(*met, cluster.task, has_begun, failure));
   return outcome.ok() ? std::move(outcome) : failure;
 }
 

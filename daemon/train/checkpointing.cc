@@ -1,5 +1,6 @@
 #include "daemon/train/checkpointing.h"
 
+#include <limits>
 #include <utility>
 
 #include "daemon/train/stream_tensors.h"
@@ -89,9 +90,21 @@ bool Checkpointing::must_save_each() const {
   return config_.train.on_nonfinite == config::OnNonfinite::kRollback;
 }
 
+// Other ranks wait for this one for distributed.timeout_seconds.
 void Checkpointing::stall_for_writer() {
+  const ScopedPhase phase(board_, control::TrainerPhase::kUnwatched);
   const nanoseconds began = clock_.monotonic();
-  wait_for_writer();
+  const double limit = ranks_.shares_steps() ? config_.distributed.timeout_seconds / 2
+                                             : std::numeric_limits<double>::infinity();
+  while (!writer_.wait_idle(kPollInterval)) {
+    board_.record_progress();
+    if (seconds_between(began, clock_.monotonic()) < limit) continue;
+    log_warn("rollback not reproducible",
+             {{"reason",
+               "a checkpoint was not written within half of distributed.timeout_seconds, "
+               "and the next one is skipped"}});
+    break;
+  }
   on_stall_(clock_.monotonic() - began);
 }
 

@@ -84,7 +84,7 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
 
 const Optimizer::Reached& TrainStep::settle_reached() {
   // Graphs were replayed, or other micro-batches are those of other graphs.
-  if (num_noted_ < own_micro_batches_) optimizer_.assume_reached();
+  if (num_noted_ < own_micro_batches_ || optimizer_.reached().empty()) optimizer_.assume_reached();
   num_noted_ = own_micro_batches_;
   return optimizer_.reached();
 }

@@ -1169,7 +1169,7 @@ Fields fields_of_stream(StreamConfig& stream) {
       sample_field(
           {.name = "num_threads",
            .target = &stream.num_threads,
-           .help = "Threads that read; null: 4 for a pattern of files and external, otherwise 1",
+           .help = "Threads that read; null: 4 for several files and external, otherwise 1",
            .details = "Each reads another file, or another producer. With one, a resumed run has "
                       "the same batches bit "
                       "for bit; with several, each record occurs exactly once, in another order.",

@@ -33,9 +33,11 @@ queue::QueueType queue_type(config::StreamQueue queue) {
 }
 
 // A single input has one reader.
-int num_readers(const config::StreamConfig& stream, StreamSource::Kind kind) {
-  switch (kind) {
+int num_readers(const config::StreamConfig& stream, const StreamSource& source) {
+  switch (source.kind()) {
     case StreamSource::Kind::kShards:
+      if (source.names().size() == 1) return static_cast<int>(stream.num_threads.value_or(1));
+      [[fallthrough]];
     case StreamSource::Kind::kExternal:
       return static_cast<int>(stream.num_threads.value_or(kAutoReaders));
     case StreamSource::Kind::kSpool:
@@ -85,7 +87,7 @@ StreamFeedOptions make_stream_options(const config::Config& config, const Stream
   return {.queue = queue_type(stream.queue),
           .capacity = stream.capacity,
           .min_after_dequeue = stream.shuffle_minimum(),
-          .num_threads = num_readers(stream, source.kind()),
+          .num_threads = num_readers(stream, source),
           .seed = config.run.seed,
           .last_batch = config.feed.last_batch,
           .on_sample_error = config.feed.on_sample_error};

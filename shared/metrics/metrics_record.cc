@@ -80,11 +80,15 @@ class PlainLineReader {
 
   // nullopt: not such a line.
   std::optional<MetricsRecord> read() {
+    // Names are compared with all before; a line of another user can have any number.
+    constexpr size_t kMaxFields = 256;
     MetricsRecord record;
     if (!take("{")) return std::nullopt;
     do {
       const auto name = read_text();
-      if (!name || !take(":") || record.find(*name) != nullptr) return std::nullopt;
+      if (!name || !take(":") || record.fields().size() == kMaxFields ||
+          record.find(*name) != nullptr)
+        return std::nullopt;
       auto value = read_value();
       if (!value) return std::nullopt;
       record.add_value(*name, *std::move(value));
@@ -171,15 +175,22 @@ std::optional<uint64_t> MetricsRecord::find_count(std::string_view name) const {
   return std::get<uint64_t>(*value);
 }
 
-std::optional<double> MetricsRecord::find_number(std::string_view name) const {
-  const Value* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (const auto* number = std::get_if<double>(value)) return *number;
-  if (const auto* count = std::get_if<uint64_t>(value)) return static_cast<double>(*count);
-  if (const auto* integer = std::get_if<int64_t>(value)) return static_cast<double>(*integer);
-  if (std::holds_alternative<std::nullptr_t>(*value))
+namespace {
+
+std::optional<double> number_of(const MetricsRecord::Value& value) {
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  if (const auto* count = std::get_if<uint64_t>(&value)) return static_cast<double>(*count);
+  if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
+  if (std::holds_alternative<std::nullptr_t>(value))
     return std::numeric_limits<double>::quiet_NaN();
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> MetricsRecord::find_number(std::string_view name) const {
+  const Value* value = find(name);
+  return value == nullptr ? std::nullopt : number_of(*value);
 }
 
 std::optional<std::string> MetricsRecord::find_text(std::string_view name) const {
@@ -295,8 +306,7 @@ std::vector<std::pair<std::string, double>> training_metrics(const MetricsRecord
   std::vector<std::pair<std::string, double>> metrics;
   const auto end = find("lr");
   for (auto field = find("loss"); field < end && ++field < end;)
-    if (const auto value = record.find_number(field->first))
-      metrics.emplace_back(field->first, *value);
+    if (const auto value = number_of(field->second)) metrics.emplace_back(field->first, *value);
   return metrics;
 }
 

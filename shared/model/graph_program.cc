@@ -269,10 +269,10 @@ void check_ctc_loss(const Stack& stack) {
   if (targets.dim() == 2) {  // with padding behind the length
     const at::Tensor lengths =
         stack[3].isTensor()
-            ? stack[3].toTensor().to(targets.device(), at::kLong)
+            ? stack[3].toTensor().to(targets.device(), at::kLong).reshape({-1})
             : at::tensor(stack[3].toIntVector(), targets.options().dtype(at::kLong));
-    TORCH_CHECK(lengths.dim() == 1 && lengths.size(0) == targets.size(0),
-                "target_lengths has the shape ", lengths.sizes(), ", targets ", targets.sizes());
+    TORCH_CHECK(lengths.size(0) == targets.size(0), "target_lengths has ", lengths.size(0),
+                " numbers, targets the shape ", targets.sizes());
     const at::Tensor step = at::arange(targets.size(1), lengths.options());
     is_wrong = is_wrong.logical_and(step.unsqueeze(0).lt(lengths.unsqueeze(1)));
   }

@@ -34,7 +34,7 @@ namespace stoker::tokenizer {
 
 struct TokenizerModel;  // tokenizer_model.h
 
-inline constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;  // the largest known have 33 MiB
+inline constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;  // Gemma 3 has 33 MiB
 
 // The tokens that a post-processor adds before and after a text: [CLS] and [SEP].
 struct TextTemplate {

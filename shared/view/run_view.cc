@@ -236,7 +236,7 @@ struct OwnedFolders {
   size_t folders = 0, entries = 0;
   std::vector<std::pair<fs::file_time_type, FoundRun>> runs;
 };
-constexpr size_t kMaxFolders = 20'000, kMaxEntries = 1'000'000;  // of one user
+constexpr size_t kMaxFolders = 50'000, kMaxEntries = 1'000'000;  // of one user
 
 std::optional<uid_t> owner_of_folder(const std::string& path, int flags) {
   struct stat info {};

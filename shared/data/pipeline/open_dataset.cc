@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -213,8 +216,25 @@ bool is_as_made(const files::FileTable& made) {
 // Why an index that exists is rebuilt.
 struct Outdated {
   bool is_unreadable = false;
+  bool is_touched =
+      false;  // a file has other content, or another mode, with the size and time of before
   std::string reason;
 };
+
+// Caches next to the index know files by size and time only. Those in cache.dir stay, see docs/datasets.md.
+Status remove_local_caches(const DatasetRequest& request) {
+  const std::string prefix = std::string(request.name) + '.';
+  STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(std::string(request.index_dir)));
+  for (const std::string& name : names) {
+    const auto has_suffix = [&name](std::string_view suffix) { return name.ends_with(suffix); };
+    constexpr std::array<std::string_view, 5> kSuffixes{".decoded", ".tokens", ".packed",
+                                                        ".packed_restart", ".decompressed"};
+    if (!name.starts_with(prefix) || std::ranges::none_of(kSuffixes, has_suffix)) continue;
+    STOKER_RETURN_IF_ERROR(
+        default_file_system().remove_file(join_path(std::string(request.index_dir), name)));
+  }
+  return {};
+}
 
 // Loads the cached index if it was built from the same files with the same settings. An unreadable
 // index is not an error: it is rebuilt.
@@ -235,7 +255,8 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
   // A program can set the time of modification back, such as an editor that keeps it.
   if (const size_t touched = cached->files.first_touched(wanted.files);
       touched < wanted.files.size()) {
-    why_not = {.reason = wanted.files.path(touched) +
+    why_not = {.is_touched = true,
+               .reason = wanted.files.path(touched) +
                          ": its content or an attribute was changed; size and time are the same"};
     return false;
   }
@@ -302,6 +323,7 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   }
   if (!is_cached) {
     if (why_not) log_rebuild(path, *why_not);
+    if (why_not && why_not->is_touched) STOKER_RETURN_IF_ERROR(remove_local_caches(request));
     STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
     if (supports_append(config)) wanted.files.allow_append();
     STOKER_ASSIGN_OR_RETURN(wanted.metadata, kind.build_metadata(request, wanted.files, progress));

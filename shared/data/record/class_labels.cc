@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "shared/base/utf8.h"
@@ -88,10 +89,13 @@ Result<uint64_t> ClassLabels::add(const FieldValue& label) {
   if (!given_.empty() && !index) return index.status();
   const bool is_class = index.ok() && *index < kMaxClasses;
   if (!is_class && !first_name_) first_name_ = labels_.size();
+  std::optional<uint64_t> spelled;
+  if (!is_class && is_bytes(label))
+    if (const auto other = class_index(label); other.ok() && *other < kMaxClasses) spelled = *other;
   labels_.push_back({.text = std::move(text),
                      .index = is_class ? *index : 0,
                      .is_class = is_class,
-                     .is_spelling = !is_class && is_bytes(label) && class_index(label).ok(),
+                     .spelled = spelled,
                      .count = 1});
   return entry->second;
 }
@@ -154,8 +158,14 @@ Status ClassLabels::reject_stray_names(const DatasetRequest& request) const {
   // Such as -1, 0 and 1, or ratings from -2 to 2.
   const bool are_signs =
       (num_indices <= 2 || stray.size() + 1 >= num_indices) && std::ranges::all_of(stray, is_sign);
+  // "01" to "12" are, "03" beside "3" is a mistake.
+  std::set<uint64_t> indices;
+  for (const Label& label : labels_)
+    if (label.is_class) indices.insert(label.index);
   const bool are_spellings =
-      texts_ == TextLabels::kValues && std::ranges::all_of(stray, &Label::is_spelling);
+      texts_ == TextLabels::kValues && std::ranges::all_of(stray, [&](const Label* label) {
+        return label->spelled && indices.insert(*label->spelled).second;
+      });
   if (stray.empty() || are_signs || are_spellings || 2 * with_name >= with_index) return {};
   std::string shown;
   for (size_t i = 0; i < std::min(stray.size(), kNamesShown); ++i)

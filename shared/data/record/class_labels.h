@@ -62,9 +62,9 @@ class ClassLabels {
   struct Label {
     std::string text;
     uint64_t index = 0;
-    bool is_class = false;     // `index` is a class
-    bool is_spelling = false;  // of a class index, but a name
-    uint64_t count = 0;        // of records
+    bool is_class = false;            // `index` is a class
+    std::optional<uint64_t> spelled;  // the class index that a name spells otherwise
+    uint64_t count = 0;               // of records
   };
   bool all_indices() const;
   Status reject_stray_names(const DatasetRequest& request) const;

@@ -690,7 +690,7 @@ class RunPage {
     this.smoothPick.value = String(view.smooth);
     this.plots.loss.log = view.log;
     const marks = this.marks = happenings(this.run, columns).filter(mark => mark.step >= from && mark.step <= to).map(mark => ({...mark, x: axis.of(mark.step)}));
-    for (const plot of Object.values(this.plots)) plot.fromZero = view.part === 1 && !view.range;
+    for (const plot of [...Object.values(this.plots), ...this.useCards.map(each => each.plot)]) plot.fromZero = view.part === 1 && !view.range;
     const all = column => columns.step.slice(...range).map((step, i) => ({x: axis.of(step), y: columns[column][range[0] + i]}));
     const train = (column, name, lows, highs) => {
       const {line, low, high} = decimate(columns, column, range, axis.of, lows, highs);

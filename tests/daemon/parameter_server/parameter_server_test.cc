@@ -70,7 +70,7 @@ class ServerStartTest : public ::testing::Test {
   VariableStore make_variables(bool needs_norm = false) const {
     config::TrainConfig train;
     train.max_grad_norm.reset();
-    auto optimizer = train::Optimizer::create(config::OptimizerConfig(), train, make_parameters());
+    auto optimizer = train::Optimizer::create(optimizer_, train, make_parameters());
     EXPECT_TRUE(optimizer.ok()) << optimizer.status().to_string();
     return VariableStore(
         *std::move(optimizer), 1, [](uint64_t) { return 0.1; }, [](uint64_t) { return true; },
@@ -80,6 +80,8 @@ class ServerStartTest : public ::testing::Test {
   config::ReplicaMode replicas_ = config::ReplicaMode::kSync;
   size_t num_workers_ = 2;
   int64_t num_elements_ = 3;  // of the variables of each server
+  int64_t num_variables_ = 1;
+  config::OptimizerConfig optimizer_;
   uint64_t max_steps_ = 100;
   ClusterTask task_;
   Meeting meeting_;
@@ -114,10 +116,12 @@ class ParameterServerTest : public ServerStartTest {
     std::vector<ServerPart> parts;
     const VariableStore like = make_variables();
     for (size_t i = 0; i < kNumServers; ++i) {
+      parameters_[i] = at::full({num_elements_}, 1.0);
       ServerPart part{
-          .variables = {i}, .parameters = {at::full({num_elements_}, 1.0)}, .state = {}};
+          .variables = {}, .parameters = parameters_[i].chunk(num_variables_), .state = {}};
+      for (size_t v = 0; v < part.parameters.size(); ++v)
+        part.variables.push_back(i * part.parameters.size() + v);
       for (const at::Tensor& tensor : like.state()) part.state.push_back(tensor.clone());
-      parameters_[i] = part.parameters.front();
       parts.push_back(std::move(part));
     }
     parts.front().untrained = {at::full({2}, 7.0 - worker)};
@@ -147,11 +151,15 @@ class ParameterServerTest : public ServerStartTest {
             double norm = -1) const {
     push(worker, claimed, at::full({num_elements_}, 0.5), norm);
   }
-  static void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
-                   const at::Tensor& gradient, double norm = -1) {
+  // The same for all servers.
+  void push(WorkerConnection& worker, const WorkerConnection::Claimed& claimed,
+            const at::Tensor& gradient, double norm = -1) const {
+    std::vector<at::Tensor> gradients;
+    for (size_t i = 0; i < kNumServers; ++i)
+      for (const at::Tensor& part : gradient.chunk(num_variables_)) gradients.push_back(part);
     const auto pushed =
-        worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm},
-                    {gradient, gradient}, {1, 1}, {});
+        worker.push(claimed.ticket, claimed.step, {.loss = 1, .steps = 1, .norm = norm}, gradients,
+                    train::Optimizer::Reached(gradients.size(), 1), {});
     ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
     EXPECT_EQ(*pushed, PushResult::kAccepted);
   }
@@ -527,7 +535,10 @@ class HookedAllocator final : public c10::Allocator {
 // the two, another worker pushes a gradient.
 class ConcurrentWorkersTest : public AsyncServerTest {
  protected:
-  ConcurrentWorkersTest() { num_elements_ = 2 * kRows * kColumns; }
+  ConcurrentWorkersTest() {
+    num_elements_ = 2 * kRows * kColumns;
+    num_variables_ = 2;
+  }
 
   train::NamedTensors make_parameters() const override {
     return {{"first", at::full({kRows, kColumns}, 0.0).set_requires_grad(true)},
@@ -587,6 +598,7 @@ class FourWorkersTest : public AsyncServerTest {
     num_workers_ = 4;
     max_steps_ = 80;
     num_elements_ = static_cast<int64_t>(max_steps_);
+    optimizer_.method = config::SgdConfig{};
   }
 };
 
@@ -613,9 +625,9 @@ TEST_F(FourWorkersTest, UpdateOnceByEachTicketOnEachServer) {
     });
   threads.clear();
   ASSERT_TRUE(chief.pull(max_steps_, {}).ok());
-  // SGD with a rate of 0.1 from 0.
+  // SGD with a rate of 0.1.
   for (const at::Tensor& each : read)
-    EXPECT_TRUE(at::allclose(each, at::full({num_elements_}, -0.1))) << each;
+    EXPECT_TRUE(at::allclose(each, at::full({num_elements_}, 1 - 0.1))) << each;
 }
 
 TEST_F(AsyncServerTest, LetsWorkerThatLeavesCloseGap) {
