@@ -683,10 +683,10 @@ def trace(step, tensors, what, guards, free=()):
         except ExportError:
             raise
         except Exception as error:
-            if dim is not Dim.AUTO and any(text in str(error) for text in ("Constraints violated", "Expected op to be")):
+            if dim is not Dim.AUTO and any(text in str(error) for text in ("Constraints violated", "Expected op to be", "inconsistent min")):
                 continue
             raise ExportError(f"{what}: {explain(error)}") from error
-        if free and steps_range(program, free, steps, guards.lines) is None:
+        if free and steps_range(program, free, steps, guards.lines) in (None, steps):
             line = guards.line_of_size(steps)
             raise ExportError(f"{what}: {line + ': ' if line else ''}the module's Python code fixes the length of sequences at that of the example ({steps}); write "
                               "x.shape[1] instead of a number, and no Python loop over the steps; or export without dynamic_length")

@@ -697,17 +697,21 @@ class FileTest(ExportTest):
         def fixed_length(self, x):
             return self.linear(self.embed(x) + self.position(torch.arange(9)))
 
-        def even_length(self, x):
+        def multiple_above_8(self, x):  # below the example's 9 there is none
             return self.linear(self.embed(x[:, :8].view(x.shape[0], -1, 2)).sum(2)) if x.shape[1] % 3 == 0 else self.linear(self.embed(x))
 
+        def multiple(self, x):
+            return self.linear(self.embed(x) * 2) if x.shape[1] % 3 == 0 else self.linear(self.embed(x))
+
         for forward, expected in ((fixed_length, "fixes the length of sequences at that of the example (9); write x.shape[1]"),
-                                  (even_length, "depends on the length of sequences (")):
+                                  (multiple_above_8, "fixes the length of sequences at that of the example (9)"),
+                                  (multiple, "depends on the length of sequences (")):
             with self.subTest(expected), self.assertRaises(ExportError) as caught:
                 exported(forward, lambda logits, targets: logits.mean())
             self.assertIn(expected, str(caught.exception))
             self.assertIn("exporter_test.py:", str(caught.exception))
         with self.assertRaisesRegex(ExportError, "dynamic_length: the example batch has no sequence"):
-            export(nn.Linear(1, 4), F.cross_entropy, (torch.randn(BATCH, 1), torch.zeros(BATCH, dtype=torch.int64)), self.path, dynamic_length=True)
+            export(nn.Linear(1, 4), F.cross_entropy, (torch.randn(BATCH, 1), torch.zeros(BATCH, dtype=torch.int64)), self.path, dynamic_length=True, overwrite=True)
 
     def test_names_of_dropped_operators(self):
         """Assertions of the export fix dtypes and sizes."""
