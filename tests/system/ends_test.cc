@@ -92,7 +92,7 @@ const std::vector<End>& ends() {
       {"stoker-eval --nonsense", 64, "--nonsense"},
       {"stoker-eval --run-dir gone", 78, "gone"},
       {"stoker-eval --run-dir done --set eval.batch_size=0", 78, "eval.batch_size"},
-      {"stoker-eval --checkpoint c/checkpoints/step-000000020", 65, "corrupt"},
+      {"stoker-eval --checkpoint c/checkpoints/step-000000020", 65, "bytes, 436 were committed"},
       // ---- stokerctl
       {"stokerctl --run-dir done list", 0, "20"},
       {"stokerctl --nonsense", 64, "--nonsense"},

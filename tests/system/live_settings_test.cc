@@ -94,7 +94,9 @@ TEST_F(LiveSettingsRunTest, ForgetsChangesOfRunThatCrashedWithoutCheckpoint) {
   Process crashed = start(unsaved);
   ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
   run_stokerctl({"set", "optimizer.lr", "0.01"});
-  EXPECT_THAT(text_of(changes), HasSubstr(R"("key":"optimizer.lr")"));
+  ASSERT_TRUE(wait_until(60s, [&] {
+    return text_if_exists(changes).find(R"("key":"optimizer.lr")") != std::string::npos;
+  }));
   ASSERT_TRUE(crashed.kill());
   Process trainer = start(unsaved);
   ASSERT_TRUE(wait_until(60s, [&] { return count_in_log("training started") == 2; }));
