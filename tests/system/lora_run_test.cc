@@ -174,7 +174,7 @@ TEST_F(LoraRunTest, RejectsChangedOrMissingPretrainedWeights) {
   const auto evaluated = evaluator(run_dir(), {"--once", "--set", "model.pretrained.path=" + other,
                                                "--set", "eval.max_attempts=1"})
                              .wait(120s);
-  ASSERT_TRUE(evaluated && evaluated->code == 70);
+  ASSERT_TRUE(evaluated && evaluated->code == 78);
   EXPECT_THAT(log_of("stoker-eval"),
               HasSubstr("was trained with another model.pretrained.path, SHA-256"));
 }

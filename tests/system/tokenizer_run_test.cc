@@ -193,7 +193,7 @@ TEST_F(TokenizerRunTest, RejectsAnotherTokenizerOnResumeAndEvaluation) {
                                        HasSubstr("--allow-model-change")));
   // Further attempts would wait.
   const auto ended = evaluator(run_dir(), {"--once", "--set", "eval.max_attempts=1"}).wait(120s);
-  ASSERT_TRUE(ended && ended->code == 70);
+  ASSERT_TRUE(ended && ended->code == 78);
   EXPECT_THAT(log_of("stoker-eval"),
               HasSubstr("was trained with another data.train.tokenizer.path, SHA-256"));
 }

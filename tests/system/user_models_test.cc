@@ -57,7 +57,7 @@ class UserModelTest : public RunTest {
         << log_of("stokerd");
     std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
     fs::rename(file + ".new", file);
-    EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.max_attempts=1"}), 70);
+    EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.max_attempts=1"}), 78);
     EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, SHA-256"),
               std::string::npos)
         << log_of("stoker-eval");
