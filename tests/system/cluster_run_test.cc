@@ -706,6 +706,7 @@ TEST_F(ClusterRunTest, EndsAllTasksForSampleThatCannotBeRead) {
   configure_endless();
   write_config(
       "data: {train: {format: csv, fields: {label: kind}, path: " + path("table.csv") + R"(}}
+run: {seed: 1, rng: per_ticket}
 feed: {shuffle: none, on_sample_error: fail}
 model: {name: mlp, hidden_sizes: [16]}
 task: {name: classification}
