@@ -701,9 +701,7 @@ UNSUPPORTED = {"train": ["ema_decay", "channels_last", "on_nonfinite", "max_nonf
 
 
 def add_clusters(case, stages, choose):
-    """Starts with asynchronous parameter servers whose result does not depend on time: one worker, or max_staleness 0.
-
-    Of batch norm, only the statistics of one worker are those of all micro-batches."""
+    """Starts with asynchronous parameter servers and one worker, whose result does not depend on time."""
     if getattr(case, "has_overflow", False):
         return
     micro_batch = stages[0]["config"]["train"]["micro_batch_size"]
@@ -722,9 +720,7 @@ def add_clusters(case, stages, choose):
         stage["flags"] = [flag for flag in stage["flags"] if flag != "--allow-batch-change"]
         if number > 0 and choose.random() < 0.25:
             continue  # one process continues it
-        workers = 1 if case.has_batch_norm else choose.choice([1, 1, 2])
-        stage["cluster"] = {"servers": choose.choice([1, 1, 2]), "workers": workers,
-                            "max_staleness": 0 if workers > 1 else choose.choice([None, 0, 3]),
+        stage["cluster"] = {"servers": choose.choice([1, 1, 2]), "max_staleness": choose.choice([None, 0, 3]),
                             "placement": choose.choice(["round_robin", "bytes"])}
 
 

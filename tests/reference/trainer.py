@@ -16,8 +16,8 @@ Covered:
 Not covered: dropout, augmentation, mixup and cutmix (their random numbers are stoker's own), initial weights (read from the
 checkpoint of step 0; tests/parity compares them), formats tfrecord and webdataset, image_list, synthetic, streams, refresh,
 tokenizers and conversations, sample weights; models captioner, plugin, exported, inception_v3, vgg, alexnet
-and the resnets of ImageNet; precision fp16, GPUs, stale gradients of parameter servers, rollback, resizing of images, sample errors, generated
-text, live settings. The order of samples is read from `stokerctl show-batch`, that of several workers from the update log.
+and the resnets of ImageNet; precision fp16, GPUs, several asynchronous workers, rollback, resizing of images, sample errors, generated
+text, live settings. The order of samples is read from `stokerctl show-batch`.
 """
 import copy
 import csv
