@@ -144,18 +144,18 @@ TEST_F(ClassLabelsTest, TakesSignsAndManyNamesNextToDigitsAsNames) {
   EXPECT_THAT(finish(characters)->names, ElementsAre("0", "1", "2", "A", "B", "C"));
 }
 
-// sklearn.preprocessing.LabelEncoder().fit(["01", "1", "10"]).classes_: ['01', '1', '10']. pandas.read_csv() of the
-// same column: [1, 1, 10].
+// sklearn.preprocessing.LabelEncoder().fit(["01", "02", "10"]).classes_: ['01', '02', '10']. pandas.read_csv() of
+// the same column: [1, 2, 10].
 TEST_F(ClassLabelsTest, TakesSpellingsOfTypedTextsAsDifferentNames) {
   ClassLabels typed({}, TextLabels::kValues), untyped;
   std::vector<uint64_t> in_typed, in_untyped;
-  for (const std::string_view text : {"01", "1", "10", "1"}) {
+  for (const std::string_view text : {"01", "02", "10", "02"}) {
     in_typed.push_back(add(typed, text));
     in_untyped.push_back(add(untyped, text));
   }
   const auto values = finish(typed), numbers = finish(untyped);
   ASSERT_TRUE(values.ok() && numbers.ok()) << values.status().to_string();
-  EXPECT_THAT(values->names, ElementsAre("01", "1", "10"));
+  EXPECT_THAT(values->names, ElementsAre("01", "02", "10"));
   const auto classes_of = [](const auto& classes, const std::vector<uint64_t>& labels) {
     std::vector<uint64_t> result;
     for (const uint64_t label : labels) result.push_back(classes->of_label[label]);
@@ -163,7 +163,16 @@ TEST_F(ClassLabelsTest, TakesSpellingsOfTypedTextsAsDifferentNames) {
   };
   EXPECT_THAT(classes_of(values, in_typed), ElementsAre(0, 1, 2, 1));
   EXPECT_THAT(numbers->names, IsEmpty());
-  EXPECT_THAT(classes_of(numbers, in_untyped), ElementsAre(1, 1, 10, 1));
+  EXPECT_THAT(classes_of(numbers, in_untyped), ElementsAre(1, 2, 10, 2));
+}
+
+// What a spreadsheet has made of a few of them.
+TEST_F(ClassLabelsTest, RejectsFewSpellingsOfIndicesThatOthersHave) {
+  ClassLabels labels({}, TextLabels::kValues);
+  for (int i = 0; i < 9; ++i) add(labels, std::to_string(i % 4));
+  add(labels, "3.0");
+  EXPECT_THAT(finish(labels).status().message(),
+              HasSubstr("the label is '3.0' in 1 of 10 records and a class index in the others"));
 }
 
 TEST_F(ClassLabelsTest, TakesNumberAndItsTextAsOneIndex) {
