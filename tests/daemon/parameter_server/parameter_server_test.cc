@@ -364,11 +364,11 @@ class ChiefMissingTest : public ParameterServerTest {
 
 TEST_F(ChiefMissingTest, EndsAtStartTimeout) {
   join();
-  for (const Status& outcome : outcomes_) {
-    EXPECT_EQ(outcome.code(), StatusCode::kPeerLost);
-    EXPECT_TRUE(outcome.message().starts_with(
+  for (size_t i = 0; i < kNumServers; ++i) {
+    EXPECT_EQ(outcomes_[i].code(), StatusCode::kPeerLost);
+    EXPECT_TRUE(outcomes_[i].message().starts_with(
         "the chief (worker 0, worker0:1) has not started in time; see its log"))
-        << outcome.message();
+        << outcomes_[i].message();
   }
 }
 
@@ -382,9 +382,9 @@ class RunEndedTest : public ParameterServerTest {
 
 TEST_F(RunEndedTest, EndsServerThatWaitsForChiefInVain) {
   join();
-  for (const Status& outcome : outcomes_) {
-    EXPECT_EQ(outcome.code(), StatusCode::kClosed);
-    EXPECT_EQ(outcome.message(), "max_steps reached");
+  for (size_t i = 0; i < kNumServers; ++i) {
+    EXPECT_EQ(outcomes_[i].code(), StatusCode::kClosed);
+    EXPECT_EQ(outcomes_[i].message(), "max_steps reached");
   }
 }
 

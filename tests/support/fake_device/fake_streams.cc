@@ -218,11 +218,13 @@ void FakeStreams::run_at_random() {
   if (chance(0.01)) change_pace();
   size_t stream = below(kStreams);
   for (size_t i = 0; i < kStreams; ++i, stream = (stream + 1) % kStreams)
+    // check_tests: each round runs one of the operations that are queued.
     while (chance(eagerness_[stream]) && can_run(stream)) run(stream);
 }
 
 template <typename Condition>
 void FakeStreams::run_until(const Condition& condition) {
+  // check_tests: each round runs an operation, or fails.
   while (!condition()) {
     const bool has_run = run_some();
     TORCH_INTERNAL_ASSERT(has_run, "the fake device waits for itself");

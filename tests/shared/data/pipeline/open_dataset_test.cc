@@ -18,6 +18,7 @@
 #include "shared/base/file.h"
 #include "shared/data/format/format.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/unprivileged_user.h"
 
 namespace stoker::data::pipeline {
@@ -98,8 +99,10 @@ TEST_F(OpenDatasetTest, RebuildsIndexOfFileWithSameSizeAndTime) {
     EXPECT_EQ(::stat(path("a.csv").c_str(), &info), 0);
     return std::pair(info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
   };
-  for (const auto indexed_at = changed_at(); changed_at() == indexed_at;)  // a tick of its clock
+  ASSERT_TRUE(test::eventually([&, indexed_at = changed_at()] {  // a tick of its clock
     std::filesystem::last_write_time(path("a.csv"), time);
+    return changed_at() != indexed_at;
+  }));
   EXPECT_THAT(log_of_open(config), AllOf(HasSubstr("dataset index rebuilt"),
                                          HasSubstr("its content or an attribute was changed")));
   const auto data = open(config);
