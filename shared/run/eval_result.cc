@@ -157,7 +157,7 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
 }
 
 bool has_few_names(const EvalResult& result) {
-  constexpr size_t kMaxNameBytes = 1 << 20;
+  constexpr size_t kMaxNameBytes = 256 << 10;
   size_t bytes = result.created.size() + result.manifest_sha256.size();
   for (const DatasetResult& dataset : result.datasets) {
     bytes += dataset.dataset.size() + sizeof dataset;
