@@ -695,7 +695,7 @@ TEST_F(ClusterRunTest, EndsAllTasksWhenChiefCannotStart) {
 
 // A sample that worker 1 cannot read, while the chief is stopped.
 TEST_F(ClusterRunTest, EndsAllTasksForSampleThatCannotBeRead) {
-  constexpr int kRowsPerTicket = 4, kBadTicket = 4000;
+  constexpr int kRowsPerTicket = 4, kBadTicket = 600;
   std::ofstream table(path("table.csv"));
   table << "a,b,kind\n";
   for (int row = 0; row < kRowsPerTicket * (kBadTicket + 10); ++row)
@@ -714,13 +714,16 @@ train: {max_steps: 1, max_grad_norm: null, device: cpu, num_threads: 1}
 )",
       kEndless);
   auto tasks = start_all(run_dir());
+  // Worker 1 trains alone once the chief has sent its initial parameters to all servers.
+  ASSERT_TRUE(
+      wait_until(kPatience, [&] { return count_in_logs("cluster initialized") >= num_servers_; }));
   tasks[2]->signal(SIGSTOP);
   EXPECT_EQ(code_of(*tasks[3]), 65);
   tasks[2]->signal(SIGCONT);
   EXPECT_EQ(code_of(*tasks[2]), 65) << "the chief ends as the task that is the cause";
   EXPECT_THAT(text_of(run_dir() + "/exit_status.json"),
               AllOf(HasSubstr(R"("exit_code":65)"),
-                    ContainsRegex("worker 1 \\(127[^ ]+\\) failed: .*ticket 4000, sample 16000")));
+                    ContainsRegex("worker 1 \\(127[^ ]+\\) failed: .*ticket 600, sample 2400")));
   tasks.resize(2);
   expect_codes(tasks, 73);
   for (const auto& task : tasks)
