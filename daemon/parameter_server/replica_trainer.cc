@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <map>
 #include <span>
 #include <utility>
@@ -24,6 +25,8 @@ constexpr ThreadActivity kWaitForServers{.operation = "wait for parameter server
                                          .is_waiting = true};
 constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::seconds kStatusInterval{1};
+// Others train on while the chief takes records: with a record of each step, it would never end.
+constexpr size_t kRecordsPerTicket = 64;
 
 std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
   std::vector<uint64_t> bytes;
@@ -198,7 +201,7 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     // The save requeues the ticket.
     if (chief_ && request_due_save(claimed.step)) continue;
     STOKER_RETURN_IF_ERROR(train_on(claimed, stop));
-    if (chief_) STOKER_RETURN_IF_ERROR(take_records(stop));
+    if (chief_) STOKER_RETURN_IF_ERROR(take_records(kRecordsPerTicket, stop));
   }
   const bool is_finished = state_.step >= config_.train.max_steps;
   const auto outcome = is_finished     ? run::RunOutcome::kFinished
@@ -302,8 +305,8 @@ Sums ReplicaTrainer::sums_of_micro_batch() {
 
 // ---- records -------------------------------------------------------------------------------------
 
-Status ReplicaTrainer::take_records(const std::stop_token& stop) {
-  while (true) {
+Status ReplicaTrainer::take_records(size_t max_records, const std::stop_token& stop) {
+  for (size_t i = 0; i < max_records; ++i) {
     STOKER_ASSIGN_OR_RETURN(
         const auto record,
         connection_.take_record(recorded_step_, chief_->writer.stats().last_step, stop));
@@ -311,6 +314,7 @@ Status ReplicaTrainer::take_records(const std::stop_token& stop) {
     report(*record);
     recorded_step_ = record->step;
   }
+  return {};
 }
 
 // Also while the chief waits for others.
@@ -414,7 +418,8 @@ Status ReplicaTrainer::save_if_complete(const std::stop_token& stop) {
   if (!is_last_save_ && !chief_->writer.wait_idle(std::chrono::milliseconds(0))) return {};
   STOKER_ASSIGN_OR_RETURN(const auto begun, connection_.begin_save(stop));
   if (!begun) return {};
-  STOKER_RETURN_IF_ERROR(take_records(stop));
+  // All of them: their number does not grow during a save.
+  STOKER_RETURN_IF_ERROR(take_records(std::numeric_limits<size_t>::max(), stop));
   STOKER_RETURN_IF_ERROR(save(begun->first, begun->second, stop));
   is_save_due_ = false;
   if (is_last_save_) {

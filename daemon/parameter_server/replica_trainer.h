@@ -89,7 +89,7 @@ class ReplicaTrainer {
   Sums sums_of_micro_batch();
   void undo_step_without_values();
   // The chief.
-  Status take_records(const std::stop_token& stop);
+  Status take_records(size_t max_records, const std::stop_token& stop);
   Status read_cluster_status(const std::stop_token& stop);
   void report(const ServerConnection::Record& record);
   bool request_due_save(uint64_t step);
