@@ -1,21 +1,12 @@
 #include "evaluator/load_run_config.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <span>
+#include <utility>
 #include <variant>
 
-#include "shared/base/file.h"
-#include "shared/config/load_config.h"
+#include "shared/config/owned_config.h"
 
 namespace stoker::evaluator {
 namespace {
-
-constexpr off_t kMaxConfigBytes = (1 << 20) + 1;  // parse_config() rejects more than 1 MiB
 
 struct Setting {
   const char* key;
@@ -60,27 +51,17 @@ std::string list_risks(const config::Config& config) {
 
 Result<config::Config> load_run_config(const std::string& path,
                                        const std::vector<std::string>& overrides, bool trust) {
-  // One descriptor, so that the checked file is the one that is read.
-  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                          default_file_system().open(path, O_RDONLY | O_NONBLOCK));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
-  std::string text(static_cast<size_t>(std::min(info.st_size, kMaxConfigBytes)), '\0');
-  STOKER_RETURN_IF_ERROR(read_exactly(fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
-  STOKER_ASSIGN_OR_RETURN(auto config, config::parse_config(text, path, overrides));
-  const std::string risks = list_risks(config);
-  if (trust || risks.empty()) return config;
-  if (info.st_uid != 0 && info.st_uid != ::geteuid())
-    return Status(StatusCode::kPermission, path + ": belongs to uid " +
-                                               std::to_string(info.st_uid) + risks +
-                                               "; check it, then use --trust");
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)  // stokerd writes it with mode 0640
+  STOKER_ASSIGN_OR_RETURN(auto file, config::load_owned_config(path, overrides));
+  const std::string risks = list_risks(file.config);
+  if (trust || risks.empty()) return std::move(file.config);
+  if (!file.is_own)
+    return Status(StatusCode::kPermission, path + ": belongs to uid " + std::to_string(file.uid) +
+                                               risks + "; check it, then use --trust");
+  if (file.is_writable_by_others)  // stokerd writes it with mode 0640
     return Status(StatusCode::kPermission, path + ": other users can write to it" + risks +
                                                "; check it, then chmod go-w " + path +
                                                ", or use --trust");
-  return config;
+  return std::move(file.config);
 }
 
 }  // namespace stoker::evaluator

@@ -1,15 +1,9 @@
 #include "shared/batch/batch_description.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <filesystem>
 #include <set>
-#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -20,7 +14,7 @@
 #include "shared/base/json_parser.h"
 #include "shared/base/tensor_role.h"
 #include "shared/base/utf8.h"
-#include "shared/config/load_config.h"
+#include "shared/config/owned_config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/bucket_plan.h"
 #include "shared/data/order/sample_plan.h"
@@ -196,23 +190,12 @@ SampleDescription parse_sample(const json::object& fields) {
 
 // That of another user, who also chooses the images, has them decoded in the sandbox whatever it says.
 Result<config::Config> load_described_config(const std::string& path) {
-  constexpr off_t kMaxConfigBytes = (1 << 20) + 1;  // parse_config() rejects more than 1 MiB
-  // One descriptor, so that the file whose owner is checked is the one that is read.
-  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                          default_file_system().open(path, O_RDONLY | O_NONBLOCK));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
-  std::string text(static_cast<size_t>(std::min(info.st_size, kMaxConfigBytes)), '\0');
-  STOKER_RETURN_IF_ERROR(read_exactly(fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
-  STOKER_ASSIGN_OR_RETURN(auto config, config::parse_config(text, path, {}));
-  const bool is_trusted =
-      (info.st_uid == 0 || info.st_uid == ::geteuid()) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-  if (is_trusted) return config;
+  STOKER_ASSIGN_OR_RETURN(auto file, config::load_owned_config(path, {}));
+  config::Config& config = file.config;
+  if (file.is_own && !file.is_writable_by_others) return std::move(config);
   config.feed.sandbox = true;
   config.feed.num_processes = std::max(1, config.feed.num_processes);
-  return config;
+  return std::move(config);
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// owned_config: reads a configuration together with who could have written it.
+//
+// Threads:  functions of their arguments and the file system.
+// Blocking: for the file system.
+// Errors:   those of load_config(). kInvalidArgument also: not a regular file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+
+namespace stoker::config {
+
+struct OwnedConfig {
+  Config config;
+  bool is_own = false;                // of root or the user of this process
+  bool is_writable_by_others = true;  // by its group or by all
+  unsigned uid = 0;                   // of the owner
+};
+
+// Of one descriptor, so that the file whose owner is checked is the one that is read.
+Result<OwnedConfig> load_owned_config(const std::string& path,
+                                      const std::vector<std::string>& overrides);
+
+}  // namespace stoker::config
