@@ -1,9 +1,11 @@
 """check_steps.py BIN FOLDER: exports the modules of steps.py, trains and evaluates them with stokerd and stoker-eval, and compares losses, metrics and parameters
 with a loop of training in PyTorch. All in one process of Python."""
 import json
+import math
 import os
 import pathlib
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -260,7 +262,19 @@ def check_example():
     run("stokerd", "--config", "run.yaml", "--run-dir", "run")
     run("stoker-eval", "--run-dir", "run", "--once")
     result = json.loads((folder / "run/eval/step-000000060.json").read_text())["datasets"]["val"]
-    assert list(result)[:3] == ["loss", "unweighted", "accuracy"] and result["accuracy"] > 0.6, result
+    assert list(result)[:3] == ["loss", "unweighted", "accuracy"], result
+    module = runpy.run_path(str(folder / "flowers.py"))["make"]()[0].eval()
+    module.load_state_dict(parameters_of(folder / "run"))
+    lines = [line.split(",") for line in (folder / "more.csv").read_text().splitlines()[1:]]
+    with torch.no_grad():
+        expected = module(torch.tensor([[float(cell) for cell in line[:4]] for line in lines]),
+                          torch.tensor(["abc".index(line[4]) for line in lines]), torch.ones(len(lines)))
+    near(result["loss"], float(expected["loss"][0] / expected["loss"][1]), "loss")
+    near(result["unweighted"], float(expected["losses"]["unweighted"]), "unweighted")
+    correct, count = expected["metrics"]["accuracy"]
+    # Rounding may decide between two classes with logits of the same size.
+    assert abs(result["accuracy"] * count - int(correct)) < 1.5, result
+    assert result["unweighted"] < 0.9 < math.log(3), result  # it has learned; chance is log(3)
 
 
 def check_mismatch():
