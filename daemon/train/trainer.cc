@@ -232,6 +232,8 @@ Status Trainer::open_engine() {
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
+  if (const std::string why = state_.model().capture_obstacle(); !why.empty())
+    engine_->stop_capturing(why);
   return {};
 }
 

@@ -90,6 +90,7 @@ class Exported : public Model {
     return count;
   }
   Status prepare_training(const config::TrainConfig& config, c10::Device device) override;
+  std::string capture_obstacle() const override { return train_->capture_obstacle(); }
   Status test_evaluation();
 
   int64_t context() const override {

@@ -382,6 +382,25 @@ BoundGraph bind_graph(const graph::Graph& graph) {
   return bound;
 }
 
+// ---- CUDA graphs
+
+bool waits_for_values(const BoundNode& node) {
+  if (node.kind == graph::Node::Kind::kCond) return true;
+  // Its size follows from values only if an index is a mask, which a graph does not say: a capture then fails.
+  if (!node.op || node.op->operator_name().name == "aten::index") return false;
+  return node.op->hasTag(at::Tag::data_dependent_output) ||
+         node.op->hasTag(at::Tag::dynamic_output_shape);
+}
+
+const BoundNode* first_that_waits(const BoundGraph& graph) {
+  for (const BoundNode& node : graph.nodes) {
+    if (waits_for_values(node)) return &node;
+    for (const BoundGraph& part : node.graphs)
+      if (const BoundNode* const found = first_that_waits(part)) return found;
+  }
+  return nullptr;
+}
+
 // ---- Running
 
 // As torch.cond: the operands that only the other branch uses get gradients of 0, not none, so that an
@@ -604,6 +623,11 @@ Result<std::unique_ptr<const GraphProgram>> GraphProgram::make(const graph::Prog
   } catch (const c10::Error& error) {
     return Status(StatusCode::kCorrupt, first_line(error.what_without_backtrace()));
   }
+}
+
+std::string GraphProgram::capture_obstacle() const {
+  const BoundNode* const node = first_that_waits(state_->graph);
+  return node == nullptr ? "" : node->name + " waits for values of the device";
 }
 
 std::vector<at::Tensor> GraphProgram::run(const std::vector<at::Tensor>& inputs,

@@ -33,6 +33,10 @@ class GraphProgram {
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
                               const std::vector<at::Tensor>& table) const;
 
+  // The first node for which the host waits for values, as far as LibTorch marks its operators: the size of a
+  // result follows from them, or the branch of a cond. Empty: none.
+  std::string capture_obstacle() const;
+
  private:
   struct State;
   explicit GraphProgram(std::unique_ptr<const State> state);

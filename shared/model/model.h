@@ -111,6 +111,8 @@ class Model : public torch::nn::Module {
   virtual Status prepare_training(const config::TrainConfig& /*config*/, c10::Device /*device*/) {
     return {};
   }
+  // Why a step cannot be captured in a CUDA graph; empty: nothing is known that forbids it.
+  virtual std::string capture_obstacle() const { return {}; }
 
   // With model.lora, set by apply_lora(); otherwise null.
   struct Adapter {
