@@ -191,6 +191,7 @@ class Run final : public server::TrainingControl {
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
   Status write_schema_and_metric_table(const SegmentStart& start) const;
   void log_contradictions(const config::Config& config) const;
+  void warn_of_other_threads(const checkpoint::Manifest& saved) const;
   Status begin(SegmentStart& start);
   Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
   Status restore_errors(SegmentStart& start, const checkpoint::Manifest* maybe_saved) const;

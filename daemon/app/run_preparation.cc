@@ -548,6 +548,18 @@ Status Run::restore_errors(SegmentStart& start, const checkpoint::Manifest* mayb
   return {};
 }
 
+// Sums are split among the threads. By default, their number is that of the cores that the process may use.
+void Run::warn_of_other_threads(const checkpoint::Manifest& saved) const {
+  const auto now = static_cast<uint64_t>(at::get_num_threads());
+  if (!is_chief() || live_settings_ || config_.train.num_threads) return;
+  if (saved.num_threads == 0 || saved.num_threads == now) return;
+  const std::string previous = std::to_string(saved.num_threads);
+  log_warn("thread count changed",
+           {{"previous", saved.num_threads},
+            {"current", now},
+            {"hint", "train.num_threads: " + previous + " continues bit for bit"}});
+}
+
 Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start) {
   const checkpoint::Manifest& manifest = saved.manifest();
   if (config_.model.lora) {
@@ -580,6 +592,7 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
     record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
   }
   STOKER_RETURN_IF_ERROR(restore_errors(start, &manifest));
+  warn_of_other_threads(manifest);
   start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
   start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
   reduce_learning_rate(rollback_, config_.train, manifest.step, *start.state);

@@ -330,6 +330,9 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kTraining, "live setting resumed", kInfo, "key current configured",
      "The checkpoint has a value that was set during the run; it replaces that of the "
      "configuration."},
+    {LogTopic::kTraining, "thread count changed", kWarn, "previous current hint",
+     "The run resumes on other cores than its checkpoint was trained on, with another number of "
+     "threads, so that results can differ in the last bits."},
     {LogTopic::kTraining, "live setting dropped", kWarn, "key previous current reason",
      "A value that was set during the run no longer applies."},
     {LogTopic::kTraining, "setting changes not recorded", kWarn, "path error",

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/cgroup.h"
 #include "shared/base/machine.h"
 #include "tests/system/run_fixture.h"
 
@@ -58,6 +59,26 @@ TEST_F(ResumeTest, DoesNotCountStartsRejectedForChange) {
   EXPECT_NE(log_of("stokerd").find("setting changed key=train.max_steps previous=80 current=160"),
             std::string::npos)
       << log_of("stokerd");
+}
+
+TEST_F(ResumeTest, WarnsOfOtherNumberOfThreads) {
+  const std::string config = write_config(small_config());
+  const std::string more = std::to_string(num_usable_cores() + 1);
+  ASSERT_EQ(train(config, run_dir(),
+                  {"--set", "train.max_steps=20", "--set", "train.num_threads=" + more})
+                .code,
+            0);
+  ASSERT_EQ(
+      train(config, run_dir(), {"--set", "train.max_steps=40", "--set", "train.num_threads=null"})
+          .code,
+      0);
+  EXPECT_EQ(count_of(log_of("stokerd"), "thread count changed previous=" + more), 1u)
+      << log_of("stokerd");
+  ASSERT_EQ(
+      train(config, run_dir(), {"--set", "train.max_steps=60", "--set", "train.num_threads=null"})
+          .code,
+      0);
+  EXPECT_EQ(count_of(log_of("stokerd"), "thread count changed"), 1u) << "the same cores";
 }
 
 TEST_F(ResumeTest, RecordsMachineOfEachCheckpoint) {
