@@ -653,6 +653,19 @@ def peer_steps(name, how):
     return run
 
 
+def exported_steps(module):
+    """A module that stoker-export wrote, in stokerd and in Python, alternating."""
+    def run(check):
+        check.has_torch()
+        if check.quick and module != "mlp":
+            raise Skipped("--quick measures the mlp only")
+        options = ["--rounds", 1, "--seconds", 0.05] if check.quick else ["--rounds", 3, "--compile"]
+        out = check.python("exported_steps.py", check.program("stokerd").parent, module, "--device", check.args.device, *options)
+        return json.loads(out.strip().splitlines()[-1])
+
+    return run
+
+
 # ---- memory, power and profile
 
 
@@ -909,6 +922,7 @@ PARTS = {
         for name in ("mlp", "blstm")
         for how, seconds in (("stoker", 50), ("eager", 50), ("compiled", 130))
     ],
+    "exported": [(f"exported {module}", 110, exported_steps(module)) for module in ("mlp", "resnet18", "gpt", "lstm")],
     "published": [
         (f"{experiment} {row}", seconds, published(experiment, row))
         for experiment in ("mlp", "blstm")

@@ -118,6 +118,17 @@ def published_rows(results):
     return rows
 
 
+def exported_rows(results):
+    rows = ["| exported module | stoker | eager PyTorch | torch.compile |", "|---|---|---|---|"]
+    for result in results.values():
+        if result["part"] == "exported" and result["status"] == "passed":
+            cells = [result["module"], f"{result['stokerd_ms']:.3f} ms per step"]
+            for how in ("eager", "compiled"):
+                cells.append(f"{result[f'{how}_ms']:.3f} ms: {result[f'stokerd_per_{how}']:.2f} x" if f"{how}_ms" in result else "-")
+            rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
 def memory_lines(result, copies):
     """What was measured, also before a failure."""
     lines = []
@@ -169,7 +180,7 @@ def page_of(all_results):
         results = {result["check"]: result for result in all_results if result["gpu"] == gpu}
         kind = " (`--quick`: tiny sizes, which measure nothing)" if any(result["quick"] for result in results.values()) else ""
         lines += [f"### {gpu}{kind}", "", *check_rows(results)]
-        for rows in (step_rows(results, gpu), published_rows(results)):
+        for rows in (step_rows(results, gpu), exported_rows(results), published_rows(results)):
             if len(rows) > 2:
                 lines += ["", *rows]
         lines += kernel_lines(results)

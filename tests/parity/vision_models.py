@@ -108,7 +108,7 @@ class Vit(nn.Module):
 
     def features(self, x):
         patches = self.conv_proj(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.class_token.expand(len(x), -1, -1), patches], dim=1) + self.encoder.pos_embedding
+        x = torch.cat([self.class_token.expand(x.shape[0], -1, -1), patches], dim=1) + self.encoder.pos_embedding
         return self.encoder.ln(self.encoder.layers(self.dropout(x)))
 
     def forward(self, x):

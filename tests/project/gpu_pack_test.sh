@@ -114,12 +114,12 @@ gpu_check --limit 3000 --cifar10 "$tree/data/cifar10.tar.xz" "$scratch/results" 
 status_of() { sed -n "s/.*\"check\": \"$1\", \"status\": \"\([^\"]*\)\".*/\1/p" "$scratch/results/results.jsonl"; }
 skipped=$(grep -c '"status": "skipped"' "$scratch/results/results.jsonl")
 for check in libraries stoker-libtorch 'first steps' attention 'bit-exact resume' 'bit-exact pause --release' 'mlp stokerd' 'mlp loop' 'mlp DataLoader' 'mlp compiled' 'gpt2 stoker' 'gpt2 eager' \
-  'resnet50 eager' 'blstm stoker' 'blstm eager' 'gpt2 in stokerd' cifar10; do
+  'resnet50 eager' 'blstm stoker' 'blstm eager' 'exported mlp' 'gpt2 in stokerd' cifar10; do
   [[ $(status_of "$check") == passed ]] || fail "$check: $(grep -F "\"$check\"" "$scratch/results/results.jsonl")"
 done
-# cuda_test twice, the fused kernels four times, the published blstm three times, compilation three times, copies to the host, and
+# cuda_test twice, the fused kernels four times, the published blstm three times, compilation three times, exported modules three times, copies to the host, and
 # compute-sanitizer unless it is installed.
-((skipped <= 14)) || fail "$skipped checks are skipped: $(grep '"skipped"' "$scratch/results/results.jsonl")"
+((skipped <= 17)) || fail "$skipped checks are skipped: $(grep '"skipped"' "$scratch/results/results.jsonl")"
 for text in '### no GPU (cpu) (' '| bit-exact resume | passed |' '| mlp | PyTorch, loop |' '| allocated |'; do
   grep -qF -- "$text" "$scratch/results/page.md" || fail "the page lacks '$text': $(cat "$scratch/results/page.md")"
 done
