@@ -22,8 +22,10 @@
 #include "shared/base/exception_status.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/number_format.h"
 #include "shared/base/scratch_directory.h"
 #include "shared/base/utf8.h"
+#include "shared/config/epochs.h"
 #include "shared/data/dataset.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/dataset_overlap.h"
@@ -123,6 +125,8 @@ class DataCheck {
       if (!is_opened(name)) attempt(name, [&] { return open_other(name); });
     return code_;
   }
+  // Of a new run; nullopt: not known, or a stream.
+  const std::optional<config::EpochLength>& epoch_length() const { return epoch_length_; }
 
  private:
   template <typename Check>
@@ -217,7 +221,10 @@ class DataCheck {
     }
     if (stream != nullptr) return {};
     STOKER_ASSIGN_OR_RETURN(const auto weights, feed::read_sample_weights(config_, *train_));
-    return feed::make_plan_options(config_, *train_, weights).status();
+    STOKER_ASSIGN_OR_RETURN(const auto plan, feed::make_plan_options(config_, *train_, weights));
+    epoch_length_ = {.steps = data::order::SamplePlan(plan).epoch_tickets() /
+                              static_cast<double>(config_.train.gradient_accumulation_steps)};
+    return {};
   }
 
   // Without data.train, nothing is known that it would have to match.
@@ -258,12 +265,13 @@ class DataCheck {
   std::unique_ptr<data::Dataset> train_;
   std::optional<evaluated_data::EvaluatedDataset> maybe_first_;
   std::set<std::string> opened_;
+  std::optional<config::EpochLength> epoch_length_;
   ExitCode code_ = ExitCode::kSuccess;
 };
 
 }  // namespace
 
-ExitCode check_data(const config::Config& config, Clock& clock, std::ostream& results) {
+ExitCode check_data(config::Config& config, Clock& clock, std::ostream& results) {
   const LogOptions log{.level = std::max(config.log.level, LogLevel::kWarn),
                        .format = config.log.format};
   if (const Status opened = init_log(log); !opened.ok()) {
@@ -271,7 +279,15 @@ ExitCode check_data(const config::Config& config, Clock& clock, std::ostream& re
     return exit_code_for(opened);
   }
   const DeferredSignals signals;
-  const ExitCode code = DataCheck(config, clock, results).run();
+  DataCheck check(config, clock, results);
+  const ExitCode code = check.run();
+  if (check.epoch_length()) {
+    config::resolve_epochs(config, *check.epoch_length());
+    if (const std::string settings = config::describe_epochs(config); !settings.empty())
+      results << "epoch: " << format_shortest(config.epoch_length->steps) << " steps; "
+              << printable(settings) << "\n"
+              << std::flush;
+  }
   flush_log();
   return code;
 }

@@ -19,7 +19,7 @@
 
 namespace stoker::app {
 
-// `results`: one line per dataset.
-ExitCode check_data(const config::Config& config, Clock& clock, std::ostream& results);
+// `results`: one line per dataset, and one for settings in epochs, which are resolved in `config` for a new run.
+ExitCode check_data(config::Config& config, Clock& clock, std::ostream& results);
 
 }  // namespace stoker::app

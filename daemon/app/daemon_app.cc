@@ -242,8 +242,10 @@ std::string DaemonApp::find_end() const {
   if (is_starting || !command_.resume.empty() || command_.fresh) return {};
   const auto saved =
       checkpoint::CheckpointStore(layout_.checkpoints_dir(), default_file_system()).list();
+  // 0: in epochs that no start has resolved.
+  const uint64_t max_steps = config_.train.max_steps;
   const bool has_all_steps =
-      saved.ok() && !saved->empty() && saved->back().step >= config_.train.max_steps;
+      max_steps > 0 && saved.ok() && !saved->empty() && saved->back().step >= max_steps;
   return has_all_steps ? std::string(kMaxStepsReached) : std::string();
 }
 

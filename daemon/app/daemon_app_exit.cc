@@ -49,11 +49,11 @@ sigset_t signals_of_end() {
 }
 
 // What ended the run at a step that the configuration does not have; empty: nothing.
-std::string live_max_steps(const control::TrainerStatus& status, uint64_t configured) {
+std::string live_max_steps(const control::TrainerStatus& status, const config::Config& config) {
   for (const auto& [key, value] : status.live_settings)
-    if (key == "train.max_steps")
-      return ": " + value + ", set by stokerctl set; the configuration has " +
-             std::to_string(configured);
+    if (key == "train.max_steps" || key == "train.max_epochs")
+      return ": " + value + (key == "train.max_epochs" ? " epochs" : "") +
+             ", set by stokerctl set; the configuration has " + *config::value_of(config, key);
   return {};
 }
 
@@ -120,7 +120,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   }
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
       run_->finished_because().empty())
-    end.reason += live_max_steps(*run_->status(), config_.train.max_steps);
+    end.reason += live_max_steps(*run_->status(), config_);
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
       run_->is_data_exhausted())
     end.reason = "data exhausted";

@@ -206,6 +206,7 @@ config::Config without_duties_of_chief(config::Config config) {
   config.http.listen.reset();
   config.metrics.tensorboard = false;
   config.metrics.histogram_every_steps.reset();
+  config.epochs.erase("metrics.histogram_every_steps");
   return config;
 }
 

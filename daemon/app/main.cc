@@ -18,6 +18,7 @@
 #include "shared/base/descriptor_limit.h"
 #include "shared/base/utf8.h"
 #include "shared/config/config_warnings.h"
+#include "shared/config/epochs.h"
 #include "shared/config/load_config.h"
 #include "shared/config/run_metrics.h"
 #include "shared/model/host_allocator.h"
@@ -57,9 +58,11 @@ ExitCode run_daemon(int argc, char** argv) {
               << " is not UTF-8, as the records of a run are; rename the directory\n";
     return ExitCode::kUsage;
   }
-  if (!parsed.command->fresh)
-    config::keep_stored_globs(*config, parsed.command->origins,
-                              run::RunLayout(config->run.dir).config_file());
+  if (!parsed.command->fresh) {
+    const std::string stored = run::RunLayout(config->run.dir).config_file();
+    config::keep_stored_globs(*config, parsed.command->origins, stored);
+    config::keep_stored_steps(*config, stored);
+  }
   if (parsed.command->check) {
     for (const config::ConfigWarning& warning : config::find_config_warnings(*config))
       std::cerr << printable(parsed.command->config + ": warning: " + warning.text()) << "\n";
@@ -69,12 +72,21 @@ ExitCode run_daemon(int argc, char** argv) {
           !resumed.ok())
         std::cerr << printable(parsed.command->config)
                   << ": warning: " << printable_lines(resumed.message(), "  ") << "\n";
-    std::cout << config::to_yaml(*config) << std::flush;
-    if (!parsed.command->check_data) return ExitCode::kSuccess;
+    if (!parsed.command->check_data) {
+      if (config::has_unresolved_epochs(*config))
+        std::cerr << printable(parsed.command->config)
+                  << ": note: --check-data also prints the steps that epochs are\n";
+      std::cout << config::to_yaml(*config) << std::flush;
+      return ExitCode::kSuccess;
+    }
   }
-  // With --check-config, standard output is a configuration.
-  if (parsed.command->check_data)
-    return app::check_data(*config, system_clock(), parsed.command->check ? std::cerr : std::cout);
+  if (parsed.command->check_data) {
+    // With --check-config, standard output is a configuration.
+    const ExitCode checked = app::check_data(*config, system_clock(),
+                                             parsed.command->check ? std::cerr : std::cout);
+    if (parsed.command->check) std::cout << config::to_yaml(*config) << std::flush;
+    return checked;
+  }
   auto launch =
       group::parse_launch_environment(group::read_environment_variables(), config->run.dir);
   if (!launch.ok()) {

@@ -26,8 +26,7 @@ namespace stoker::app {
 
 Run::Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
          Clock& clock, const GroupLaunch* maybe_launch)
-    : config_(config),
-      command_(command),
+    : command_(command),
       layout_(layout),
       maybe_launch_(maybe_launch),
       own_layout_(layout_of_rank(layout, maybe_launch ? maybe_launch->environment.rank : 0)),
@@ -38,6 +37,7 @@ Run::Run(const config::Config& config, const CommandLine& command, const run::Ru
       maybe_recorder_(maybe_launch ? std::make_unique<group::FlightRecorder>(
                                          recorder_of(maybe_launch->environment, layout), clock)
                                    : nullptr),
+      config_(config),
       device_(config.train.device),
       maybe_refresher_(feed::is_refreshable(config)
                            ? std::make_unique<DatasetRefresher>(config, layout)

@@ -188,6 +188,8 @@ class Run final : public server::TrainingControl {
   void end_indexing();
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
                                     const ResumeCheckpoint& saved, c10::Device device);
+  // Replaces settings in epochs by numbers of steps, for the data and from the checkpoint on.
+  Status resolve_epochs(const data::order::SamplePlan& plan, const ResumeCheckpoint& saved);
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
   Status write_schema_and_metric_table(const SegmentStart& start) const;
   void log_contradictions(const config::Config& config) const;
@@ -209,7 +211,6 @@ class Run final : public server::TrainingControl {
 
   // Constant after construction, or set before train().
   std::function<void()> on_stop_;
-  const config::Config& config_;
   const CommandLine& command_;
   const run::RunLayout& layout_;
   const GroupLaunch* const maybe_launch_;
@@ -229,6 +230,7 @@ class Run final : public server::TrainingControl {
   std::stop_source preparation_stop_;      // the same for the waits of a group before training
 
   // Only for the trainer thread.
+  config::Config config_;  // its settings in epochs are resolved for each segment
   std::unique_ptr<group::ProcessGroup> group_;               // null: this process trains alone
   std::optional<int> num_threads_;                           // in a group, for train.num_threads
   config::DeviceConfig device_;                              // in a group that of this rank

@@ -37,6 +37,7 @@
 #include "shared/base/readable_format.h"
 #include "shared/base/tensor_role.h"
 #include "shared/config/config_warnings.h"
+#include "shared/config/epochs.h"
 #include "shared/config/load_config.h"
 #include "shared/config/run_metrics.h"
 #include "shared/data/files/scan.h"
@@ -452,6 +453,8 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
                           feed::make_plan_options(config_, *data, weights_, plan_start));
   if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
   SegmentStart start{.config = {}, .data = std::move(data), .plan = data::order::SamplePlan(plan)};
+  if (!config::streamed_dataset(config_))
+    STOKER_RETURN_IF_ERROR(resolve_epochs(start.plan, saved));
   config::Config config = config_;
   STOKER_ASSIGN_OR_RETURN(config.task,
                           compute_class_weights(config_.task, *start.data, plan, saved));
@@ -465,6 +468,30 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
   STOKER_ASSIGN_OR_RETURN(start.metric_table,
                           config::resolve_metrics(config, evaluated_outputs(config, *start.data)));
   return start;
+}
+
+Status Run::resolve_epochs(const data::order::SamplePlan& plan, const ResumeCheckpoint& saved) {
+  const auto micro_batch = static_cast<uint64_t>(config_.train.micro_batch_size);
+  const auto tickets_per_step = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  uint64_t step = 0, ticket = 0;
+  if (saved) {
+    const checkpoint::Manifest& manifest = saved->manifest();
+    step = manifest.step;
+    ticket = ticket_at(manifest.next_ticket, manifest.micro_batch_size, micro_batch);
+  }
+  const bool is_in_cluster = maybe_launch_ != nullptr && maybe_launch_->maybe_cluster;
+  if (is_in_cluster && config_.train.max_epochs && ticket != step * tickets_per_step)
+    return Status(StatusCode::kMismatch,
+                  "train.max_epochs: a run with parameter servers that continues with another "
+                  "batch size has no common number of steps; set train.max_steps");
+  config::resolve_epochs(config_,
+                         {.steps = plan.epoch_tickets() / static_cast<double>(tickets_per_step),
+                          .step = step,
+                          .epochs = plan.epochs_before(ticket)});
+  if (const std::string settings = config::describe_epochs(config_); !settings.empty())
+    log_info("epochs resolved",
+             {{"steps_per_epoch", config_.epoch_length->steps}, {"settings", settings}});
+  return {};
 }
 
 // Before config.yaml, which tells other programs that there is a run.

@@ -14,6 +14,7 @@ namespace {
 // These belong to the ring and its workers, which only a new segment can have.
 constexpr std::string_view kNumWorkers = "feed.num_workers";
 constexpr std::string_view kMaxSteps = "train.max_steps";
+constexpr std::string_view kMaxEpochs = "train.max_epochs";
 
 using config::ConfigWarning;
 
@@ -35,7 +36,8 @@ void log_warnings(const std::vector<ConfigWarning>& warnings) {
 Status Trainer::check_command(const control::Command& command) const {
   STOKER_RETURN_IF_ERROR(ranks_->check(command));
   const std::string* const key = control::changed_setting(command);
-  const bool needs_segment = key != nullptr && (*key == kNumWorkers || *key == kMaxSteps);
+  const bool needs_segment =
+      key != nullptr && (*key == kNumWorkers || *key == kMaxSteps || *key == kMaxEpochs);
   if (!needs_segment || !writer_.is_degraded()) return {};
   return Status(StatusCode::kBusy,
                 *key +

@@ -318,6 +318,8 @@ inline constexpr LogEventInfo kAll[] = {
      "Sample errors are counted, but not recorded."},
     {LogTopic::kData, "sample error file write recovered", kInfo, "path",
      "They are recorded again."},
+    {LogTopic::kTraining, "epochs resolved", kInfo, "steps_per_epoch settings",
+     "Settings in epochs as numbers of steps, for the data as it is now."},
     {LogTopic::kTraining, "training started", kInfo,
      "model_digest device num_threads start_step max_steps",
      "The first step follows. Also after a rollback and after `dataset refreshed`."},

@@ -5,6 +5,10 @@
 // Errors:  none; load_config.h parses YAML into a Config and reports all errors together.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +30,15 @@ enum class OnResume {
   kModel,  // needs --allow-model-change
 };
 
+// The length of an epoch of data.train, and how far a run has come (epochs.h).
+struct EpochLength {
+  double steps = 1;   // per epoch
+  uint64_t step = 0;  // of the run
+  double epochs = 0;  // completed at this step
+
+  bool operator==(const EpochLength&) const = default;
+};
+
 struct Config {
   RunConfig run;
   DatasetConfigs data;  // "train" is required
@@ -44,6 +57,12 @@ struct Config {
   ControlConfig control;
   HttpConfig http;
   LogConfig log;
+
+  // The settings that are configured in epochs, by key: one number, or one per item of a list. Their
+  // values are in steps, and 0 until resolve_epochs().
+  std::map<std::string, std::vector<double>, std::less<>> epochs;
+  // Of the run that this is in effect for; nullopt: not known, or the data has no epochs.
+  std::optional<EpochLength> epoch_length;
 
   bool operator==(const Config&) const = default;
 };

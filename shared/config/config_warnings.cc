@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shared/base/number_format.h"
+#include "shared/config/epochs.h"
 
 namespace stoker::config {
 namespace {
@@ -209,6 +210,7 @@ constexpr Check kChecks[] = {
 
 std::vector<ConfigWarning> find_config_warnings(const Config& config) {
   std::vector<ConfigWarning> warnings;
+  if (has_unresolved_epochs(config)) return warnings;  // found with the data
   for (const Check& check : kChecks)
     if (auto message = check.find(config))
       warnings.push_back({std::string(check.key), *std::move(message)});

@@ -584,7 +584,10 @@ class DataValidator {
         "cannot be combined with " + stream + ", which has no index; set " + stream + ".queue";
     if (!is_mixed && config_.feed.shuffle != ShuffleMode::kFull) add_error("feed.shuffle", hint);
     if (!config_.feed.bucket_boundaries.empty()) add_error("feed.bucket_boundaries", hint);
-    if (!keys_.contains("train.max_steps"))
+    for (const auto& [key, epochs] : config_.epochs)
+      add_error(key == "train.max_steps" && keys_.contains("train.max_epochs") ? "train.max_epochs" : key,
+                "cannot be combined with " + stream + ", which has no epochs; set a number of steps");
+    if (!keys_.contains("train.max_steps") && !config_.train.max_epochs)
       add_error("train.max_steps", "is required with " + stream + ", which has no epochs");
     const std::string worker = "with " + stream + ", which one worker process reads";
     if (config_.feed.num_processes == 0) add_error("feed.num_processes", "must not be 0 " + worker);

@@ -16,6 +16,7 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
+#include "shared/config/epochs.h"
 #include "shared/config/reference.h"
 #include "shared/config/reference_entries.h"
 
@@ -94,6 +95,20 @@ json::object any_of(std::initializer_list<json::object> schemas) {
 }
 
 const json::object kNull{{"type", "null"}};
+
+// {epochs: 1.5}, with the steps in the configuration of a run.
+json::object epochs_schema(const Field& field) {
+  json::object epochs{{"type", "number"}, {"minimum", 0}, {"maximum", number_value(kMaxEpochs)}};
+  json::object steps{{"type", "integer"}};
+  if (is_list_of_steps(field)) {
+    epochs = {{"type", "array"}, {"items", epochs}};
+    steps = {{"type", "array"}, {"items", steps}};
+  }
+  return {{"type", "object"},
+          {"properties", json::object{{"epochs", epochs}, {"steps", steps}}},
+          {"required", json::array{"epochs"}},
+          {"additionalProperties", false}};
+}
 
 template <typename T>
 json::object schema_of_target(const Field& field, std::optional<T>*) {
@@ -175,6 +190,7 @@ json::object schema_of(const Field& field, bool is_expanded) {
   else
     schema = std::visit([&](const auto& target) { return schema_of_target(field, target); },
                         field.target);
+  if (field.accepts_epochs) schema = any_of({schema, epochs_schema(field)});
   if (field.accepts_null) schema = any_of({schema, kNull});
   schema["description"] = sentences(std::string(field.help), std::string(field.details));
   return schema;

@@ -9,7 +9,7 @@
 namespace stoker::config {
 namespace {
 
-constexpr std::string_view kSteps = "a number of steps; an epoch has samples / batch size steps";
+constexpr std::string_view kStepsOrEpochs = "a number of steps, or {epochs: N}";
 constexpr std::string_view kNoSetting = "stoker does this itself; remove it";
 
 // In the order of config/stoker.yaml.
@@ -103,15 +103,16 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"scheduler", "lr_scheduler lr_schedule sched", ""},
     {"scheduler.name", "lr_scheduler_type lr_policy scheduler_type scheduler_name decay_lr", ""},
     {"scheduler.warmup_steps",
-     "warmup warmup_iters num_warmup_steps warmup_ratio warmup_epochs n_warmup_steps",
-     "a number of steps"},
+     "warmup warmup_iters num_warmup_steps warmup_ratio warmup_epochs n_warmup_steps "
+     "lr_warmup_epochs",
+     kStepsOrEpochs},
     {"scheduler.step_size", "milestones decay_steps lr_step_size lr_decay_steps",
      "the steps between two changes"},
     {"scheduler.gamma", "lr_decay lr_gamma decay_rate lr_decay_rate", ""},
     {"scheduler.min_lr", "eta_min lr_end end_lr final_lr min_learning_rate end_learning_rate", ""},
 
     {"train", "trainer training training_args training_arguments fit", ""},
-    {"train.max_steps", "epochs num_epochs max_epochs num_train_epochs n_epochs max_epoch", kSteps},
+    {"train.max_epochs", "epochs num_epochs num_train_epochs n_epochs max_epoch total_epochs", ""},
     {"train.max_steps",
      "T_max total_steps num_steps num_train_steps train_steps num_training_steps max_iters "
      "max_iter total_iters iterations num_iterations max_train_steps steps",
@@ -157,8 +158,8 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"checkpoint.save_every_steps",
      "save_steps save_interval save_every save_freq save_frequency every_n_train_steps "
      "checkpoint_interval checkpoint_every ckpt_interval save_checkpoint_steps "
-     "checkpointing_steps",
-     "a number of steps"},
+     "checkpointing_steps every_n_epochs save_strategy",
+     kStepsOrEpochs},
     {"checkpoint.keep_last", "save_total_limit max_to_keep keep_checkpoint_max keep_last_n", ""},
     {"checkpoint.save_top_k", "save_best save_best_only save_best_model load_best_model_at_end",
      "a number of checkpoints"},
@@ -172,7 +173,7 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"eval.every_steps",
      "eval_steps eval_interval eval_every val_interval val_check_interval val_every eval_freq "
      "check_val_every_n_epoch validation_steps evaluation_strategy eval_strategy",
-     "with eval.checkpoints: interval"},
+     "steps or {epochs: N}, with eval.checkpoints: interval"},
     {"eval.max_samples",
      "max_eval_samples limit_val_batches val_batches eval_iters eval_batches max_val_samples",
      "a number of samples"},
@@ -182,8 +183,8 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
 
     {"metrics.log_every_steps",
      "logging_steps log_every log_interval log_every_n_steps print_freq log_freq log_steps "
-     "print_every logging_interval",
-     "a number of steps"},
+     "print_every logging_interval logging_strategy",
+     kStepsOrEpochs},
     {"metrics.tensorboard", "report_to logger use_tensorboard wandb use_wandb", "true or false"},
     {"log", "logging", ""},
     {"log.level", "log_level logging_level verbose verbosity", "debug, info, warning or error"},

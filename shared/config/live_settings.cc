@@ -7,6 +7,7 @@
 
 #include "shared/base/json_parser.h"
 #include "shared/config/config_errors.h"
+#include "shared/config/epochs.h"
 #include "shared/config/load_config.h"
 
 namespace stoker::config {
@@ -85,7 +86,9 @@ Result<Config> with_live_settings(const Config& configured, const LiveSettings& 
   std::vector<std::string> overrides;
   for (const LiveSetting& setting : live) overrides.push_back(setting.key + '=' + setting.value);
   auto config = parse_config(to_yaml(configured), std::string(kName), overrides);
-  return config.ok() ? std::move(config) : Result<Config>(without_locations(config.status()));
+  if (!config.ok()) return without_locations(config.status());
+  if (configured.epoch_length) resolve_epochs(*config, *configured.epoch_length);
+  return config;
 }
 
 Result<LiveConfig> set_live(const Config& configured, LiveSettings live, const std::string& key,

@@ -5,6 +5,7 @@
 
 #include "shared/base/file.h"
 #include "shared/config/config_errors.h"
+#include "shared/config/epochs.h"
 #include "shared/config/former_defaults.h"
 #include "shared/config/huggingface_config.h"
 #include "shared/config/peft_config.h"
@@ -129,6 +130,7 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
   apply_overrides(overrides, root, errors);
   Config config;
   const ExplicitKeys keys = read_settings(root, config, errors);
+  join_max_epochs(keys, config, errors);
   apply_default_vocabulary(keys, config);
   apply_huggingface_config(keys, config, errors);
   apply_peft_config(keys, config, errors);
@@ -154,6 +156,12 @@ void keep_stored_globs(Config& config, const SettingOrigins& origins,
         },
         dataset.source);
   }
+}
+
+void keep_stored_steps(Config& config, const std::string& stored_path) {
+  if (config.epochs.empty()) return;
+  if (const auto stored = load_config(stored_path, {}); stored.ok())
+    keep_resolved_epochs(config, *stored);
 }
 
 }  // namespace stoker::config

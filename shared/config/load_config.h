@@ -37,6 +37,9 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
 // release that `stored_path`, the configuration of the run, has. Without such a file does nothing.
 void keep_stored_globs(Config& config, const SettingOrigins& origins,
                        const std::string& stored_path);
+// The steps that settings in epochs were resolved to in the configuration of the run at `stored_path`, until they
+// are resolved again.
+void keep_stored_steps(Config& config, const std::string& stored_path);
 
 // The resolved configuration as YAML, with the keys in the order of config/stoker.yaml.
 // parse_config() of the result returns an equal Config, and equal Configs have equal texts.

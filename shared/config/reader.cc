@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/config/epochs.h"
 #include "shared/config/key_suggestion.h"
 #include "shared/config/schema.h"
 
@@ -329,9 +330,52 @@ class Reader {
   // ---- values ------------------------------------------------------------------------------------
 
   void read_value(const Field& field, const std::string& key, const Value& value) {
+    if (field.accepts_epochs && value.type == Value::Type::kMap) return read_epochs(field, key, value);
     field_ = &field;
     key_ = key;
     std::visit([&](const auto& target) { read_into(value, target); }, field.target);
+  }
+
+  // "{epochs: 1.5}"; in the configuration of a run also with the steps that it has resolved them to.
+  void read_epochs(const Field& field, const std::string& key, const Value& value) {
+    const Field epochs_field{.name = "epochs",
+                             .target = field.target,
+                             .help = {},
+                             .min = 0,
+                             .max = kMaxEpochs,
+                             .exclusive_min = field.min > 0};
+    const Field steps_field{.name = "steps",
+                            .target = field.target,
+                            .help = {},
+                            .min = 0,
+                            .max = field.max,
+                            .accepts_scalar = true};
+    std::vector<double> epochs;
+    std::vector<int64_t> steps;
+    for (const Entry& entry : value.entries) {
+      key_ = key + '.' + entry.key;
+      if (entry.key == "steps") {
+        field_ = &steps_field;
+        read_into(entry.value, &steps);
+      } else if (entry.key != "epochs") {
+        errors_.add(entry.location, key,
+                    "unknown key " + quoted(entry.key) + "; a number of epochs is {epochs: 1.5}");
+      } else if (field_ = &epochs_field; is_list_of_steps(field)) {
+        read_into(entry.value, &epochs);
+      } else if (double number = 0; read_number(entry.value, number)) {
+        epochs = {number};
+      }
+    }
+    if (errors_.has_error_for(key) || errors_.has_error_for(key + ".epochs") ||
+        errors_.has_error_for(key + ".steps"))
+      return errors_.mark(key);
+    if (epochs.empty()) {
+      errors_.add(value.location, key, "must have the key epochs, as in {epochs: 1.5}");
+      return;
+    }
+    steps.resize(epochs.size());
+    config_.epochs[key] = epochs;
+    set_steps(field, steps);
   }
 
   static std::string got(const Value& value) {

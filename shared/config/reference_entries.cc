@@ -9,6 +9,7 @@
 
 #include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
+#include "shared/config/epochs.h"
 
 namespace stoker::config {
 namespace {
@@ -101,6 +102,8 @@ std::string values_of(const Field& field) {
         }
       },
       field.target);
+  if (field.accepts_epochs)
+    text += is_list_of_steps(field) ? ", or {epochs: list of numbers}" : ", or {epochs: number}";
   if (field.accepts_null) text += ", or null";
   return text;
 }

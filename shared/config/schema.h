@@ -25,6 +25,7 @@ namespace stoker::config {
 
 struct Field;
 
+inline constexpr double kMaxEpochs = 1e9;
 inline constexpr double kMaxSeed =
     18446744073709551616.0;  // 2^64: the largest uint64_t as a double
 
@@ -114,6 +115,7 @@ struct Field {
   std::string_view null_word = {};
   bool accepts_null = false;          // for a text or list: null means empty
   bool accepts_scalar = false;        // for a list of texts: one text is a list of one
+  bool accepts_epochs = false;        // for steps: also {epochs: 1.5}; see Config::epochs
   bool is_required = false;           // for a text, number or list: it has no default
   std::string_view replaced_by = {};  // a key of the section with which this one is not required
   bool affects_result = false;        // included in digest()

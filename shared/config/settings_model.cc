@@ -794,6 +794,7 @@ Fields common_fields(ModelConfig& model) {
                               "learning rate.",
                    .min = 1,
                    .max = 1e15,
+                   .accepts_epochs = true,
                    .example = "10000"})};
 }
 

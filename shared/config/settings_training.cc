@@ -356,6 +356,7 @@ Fields fields_of_schedule(StepScheduler& schedule) {
            .details = "At least 1. Counted from the end of the warmup.",
            .min = 1,
            .max = kMaxSteps,
+           .accepts_epochs = true,
            .affects_result = true},
           {.name = "gamma",
            .target = &schedule.gamma,
@@ -375,6 +376,7 @@ Fields scheduler_fields(SchedulerConfig& scheduler) {
        .details = "From 0; 0 disables the warmup. The first step uses lr / warmup_steps.",
        .min = 0,
        .max = kMaxSteps,
+       .accepts_epochs = true,
        .affects_result = true}};
   return concat({fields, std::visit([](auto& each) { return fields_of_schedule(each); },
                                     scheduler.schedule)});
@@ -391,8 +393,21 @@ Fields step_fields(TrainConfig& train) {
                   "number. The schedule is stretched over all steps.",
        .min = 1,
        .max = kMaxSteps,
+       .accepts_epochs = true,
        .affects_result = true,
        .on_resume = OnResume::kLive},
+      {.name = "max_epochs",
+       .target = &train.max_epochs,
+       .help = "Epochs of the run, instead of max_steps; null: max_steps",
+       .details = "Above 0, at most 1000000000; 1.5 is an epoch and a half. The same as max_steps: "
+                  "{epochs: N}. An epoch has as many samples as data.train, counting repeat: its "
+                  "datasets together with mixture or concat. Not for a stream, which has no epochs.",
+       .min = 0,
+       .max = kMaxEpochs,
+       .exclusive_min = true,
+       .affects_result = true,
+       .on_resume = OnResume::kLive,
+       .example = "10"},
       {.name = "micro_batch_size",
        .target = &train.micro_batch_size,
        .help = "Samples per micro-batch",

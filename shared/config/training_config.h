@@ -284,6 +284,7 @@ inline constexpr FusedKernelsConfig kAllFusedKernels{
 
 struct TrainConfig {
   uint64_t max_steps = 2000;
+  std::optional<double> max_epochs;  // if max_steps is configured in epochs
   int64_t micro_batch_size = 16;
   int64_t gradient_accumulation_steps = 1;  // micro-batches per step
   DeviceConfig device;

@@ -8,6 +8,7 @@
 #include "shared/base/number_format.h"
 #include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
+#include "shared/config/epochs.h"
 #include "shared/config/former_defaults.h"
 #include "shared/config/load_config.h"
 #include "shared/config/schema.h"
@@ -163,6 +164,11 @@ std::string value_of(const Field& field) {
       field.target);
 }
 
+// Of a setting in epochs, "epochs: 1.5".
+std::string epochs_of(const std::vector<double>& epochs, const Field& field) {
+  return "epochs: " + (is_list_of_steps(field) ? yaml_of(epochs) : yaml_of(epochs.front()));
+}
+
 // ---- leaves: every setting by its full name -----------------------------------------------------
 
 struct Leaf {
@@ -173,16 +179,18 @@ struct Leaf {
   bool is_secret = false;
 };
 
-void add_leaves(const std::string& section, const std::vector<Field>& fields,
+void add_leaves(const Config& config, const std::string& section, const std::vector<Field>& fields,
                 std::vector<Leaf>& leaves) {
   for (const Field& field : fields) {
     const std::string key = section + '.' + std::string(field.name);
     const auto* const mapping = std::get_if<MappingField>(&field.target);
     if (mapping != nullptr && mapping->is_set(mapping->target)) {
-      add_leaves(key, mapping->fields(mapping->target), leaves);
+      add_leaves(config, key, mapping->fields(mapping->target), leaves);
     } else {
-      leaves.push_back(
-          {key, value_of(field), field.on_resume, field.affects_result, field.is_secret});
+      const auto epochs = config.epochs.find(key);
+      const bool has_epochs = epochs != config.epochs.end();
+      leaves.push_back({key, has_epochs ? "{" + epochs_of(epochs->second, field) + "}" : value_of(field),
+                        field.on_resume, field.affects_result, field.is_secret});
     }
   }
 }
@@ -200,7 +208,7 @@ std::vector<Leaf> leaves_of(const Config& config) {
                         std::string(variants.names[variants.selected]), variants.on_resume,
                         variants.affects_result});
     }
-    add_leaves(section.key, section.fields, leaves);
+    add_leaves(copy, section.key, section.fields, leaves);
   }
   return leaves;
 }
@@ -223,9 +231,13 @@ Config defaults_of(const Config& config) {
 
 // ---- blocks --------------------------------------------------------------------------------------
 
-void write_fields(const std::vector<Field>& fields, const std::string& indent, std::string& out) {
+// `section`: the full name of what has the fields.
+void write_fields(const Config& config, const std::string& section,
+                  const std::vector<Field>& fields, const std::string& indent, std::string& out) {
   for (const Field& field : fields) {
+    const std::string key = section + '.' + std::string(field.name);
     const std::string start = indent + std::string(field.name) + ":";
+    const auto epochs = config.epochs.find(key);
     const auto* const list = std::get_if<TaggedListField>(&field.target);
     const auto* const mapping = std::get_if<MappingField>(&field.target);
     if (list != nullptr && list->size(list->target) > 0) {
@@ -234,7 +246,10 @@ void write_fields(const std::vector<Field>& fields, const std::string& indent, s
         out += indent + "  - " + item_of(*list, i) + '\n';
     } else if (mapping != nullptr && mapping->is_set(mapping->target)) {
       out += start + '\n';
-      write_fields(mapping->fields(mapping->target), indent + "  ", out);
+      write_fields(config, key, mapping->fields(mapping->target), indent + "  ", out);
+    } else if (epochs != config.epochs.end()) {
+      const std::string steps = are_steps_known(field) ? ", steps: " + value_of(field) : "";
+      out += start + " {" + epochs_of(epochs->second, field) + steps + "}\n";
     } else {
       out += start + ' ' + value_of(field) + '\n';
     }
@@ -276,7 +291,7 @@ std::string to_yaml(const Config& config) {
     if (const Variants& variants = section.variants; has_name(variants))
       text += indent + std::string(variants.discriminator) + ": " +
               std::string(variants.names[variants.selected]) + '\n';
-    write_fields(section.fields, indent, text);
+    write_fields(copy, section.key, section.fields, indent, text);
   }
   return text;
 }

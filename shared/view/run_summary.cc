@@ -92,9 +92,13 @@ void add_state(RunSummary& summary, const RunState& state, const run::RunLayout&
 std::optional<uint64_t> find_count(std::string_view config, std::string_view key) {
   const size_t at = config.find(key);
   if (at == config.npos) return std::nullopt;
+  std::string_view text = config.substr(at + key.size());
+  text = text.substr(0, text.find('\n'));
+  constexpr std::string_view kSteps = "steps: ";  // {epochs: 10, steps: 4690}
+  if (text.starts_with('{') && text.find(kSteps) != text.npos)
+    text.remove_prefix(text.find(kSteps) + kSteps.size());
   uint64_t value = 0;
-  const char* const begin = config.data() + at + key.size();
-  const auto [end, error] = std::from_chars(begin, config.data() + config.size(), value);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return std::nullopt;
   return value;
 }

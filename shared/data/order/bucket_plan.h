@@ -88,6 +88,8 @@ class BucketPlan {
   Item at(uint64_t ticket, uint64_t row, uint64_t attempt) const;
   size_t bucket_of(uint64_t ticket) const { return slot_at(ticket).bucket; }
   uint64_t epoch_of(uint64_t ticket) const;
+  // The number of batches of the first epoch; without carry_over that of each.
+  uint64_t batches_of_epoch() const { return batches_before(1); }
 
  private:
   struct BatchSlot {

@@ -293,6 +293,19 @@ size_t SamplePlan::bucket_of(uint64_t ticket) const {
   return maybe_buckets_ ? maybe_buckets_->bucket_of(ticket) : 0;
 }
 
+double SamplePlan::epoch_tickets() const {
+  const bool has_whole_batches = options_.last_batch != config::LastBatchPolicy::kCarryOver;
+  if (maybe_buckets_ && has_whole_batches)
+    return static_cast<double>(maybe_buckets_->batches_of_epoch());
+  if (has_whole_batches) return static_cast<double>(epoch_tickets_);
+  return static_cast<double>(epoch_size_) / static_cast<double>(global_batch_);
+}
+
+double SamplePlan::epochs_before(uint64_t ticket) const {
+  const double since = static_cast<double>(ticket) - static_cast<double>(options_.first_ticket);
+  return static_cast<double>(options_.first_epoch) + since / epoch_tickets();
+}
+
 uint64_t SamplePlan::epoch_of(uint64_t ticket) const {
   if (maybe_buckets_) return maybe_buckets_->epoch_of(ticket);
   const uint64_t since = ticket - options_.first_ticket;

@@ -96,6 +96,10 @@ class SamplePlan {
   size_t bucket_of(uint64_t ticket) const;
   uint64_t epoch_of(uint64_t ticket) const;            // of its first row on rank 0
   uint64_t epoch_size() const { return epoch_size_; }  // positions
+  // Tickets per epoch; no whole number if the last batch of an epoch also has samples of the next one.
+  double epoch_tickets() const;
+  // Epochs of the run before `ticket`, in fractions.
+  double epochs_before(uint64_t ticket) const;
   // The key of all random choices that are made while the sample is read.
   RandomKey random_key(const PlannedSample& planned) const {
     return {.seed = options_.seed, .epoch = planned.dataset_epoch, .sample = planned.sample};

@@ -103,6 +103,17 @@ class RunTest : public testing::Test {
     return names;
   }
 
+  static std::string name_of(uint64_t step) {
+    return checkpoint::CheckpointStore::checkpoint_name(step);
+  }
+  // The configuration without train.max_steps.
+  config::Config epochs(std::vector<std::string> overrides) const {
+    overrides.push_back("train.max_steps=");
+    auto config = config::parse_config(config::to_yaml(config_), "test.yaml", overrides);
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    return config.ok() ? *std::move(config) : config::Config();
+  }
+
   std::string checkpoint_path(uint64_t step) const {
     return join_path(layout_.checkpoints_dir(), checkpoint::CheckpointStore::checkpoint_name(step));
   }
@@ -138,6 +149,48 @@ TEST_F(RunTest, ContinuesFromNewestCheckpoint) {
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_THAT(steps_at_start_, ElementsAre(0, 4));
   EXPECT_EQ(run_->step(), 6u);
+}
+
+// 64 samples: 16 micro-batches.
+TEST_F(RunTest, ResolvesEpochsFromData) {
+  config_ = epochs({"train.max_epochs=1.5", "train.gradient_accumulation_steps=2",
+                    "checkpoint.save_every_steps={epochs: 0.5}", "scheduler.warmup_steps={epochs: 0.2}"});
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  EXPECT_EQ(run_->step(), 12u);
+  EXPECT_EQ(run_->status()->max_steps, 12u);
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre(name_of(4), name_of(8), name_of(12)));
+  const auto stored = config::load_config(layout_.config_file(), {});
+  ASSERT_TRUE(stored.ok()) << stored.status().message();
+  EXPECT_EQ(stored->train.max_steps, 12u);
+  EXPECT_EQ(stored->scheduler.warmup_steps, 2u);
+  EXPECT_EQ(stored->epochs, config_.epochs);
+}
+
+// After one epoch in 16 steps, a second one takes 8.
+TEST_F(RunTest, EndsAfterSameEpochsWithAnotherBatchSize) {
+  config_ = epochs({"train.max_epochs=1"});
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  EXPECT_EQ(run_->step(), 16u);
+  config_ = epochs({"train.max_epochs=2", "train.micro_batch_size=8"});
+  command_.allowed[ChangeKind::kBatch] = true;
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  EXPECT_EQ(run_->step(), 24u);
+  // The next start counts from its own checkpoint.
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  EXPECT_EQ(run_->step(), 24u);
+}
+
+TEST_F(RunTest, TakesMoreEpochsDuringRun) {
+  config_ = epochs({"train.max_epochs=1"});
+  run_.emplace(config_, command_, layout_, system_clock());
+  post(control::SetSetting{.key = "train.max_epochs", .value = "1.25"});
+  ASSERT_TRUE(train().ok());
+  EXPECT_EQ(run_->step(), 20u);
+  EXPECT_THAT(replies_, ElementsAre(HasSubstr("\"value\":1.25")));
 }
 
 // The second segment continues from the checkpoints of this run.

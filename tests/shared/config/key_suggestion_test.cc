@@ -55,9 +55,9 @@ TEST(KeySynonymsTest, HasEachNameOnce) {
 // transformers' TrainingArguments, Keras' fit() and callbacks are called.
 TEST(KeySynonymsTest, SuggestsKeyForNameOfOtherLibrary) {
   const std::map<std::string, std::string> expected{
-      {"epochs", "train.max_steps"},
-      {"max_epochs", "train.max_steps"},
-      {"num_train_epochs", "train.max_steps"},
+      {"epochs", "train.max_epochs"},
+      {"num_epochs", "train.max_epochs"},
+      {"num_train_epochs", "train.max_epochs"},
       {"T_max", "train.max_steps"},
       {"per_device_train_batch_size", "train.micro_batch_size"},
       {"per_device_eval_batch_size", "eval.batch_size"},

@@ -29,6 +29,26 @@ bool covers_all_samples(const std::vector<uint64_t>& order) {
   return true;
 }
 
+// As len(torch.utils.data.DataLoader) has them with drop_last.
+TEST(SamplePlanTest, CountsTicketsOfEpoch) {
+  using config::LastBatchPolicy;
+  const auto tickets = [](LastBatchPolicy last, uint64_t first_ticket = 0) {
+    return SamplePlan({.size = 23,
+                       .batch = 5,
+                       .last_batch = last,
+                       .first_ticket = first_ticket,
+                       .first_epoch = first_ticket > 0 ? 2u : 0u});
+  };
+  EXPECT_EQ(tickets(LastBatchPolicy::kCarryOver).epoch_tickets(), 4.6);
+  EXPECT_EQ(tickets(LastBatchPolicy::kDrop).epoch_tickets(), 4);
+  EXPECT_EQ(tickets(LastBatchPolicy::kPad).epoch_tickets(), 5);
+  EXPECT_EQ(SamplePlan({.size = 10, .batch = 5, .datasets = {{.size = 4, .repeat = 2}, {.size = 6}}}).epoch_tickets(),
+            2.8);
+  EXPECT_EQ(tickets(LastBatchPolicy::kDrop).epochs_before(10), 2.5);
+  EXPECT_EQ(tickets(LastBatchPolicy::kDrop, 10).epochs_before(10), 2);
+  EXPECT_EQ(tickets(LastBatchPolicy::kDrop, 10).epochs_before(14), 3);
+}
+
 // As for a refreshed dataset: the plan starts a new epoch at a given ticket.
 TEST(SamplePlanTest, StartsNewEpochAtFirstTicket) {
   using config::LastBatchPolicy;
