@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "shared/base/number_format.h"
 #include "shared/config/epochs.h"
@@ -25,7 +26,7 @@ std::string percent(double fraction) { return std::to_string(std::llround(100 * 
 // ---- Learning rate
 
 Found check_warmup(const Config& config) {
-  const uint64_t warmup = config.scheduler.warmup_steps;
+  const uint64_t warmup = config.scheduler.warmup();
   const uint64_t steps = config.train.max_steps;
   const bool decays = config.scheduler.name() != SchedulerName::kConstant;
   if (warmup < steps || (warmup == steps && !decays)) return {};
@@ -41,17 +42,33 @@ Found check_warmup(const Config& config) {
 
 Found check_step_size(const Config& config) {
   const auto* const step = std::get_if<StepScheduler>(&config.scheduler.schedule);
-  const uint64_t warmup = config.scheduler.warmup_steps;
+  const uint64_t warmup = config.scheduler.warmup();
   if (step == nullptr || warmup + step->step_size < config.train.max_steps) return {};
   return std::to_string(step->step_size) + " steps after the warmup (" + std::to_string(warmup) +
          ") are not before " + max_steps_of(config) +
          ", so that the learning rate never changes; lower it";
 }
 
+Found check_milestones(const Config& config) {
+  const auto* const steps = std::get_if<MultiStepScheduler>(&config.scheduler.schedule);
+  const uint64_t warmup = config.scheduler.warmup();
+  if (steps == nullptr || steps->milestones.empty()) return {};
+  const auto first = static_cast<uint64_t>(steps->milestones.front());
+  if (warmup + first < config.train.max_steps) return {};
+  return std::to_string(first) + " steps after the warmup (" + std::to_string(warmup) +
+         ") are not before " + max_steps_of(config) +
+         ", so that the learning rate never changes; lower it";
+}
+
 Found check_gamma(const Config& config) {
-  const auto* const step = std::get_if<StepScheduler>(&config.scheduler.schedule);
-  if (step == nullptr || step->gamma <= 1) return {};
-  return format_shortest(step->gamma) +
+  const double gamma = std::visit(
+      [](const auto& each) {
+        if constexpr (requires { each.gamma; }) return each.gamma;
+        return 1.0;
+      },
+      config.scheduler.schedule);
+  if (gamma <= 1) return {};
+  return format_shortest(gamma) +
          " is above 1, so that the learning rate rises above optimizer.lr; set it below 1";
 }
 
@@ -189,6 +206,7 @@ struct Check {
 constexpr Check kChecks[] = {
     {"scheduler.warmup_steps", check_warmup},
     {"scheduler.step_size", check_step_size},
+    {"scheduler.milestones", check_milestones},
     {"scheduler.gamma", check_gamma},
     {"model.unfreeze_at_step", check_unfreeze},
     {"train.ema_decay", check_ema},

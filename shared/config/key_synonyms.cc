@@ -106,8 +106,12 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
      "warmup warmup_iters num_warmup_steps warmup_ratio warmup_epochs n_warmup_steps "
      "lr_warmup_epochs",
      kStepsOrEpochs},
-    {"scheduler.step_size", "milestones decay_steps lr_step_size lr_decay_steps",
-     "the steps between two changes"},
+    {"scheduler.warmup_start_factor", "start_factor lr_warmup_decay warmup_init_lr warmup_factor",
+     "relative to optimizer.lr"},
+    {"scheduler.step_size", "decay_steps lr_step_size lr_decay_steps decay_epochs", kStepsOrEpochs},
+    {"scheduler.milestones", "lr_steps decay_milestones lr_milestones", "a list"},
+    {"scheduler.power", "poly_power lr_power", ""},
+    {"scheduler.t_0", "first_cycle_steps cycle_length", kStepsOrEpochs},
     {"scheduler.gamma", "lr_decay lr_gamma decay_rate lr_decay_rate", ""},
     {"scheduler.min_lr", "eta_min lr_end end_lr final_lr min_learning_rate end_learning_rate", ""},
 

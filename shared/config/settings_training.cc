@@ -336,10 +336,10 @@ Fields optimizer_fields(OptimizerConfig& optimizer) {
 Field min_lr_field(std::optional<double>& target) {
   return {.name = "min_lr",
           .target = &target,
-          .help = "Learning rate at step train.max_steps; null: optimizer.lr / 10",
+          .help = "Learning rate at the end of the decay; null: optimizer.lr / 10",
           .details =
-              "From 0 to optimizer.lr. null follows optimizer.lr when it changes during the "
-              "run.",
+              "From 0 to optimizer.lr. The end is step train.max_steps, with cosine_warm_restarts "
+              "each restart. null follows optimizer.lr when it changes during the run.",
           .min = 0,
           .max = kMaxLr,
           .affects_result = true,
@@ -349,35 +349,150 @@ Field min_lr_field(std::optional<double>& target) {
 Fields fields_of_schedule(ConstantScheduler& /*schedule*/) { return {}; }
 Fields fields_of_schedule(CosineScheduler& schedule) { return {min_lr_field(schedule.min_lr)}; }
 Fields fields_of_schedule(LinearScheduler& schedule) { return {min_lr_field(schedule.min_lr)}; }
+// ".step_size" of several schedulers, in steps or epochs.
+Field step_size_field(uint64_t& target, std::string_view help) {
+  return {.name = "step_size",
+          .target = &target,
+          .help = help,
+          .details = "At least 1. Counted from the end of the warmup.",
+          .min = 1,
+          .max = kMaxSteps,
+          .accepts_epochs = true,
+          .affects_result = true};
+}
+
+Field gamma_field(double& target, std::string_view help) {
+  return {.name = "gamma",
+          .target = &target,
+          .help = help,
+          .details = "Above 0, at most 1000.",
+          .min = 0,
+          .max = 1e3,
+          .exclusive_min = true,
+          .affects_result = true};
+}
+
 Fields fields_of_schedule(StepScheduler& schedule) {
-  return {{.name = "step_size",
-           .target = &schedule.step_size,
-           .help = "Steps between two multiplications of the learning rate by gamma",
+  return {step_size_field(schedule.step_size,
+                          "Steps between two multiplications of the learning rate by gamma"),
+          gamma_field(schedule.gamma,
+                      "Factor that the learning rate is multiplied by every step_size steps")};
+}
+
+Fields fields_of_schedule(MultiStepScheduler& schedule) {
+  return {{.name = "milestones",
+           .target = &schedule.milestones,
+           .help = "Steps at which the learning rate is multiplied by gamma",
+           .details = "Increasing, each at least 1. Counted from the end of the warmup. "
+                      "{epochs: [30, 60]} gives them in epochs.",
+           .min = 1,
+           .max = kMaxSteps,
+           .accepts_epochs = true,
+           .is_required = true,
+           .affects_result = true,
+           .example = "[30000, 60000]"},
+          gamma_field(schedule.gamma,
+                      "Factor that the learning rate is multiplied by at each milestone")};
+}
+
+Fields fields_of_schedule(ExponentialScheduler& schedule) {
+  Field gamma = gamma_field(schedule.gamma, "Factor of the learning rate after step_size steps");
+  gamma.is_required = true;
+  gamma.example = "0.95";
+  return {gamma,
+          step_size_field(schedule.step_size,
+                          "Steps in which the learning rate changes by gamma, evenly")};
+}
+
+Fields fields_of_schedule(PolynomialScheduler& schedule) {
+  return {{.name = "power",
+           .target = &schedule.power,
+           .help = "Exponent of the decay",
+           .details = "Above 0, at most 100. 1 is a line.",
+           .min = 0,
+           .max = 100,
+           .exclusive_min = true,
+           .affects_result = true},
+          min_lr_field(schedule.min_lr)};
+}
+
+Fields fields_of_schedule(OneCycleScheduler& schedule) {
+  return {{.name = "pct_start",
+           .target = &schedule.pct_start,
+           .help = "Fraction of the steps in which the learning rate rises to optimizer.lr",
+           .details = "Above 0, below 1; at most 0.5 with three_phase.",
+           .min = 0,
+           .max = 1,
+           .exclusive_min = true,
+           .affects_result = true},
+          {.name = "anneal_strategy",
+           .target = choice(schedule.anneal_strategy),
+           .help = "Form of the rise and the fall",
+           .affects_result = true},
+          {.name = "div_factor",
+           .target = &schedule.div_factor,
+           .help = "optimizer.lr divided by the learning rate of the first step",
+           .details = "At least 1, at most 1.0e9.",
+           .min = 1,
+           .max = 1e9,
+           .affects_result = true},
+          {.name = "final_div_factor",
+           .target = &schedule.final_div_factor,
+           .help = "Learning rate of the first step divided by that of the last one",
+           .details = "At least 1, at most 1.0e9.",
+           .min = 1,
+           .max = 1e9,
+           .affects_result = true},
+          {.name = "three_phase",
+           .target = &schedule.three_phase,
+           .help = "Fall to the learning rate of the first step as fast as it rose, then further",
+           .details = "false: one fall after the rise. The momentum is constant, as with "
+                      "cycle_momentum=False in PyTorch.",
+           .affects_result = true}};
+}
+
+Fields fields_of_schedule(CosineWarmRestartsScheduler& schedule) {
+  return {{.name = "t_0",
+           .target = &schedule.t_0,
+           .help = "Steps until the first restart of the cosine",
            .details = "At least 1. Counted from the end of the warmup.",
            .min = 1,
            .max = kMaxSteps,
            .accepts_epochs = true,
            .affects_result = true},
-          {.name = "gamma",
-           .target = &schedule.gamma,
-           .help = "Factor that the learning rate is multiplied by every step_size steps",
-           .details = "Above 0, at most 1000.",
-           .min = 0,
-           .max = 1e3,
-           .exclusive_min = true,
-           .affects_result = true}};
+          {.name = "t_mult",
+           .target = &schedule.t_mult,
+           .help = "Factor of the steps from each restart to the next one",
+           .details = "From 1 to 1000.",
+           .min = 1,
+           .max = 1000,
+           .affects_result = true},
+          min_lr_field(schedule.min_lr)};
 }
 
 Fields scheduler_fields(SchedulerConfig& scheduler) {
-  Fields fields = {
-      {.name = "warmup_steps",
-       .target = &scheduler.warmup_steps,
-       .help = "Steps over which the learning rate rises linearly to optimizer.lr",
-       .details = "From 0; 0 disables the warmup. The first step uses lr / warmup_steps.",
-       .min = 0,
-       .max = kMaxSteps,
-       .accepts_epochs = true,
-       .affects_result = true}};
+  Fields fields;
+  if (scheduler.has_warmup())
+    fields = {{.name = "warmup_steps",
+               .target = &scheduler.warmup_steps,
+               .help = "Steps over which the learning rate rises linearly to optimizer.lr",
+               .details = "From 0; 0 disables the warmup.",
+               .min = 0,
+               .max = kMaxSteps,
+               .accepts_epochs = true,
+               .affects_result = true},
+              {.name = "warmup_start_factor",
+               .target = &scheduler.warmup_start_factor,
+               .help = "Learning rate of the first step of the warmup relative to optimizer.lr; "
+                       "null: 1 / warmup_steps",
+               .details =
+                   "Above 0, at most 1. With a number, the step after the warmup is the first one "
+                   "with optimizer.lr, as with PyTorch's LinearLR; with null, the last step of it.",
+               .min = 0,
+               .max = 1,
+               .exclusive_min = true,
+               .affects_result = true,
+               .example = "0.01"}};
   return concat({fields, std::visit([](auto& each) { return fields_of_schedule(each); },
                                     scheduler.schedule)});
 }

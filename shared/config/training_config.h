@@ -195,9 +195,21 @@ struct OptimizerConfig {
 
 // ---- scheduler -----------------------------------------------------------------------------------
 
-enum class SchedulerName { kConstant, kCosine, kLinear, kStep };
+enum class SchedulerName {
+  kConstant,
+  kCosine,
+  kLinear,
+  kStep,
+  kMultiStep,
+  kExponential,
+  kPolynomial,
+  kOneCycle,
+  kCosineWarmRestarts
+};
 template <>
-inline constexpr auto kWords<SchedulerName> = words("constant", "cosine", "linear", "step");
+inline constexpr auto kWords<SchedulerName> = words("constant", "cosine", "linear", "step",
+                                                    "multi_step", "exponential", "polynomial",
+                                                    "one_cycle", "cosine_warm_restarts");
 
 struct ConstantScheduler {
   bool operator==(const ConstantScheduler&) const = default;
@@ -216,14 +228,54 @@ struct StepScheduler {
   bool operator==(const StepScheduler&) const = default;
 };
 
+struct MultiStepScheduler {
+  std::vector<int64_t> milestones;  // increasing; steps after the warmup
+  double gamma = 0.1;
+  bool operator==(const MultiStepScheduler&) const = default;
+};
+struct ExponentialScheduler {
+  double gamma = 0.1;
+  uint64_t step_size = 1;  // steps over which the rate falls by gamma
+  bool operator==(const ExponentialScheduler&) const = default;
+};
+struct PolynomialScheduler {
+  double power = 1;
+  std::optional<double> min_lr;  // at train.max_steps; null: optimizer.lr / 10
+  bool operator==(const PolynomialScheduler&) const = default;
+};
+enum class AnnealStrategy { kCos, kLinear };
+template <>
+inline constexpr auto kWords<AnnealStrategy> = words("cos", "linear");
+struct OneCycleScheduler {
+  double pct_start = 0.3;  // fraction of the steps in which the rate rises to optimizer.lr
+  AnnealStrategy anneal_strategy = AnnealStrategy::kCos;
+  double div_factor = 25;        // optimizer.lr / rate of the first step
+  double final_div_factor = 1e4;  // rate of the first step / rate of the last one
+  bool three_phase = false;
+  bool operator==(const OneCycleScheduler&) const = default;
+};
+struct CosineWarmRestartsScheduler {
+  uint64_t t_0 = 1000;           // steps until the first restart
+  uint64_t t_mult = 1;           // factor of the steps until the next one
+  std::optional<double> min_lr;  // before each restart; null: optimizer.lr / 10
+  bool operator==(const CosineWarmRestartsScheduler&) const = default;
+};
+
 // The alternatives are in the order of SchedulerName.
 using SchedulerVariant =
-    std::variant<ConstantScheduler, CosineScheduler, LinearScheduler, StepScheduler>;
+    std::variant<ConstantScheduler, CosineScheduler, LinearScheduler, StepScheduler,
+                 MultiStepScheduler, ExponentialScheduler, PolynomialScheduler, OneCycleScheduler,
+                 CosineWarmRestartsScheduler>;
 
 struct SchedulerConfig {
   SchedulerVariant schedule = CosineScheduler{};
-  uint64_t warmup_steps = 100;  // linear from lr / warmup_steps
+  uint64_t warmup_steps = 100;
+  // The rate of the first step of the warmup relative to optimizer.lr; null: 1 / warmup_steps.
+  std::optional<double> warmup_start_factor;
 
+  // one_cycle has its own.
+  bool has_warmup() const { return name() != SchedulerName::kOneCycle; }
+  uint64_t warmup() const { return has_warmup() ? warmup_steps : 0; }
   SchedulerName name() const { return static_cast<SchedulerName>(schedule.index()); }
   // The rate that `schedule` ends with; nullopt: it has none, or follows optimizer.lr.
   std::optional<double> min_lr() const {

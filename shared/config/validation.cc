@@ -1,6 +1,7 @@
 #include "shared/config/validation.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -481,6 +482,27 @@ class Validator {
     if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0)
       add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
     validate_min_lr();
+    validate_scheduler();
+  }
+
+  void validate_scheduler() {
+    if (errors_.has_error_for("scheduler.name")) return;
+    if (const auto* const steps = std::get_if<MultiStepScheduler>(&config_.scheduler.schedule)) {
+      const auto epochs = config_.epochs.find("scheduler.milestones");
+      const bool is_increasing =
+          epochs != config_.epochs.end()
+              ? std::ranges::is_sorted(epochs->second, std::less_equal())
+              : std::ranges::is_sorted(steps->milestones, std::less_equal());
+      if (!is_increasing)
+        add_error("scheduler.milestones", "must be increasing, for example [30000, 60000]");
+    }
+    const auto* const cycle = std::get_if<OneCycleScheduler>(&config_.scheduler.schedule);
+    if (cycle == nullptr) return;
+    const double most = cycle->three_phase ? 0.5 : 1;
+    if (cycle->pct_start > most || cycle->pct_start == 1)
+      add_error("scheduler.pct_start",
+                cycle->three_phase ? "must be at most 0.5 with three_phase: the fall takes as long"
+                                   : "must be below 1");
   }
 
   void validate_min_lr() {

@@ -517,11 +517,27 @@ def optimizer_section(case, names):
 
 
 def scheduler_section(case, steps, rate):
-    name = case.choose(["constant", "cosine", "linear", "step"])
-    spec = {"name": name, "warmup_steps": min(steps - 1, case.choose([0, 0, 1, 2, 4]))}
-    if name == "step":
+    name = case.choose(["constant", "cosine", "linear", "step", "multi_step", "exponential", "polynomial", "one_cycle", "cosine_warm_restarts"])
+    spec = {"name": name}
+    if name != "one_cycle":
+        spec["warmup_steps"] = min(steps - 1, case.choose([0, 0, 1, 2, 4]))
+        if case.chance(0.3):
+            spec["warmup_start_factor"] = case.choose([0.01, 0.5, 1])
+    if name in ("step", "exponential"):
         spec.update(step_size=case.between(1, 4), gamma=case.choose([0.5, 0.1, 0.9]))
-    elif name != "constant" and case.chance(0.5):
+    elif name == "multi_step":
+        spec.update(milestones=sorted(case.random.sample(range(1, 9), case.between(1, 3))), gamma=case.choose([0.5, 0.1]))
+    elif name == "one_cycle":
+        spec.update(pct_start=case.choose([0.3, 0.45]), anneal_strategy=case.choose(["cos", "linear"]), div_factor=case.choose([1, 25]),
+                    final_div_factor=case.choose([1, 1e4]), three_phase=case.chance(0.3))
+        return spec
+    if name == "polynomial":
+        spec["power"] = case.choose([0.5, 1, 2])
+    elif name == "cosine_warm_restarts":
+        spec.update(t_0=case.between(1, 4), t_mult=case.choose([1, 2]))
+    if name in ("constant", "step", "exponential", "multi_step"):
+        return spec
+    if name != "constant" and case.chance(0.5):
         spec["min_lr"] = case.choose([0, float(f"{rate / 3:.3g}")])
     return spec
 
@@ -671,7 +687,7 @@ def changed(case, config):
                 config["eval"].pop("use_ema", None)
         elif change == "scheduler":
             config["scheduler"] = scheduler_section(case, train["max_steps"], optimizer["lr"])
-        elif change == "warmup":
+        elif change == "warmup" and config["scheduler"]["name"] != "one_cycle":
             config["scheduler"]["warmup_steps"] = case.between(0, 3)
         elif change == "decay":
             optimizer["weight_decay"] = case.choose([0, 0.1])

@@ -1045,9 +1045,14 @@ class Optimizer:
 def learning_rate(config, steps_before):
     """Of the step after `steps_before` steps."""
     spec, rate, total = config["scheduler"], config["optimizer"]["lr"], config["train"]["max_steps"]
+    if spec["name"] == "one_cycle":
+        return torch_rate(lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, rate, total, spec["pct_start"], spec["anneal_strategy"], cycle_momentum=False, div_factor=spec["div_factor"],
+            final_div_factor=spec["final_div_factor"], three_phase=spec["three_phase"]), rate, min(steps_before, total - 1))
     warmup = spec["warmup_steps"]
     if steps_before < warmup:
-        return rate * (steps_before + 1) / warmup
+        start = spec.get("warmup_start_factor")
+        return rate * ((steps_before + 1) / warmup if start is None else start + (1 - start) * steps_before / warmup)
     progress = 1.0 if total <= warmup else min(1.0, (steps_before - warmup) / (total - warmup))
     if spec["name"] == "constant":
         return rate
@@ -1055,7 +1060,28 @@ def learning_rate(config, steps_before):
         lowest = rate / 10 if spec["min_lr"] is None else spec["min_lr"]
         share = (1 + math.cos(math.pi * progress)) / 2 if spec["name"] == "cosine" else 1 - progress
         return lowest + (rate - lowest) * share
-    return rate * spec["gamma"] ** ((steps_before - warmup) // spec["step_size"])
+    after = steps_before - warmup
+    if spec["name"] == "step":
+        return rate * spec["gamma"] ** (after // spec["step_size"])
+    if spec["name"] == "multi_step":
+        return torch_rate(lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, spec["milestones"], spec["gamma"]), rate, after)
+    if spec["name"] == "exponential":
+        return rate * spec["gamma"] ** (after / spec["step_size"])
+    lowest = rate / 10 if spec["min_lr"] is None else spec["min_lr"]
+    if spec["name"] == "polynomial":
+        return lowest + (rate - lowest) * (1 - progress) ** spec["power"]
+    return torch_rate(lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(
+        optimizer, spec["t_0"], spec["t_mult"], lowest), rate, after)
+
+
+def torch_rate(create, rate, steps):
+    """That of one of PyTorch's schedulers after `steps` steps."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=rate)
+    scheduler = create(optimizer)
+    for _ in range(steps):
+        optimizer.step()
+        scheduler.step()
+    return optimizer.param_groups[0]["lr"]
 
 
 # ---- Training -----------------------------------------------------------------------------------------------------------------

@@ -593,6 +593,12 @@ void fix_training(Config& config, Filler& filler) {
       [&](auto& schedule) {
         if constexpr (requires { schedule.min_lr; }) {
           if (schedule.min_lr) schedule.min_lr = config.optimizer.lr() * filler.fraction();
+        } else if constexpr (requires { schedule.milestones; }) {
+          std::ranges::sort(schedule.milestones);
+          const auto repeated = std::ranges::unique(schedule.milestones);
+          schedule.milestones.erase(repeated.begin(), repeated.end());
+        } else if constexpr (requires { schedule.pct_start; }) {
+          schedule.pct_start = filler.fraction() / 2;
         }
       },
       config.scheduler.schedule);
