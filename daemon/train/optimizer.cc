@@ -11,22 +11,19 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_addcdiv.h>
-#include <ATen/ops/_foreach_addcmul.h>
 #include <ATen/ops/_foreach_clamp_max.h>
 #include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/_foreach_sign.h>
-#include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/logical_not.h>
@@ -39,6 +36,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "daemon/train/muon.h"
+#include "daemon/train/update_rules.h"
 #include "shared/base/glob.h"
 #include "shared/model/fused_kernels.h"
 #include "shared/model/load_weights.h"
@@ -203,31 +201,89 @@ void Optimizer::allocate_gradients(const NamedTensors& parameters) {
 
 namespace {
 
+// The shape of a state relative to its parameter.
+enum class StateShape {
+  kParameter,
+  kScalar,
+  kRows,     // of the parameter without its last dimension; 1 there
+  kColumns,  // of the parameter without its last dimension but one; 1 there
+};
+
 // State that an optimizer has for each parameter.
 struct StateKind {
   const char* prefix;
   std::vector<at::Tensor> Optimizer::Group::*tensors;
-  bool is_scalar = false;
+  StateShape shape = StateShape::kParameter;
+  double initial = 0;
+  std::optional<bool> of_matrices = {};  // only of parameters with two dimensions or more, or only of others
+
+  bool belongs_to(const at::Tensor& parameter) const {
+    return !of_matrices || *of_matrices == (parameter.dim() >= 2);
+  }
+  std::vector<int64_t> shape_for(const at::Tensor& parameter) const {
+    std::vector<int64_t> sizes = parameter.sizes().vec();
+    if (shape == StateShape::kScalar) sizes.clear();
+    if (shape == StateShape::kRows) sizes[sizes.size() - 1] = 1;
+    if (shape == StateShape::kColumns) sizes[sizes.size() - 2] = 1;
+    return sizes;
+  }
+  // `own`: the elements of the parameter that this process updates.
+  at::Tensor make(const at::Tensor& own) const {
+    if (shape == StateShape::kParameter) return at::full_like(own, initial);
+    const auto type = shape == StateShape::kScalar ? at::kFloat : own.scalar_type();
+    return at::full(shape_for(own), initial, own.options().dtype(type));
+  }
 };
 
+using States = std::vector<at::Tensor> Optimizer::Group::*;
+constexpr States kStates[] = {
+    &Optimizer::Group::exp_avgs,         &Optimizer::Group::exp_avg_sqs,
+    &Optimizer::Group::square_avgs,      &Optimizer::Group::sums,
+    &Optimizer::Group::momentum_buffers, &Optimizer::Group::mu_products,
+    &Optimizer::Group::exp_infs,         &Optimizer::Group::acc_deltas,
+    &Optimizer::Group::row_vars,         &Optimizer::Group::col_vars,
+    &Optimizer::Group::variances,        &Optimizer::Group::steps};
+
+// The names are those of PyTorch, and of timm for lamb and lars.
 std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, OptimizerName name) {
   using Group = Optimizer::Group;
   const StateKind momentum{"momentum_buffer.", &Group::momentum_buffers};
   const StateKind exp_avg{"exp_avg.", &Group::exp_avgs};
-  const StateKind step{"step.", &Group::steps, true};
+  const StateKind exp_avg_sq{"exp_avg_sq.", &Group::exp_avg_sqs};
+  const StateKind square_avg{"square_avg.", &Group::square_avgs};
+  const StateKind step{"step.", &Group::steps, StateShape::kScalar};
   switch (name) {
     case OptimizerName::kSgd:
       if (std::get<config::SgdConfig>(config.method).momentum > 0) return {momentum};
+      return {};
+    case OptimizerName::kLars:
+      if (std::get<config::LarsConfig>(config.method).momentum > 0) return {momentum};
       return {};
     case OptimizerName::kMuon:
       return {momentum};
     case OptimizerName::kAdam:
     case OptimizerName::kAdamW:
-      return {exp_avg, {"exp_avg_sq.", &Group::exp_avg_sqs}, step};
+    case OptimizerName::kRadam:
+    case OptimizerName::kLamb:
+      return {exp_avg, exp_avg_sq, step};
+    case OptimizerName::kNadam:
+      return {exp_avg,
+              exp_avg_sq,
+              {"mu_product.", &Group::mu_products, StateShape::kScalar, 1},
+              step};
+    case OptimizerName::kAdamax:
+      return {exp_avg, {"exp_inf.", &Group::exp_infs}, step};
+    case OptimizerName::kAdadelta:
+      return {square_avg, {"acc_delta.", &Group::acc_deltas}, step};
+    case OptimizerName::kAdafactor:
+      return {{"row_var.", &Group::row_vars, StateShape::kRows, 0, true},
+              {"col_var.", &Group::col_vars, StateShape::kColumns, 0, true},
+              {"variance.", &Group::variances, StateShape::kParameter, 0, false},
+              step};
     case OptimizerName::kRmsprop:
       if (std::get<config::RmspropConfig>(config.method).momentum > 0)
-        return {{"square_avg.", &Group::square_avgs}, momentum, step};
-      return {{"square_avg.", &Group::square_avgs}, step};
+        return {square_avg, momentum, step};
+      return {square_avg, step};
     case OptimizerName::kAdagrad:
       return {{"sum.", &Group::sums}, step};
     case OptimizerName::kLion:
@@ -242,8 +298,8 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
   std::vector<ShardedParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i].second;
-    const bool can_be_cut =
-        groups_[groups[i]].name != OptimizerName::kMuon && parameter.is_contiguous();
+    const bool can_be_cut = !config::updates_whole_parameters(groups_[groups[i]].name) &&
+                            parameter.is_contiguous();
     sizes.push_back(
         {parameter.numel(), static_cast<int64_t>(parameter.element_size()), can_be_cut});
   }
@@ -257,8 +313,10 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
     ++group.num_parameters;
     group.num_elements += static_cast<uint64_t>(parameter.numel());
     for (const StateKind& kind : state_kinds(config_, group.name)) {
+      if (!kind.belongs_to(parameter)) continue;
       TensorSpec spec = model::to_tensor_spec(kind.prefix + name, parameter);
-      if (kind.is_scalar) spec = {.name = spec.name, .dtype = DType::kF32, .shape = {}};
+      if (kind.shape == StateShape::kScalar) spec.dtype = DType::kF32;
+      spec.shape = kind.shape_for(parameter);
       complete_state_.push_back(std::move(spec));
     }
     if (const auto range = shard_range(sizes, cuts, own, i))
@@ -294,11 +352,11 @@ void Optimizer::add_own(Group& group, const std::string& name, const at::Tensor&
   group.indexes.push_back(parameters_.size() - 1);
   group.gradients.push_back(range_of(parameter.grad()));
   for (const StateKind& kind : state_kinds(config_, group.name)) {
-    const at::Tensor tensor =
-        kind.is_scalar ? at::zeros({}, parameter.options().dtype(at::kFloat)) : at::zeros_like(own);
+    const at::Tensor tensor = kind.belongs_to(parameter) ? kind.make(own) : at::Tensor();
     (group.*kind.tensors).push_back(tensor);
+    if (!tensor.defined()) continue;
     state_.emplace_back(kind.prefix + name, tensor);
-    if (!is_complete && !kind.is_scalar)
+    if (!is_complete && kind.shape == StateShape::kParameter)
       ranges_[kind.prefix + name] = {.shape = parameter.sizes().vec(),
                                      .first_element = static_cast<uint64_t>(range.begin)};
   }
@@ -480,6 +538,13 @@ bool has_fused_kernel(const Optimizer::Group& group) {
     case OptimizerName::kAdagrad:
     case OptimizerName::kLion:
     case OptimizerName::kMuon:
+    case OptimizerName::kNadam:
+    case OptimizerName::kRadam:
+    case OptimizerName::kAdamax:
+    case OptimizerName::kAdadelta:
+    case OptimizerName::kAdafactor:
+    case OptimizerName::kLamb:
+    case OptimizerName::kLars:
       return false;
   }
   return false;
@@ -533,80 +598,15 @@ void with_lr(const Optimizer::Group& group, Kernel&& kernel) {
     kernel(group.lr);
 }
 
-// ---- Optimizers for which LibTorch has no fused kernel on every device: rmsprop and adagrad follow
-// PyTorch's arithmetic, lion follows the paper (Chen et al., 2023, algorithm 2), and muon is in
-// muon.h.
-
 using Group = Optimizer::Group;
 using Tensors = std::vector<at::Tensor>;
-
-// `tensors` multiplied by the group's learning rate, which on a device is in device memory.
-Tensors times_lr(const Group& group, const Tensors& tensors) {
-  return group.device_lr.defined() ? at::_foreach_mul(tensors, group.device_lr)
-                                   : at::_foreach_mul(tensors, group.lr);
-}
-
-// Returns the gradients plus weight decay; does not change the gradients.
-Tensors decayed_gradients(const Group& group) {
-  if (group.weight_decay == 0) return group.gradients;
-  return at::_foreach_add(group.gradients, group.parameters, group.weight_decay);
-}
-
-// √squares + eps
-Tensors roots(const Tensors& squares, double eps) {
-  Tensors roots = at::_foreach_sqrt(squares);
-  at::_foreach_add_(roots, eps);
-  return roots;
-}
-
-void rmsprop(const config::RmspropConfig& config, Group& group) {
-  at::_foreach_add_(group.steps, 1);
-  const Tensors gradients = decayed_gradients(group);
-  at::_foreach_mul_(group.square_avgs, config.alpha);
-  at::_foreach_addcmul_(group.square_avgs, gradients, gradients, 1 - config.alpha);
-  const Tensors divisors = roots(group.square_avgs, config.eps);
-  if (group.momentum_buffers.empty()) {
-    at::_foreach_sub_(group.parameters, times_lr(group, at::_foreach_div(gradients, divisors)));
-    return;
-  }
-  at::_foreach_mul_(group.momentum_buffers, config.momentum);
-  at::_foreach_addcdiv_(group.momentum_buffers, gradients, divisors);
-  at::_foreach_sub_(group.parameters, times_lr(group, group.momentum_buffers));
-}
-
-void adagrad(const config::AdagradConfig& config, Group& group) {
-  at::_foreach_add_(group.steps, 1);
-  const Tensors gradients = decayed_gradients(group);
-  at::_foreach_addcmul_(group.sums, gradients, gradients, 1);
-  const Tensors updates = at::_foreach_div(gradients, roots(group.sums, config.eps));
-  at::_foreach_sub_(group.parameters, times_lr(group, updates));
-}
-
-void lion(const config::LionConfig& config, Group& group) {
-  const double beta1 = config.betas.at(0), beta2 = config.betas.at(1);
-  Tensors updates = at::_foreach_mul(group.exp_avgs, beta1);
-  at::_foreach_add_(updates, group.gradients, 1 - beta1);
-  at::_foreach_sign_(updates);
-  if (group.weight_decay > 0) at::_foreach_add_(updates, group.parameters, group.weight_decay);
-  at::_foreach_sub_(group.parameters, times_lr(group, updates));
-  at::_foreach_mul_(group.exp_avgs, beta2);
-  at::_foreach_add_(group.exp_avgs, group.gradients, 1 - beta2);
-}
-
-void update(const config::OptimizerConfig& config, Group& group) {
-  const auto& method = config.method;
-  if (const auto* const of = std::get_if<config::RmspropConfig>(&method)) rmsprop(*of, group);
-  if (const auto* const of = std::get_if<config::AdagradConfig>(&method)) adagrad(*of, group);
-  if (const auto* const of = std::get_if<config::LionConfig>(&method)) lion(*of, group);
-  if (const auto* const of = std::get_if<config::MuonConfig>(&method)) muon_step(*of, group);
-}
 
 // All tensors that an update changes.
 Tensors parameters_and_state(const Group& group) {
   Tensors all = group.parameters;
-  for (const Tensors* list :
-       {&group.exp_avgs, &group.square_avgs, &group.sums, &group.momentum_buffers, &group.steps})
-    all.insert(all.end(), list->begin(), list->end());
+  for (const auto tensors : kStates)
+    for (const at::Tensor& tensor : group.*tensors)
+      if (tensor.defined()) all.push_back(tensor);
   return all;
 }
 
@@ -615,7 +615,7 @@ Tensors parameters_and_state(const Group& group) {
 void apply_update(const config::OptimizerConfig& config, Group& group,
                   const std::optional<at::Tensor>& found_inf) {
   if (!found_inf) {
-    update(config, group);
+    apply_update_rule(config, group);
     return;
   }
   // Only the device knows whether the step is skipped. The update therefore always runs, and a
@@ -623,7 +623,7 @@ void apply_update(const config::OptimizerConfig& config, Group& group,
   const Tensors tensors = parameters_and_state(group);
   Tensors before;
   for (const at::Tensor& tensor : tensors) before.push_back(tensor.clone());
-  update(config, group);
+  apply_update_rule(config, group);
   const at::Tensor is_skipped = found_inf->to(at::kBool);
   for (size_t i = 0; i < tensors.size(); ++i)
     tensors[i].copy_(at::where(is_skipped, before[i], tensors[i]));
@@ -636,13 +636,15 @@ std::optional<Optimizer::Group> Optimizer::reached_part(const Group& group) cons
   const auto is_reached = [this](size_t index) { return reached_[index] != 0; };
   if (reached_.empty() || std::ranges::all_of(group.indexes, is_reached)) return std::nullopt;
   Group part = group;
-  for (auto* const tensors : {&part.parameters, &part.gradients, &part.exp_avgs, &part.exp_avg_sqs,
-                              &part.square_avgs, &part.sums, &part.steps, &part.momentum_buffers}) {
-    if (tensors->empty()) continue;  // the optimizer does not have this state
-    const std::vector<at::Tensor> all = std::exchange(*tensors, {});
+  const auto keep_reached = [&](std::vector<at::Tensor>& tensors) {
+    if (tensors.empty()) return;  // the optimizer does not have this state
+    const std::vector<at::Tensor> all = std::exchange(tensors, {});
     for (size_t i = 0; i < all.size(); ++i)
-      if (is_reached(group.indexes[i])) tensors->push_back(all[i]);
-  }
+      if (is_reached(group.indexes[i])) tensors.push_back(all[i]);
+  };
+  keep_reached(part.parameters);
+  keep_reached(part.gradients);
+  for (const auto tensors : kStates) keep_reached(part.*tensors);
   return part;
 }
 
@@ -670,6 +672,13 @@ void Optimizer::apply(Group& group, const std::optional<at::Tensor>& found_inf) 
     case OptimizerName::kAdagrad:
     case OptimizerName::kLion:
     case OptimizerName::kMuon:
+    case OptimizerName::kNadam:
+    case OptimizerName::kRadam:
+    case OptimizerName::kAdamax:
+    case OptimizerName::kAdadelta:
+    case OptimizerName::kAdafactor:
+    case OptimizerName::kLamb:
+    case OptimizerName::kLars:
       apply_update(config_, group, found_inf);
       break;
   }

@@ -1,19 +1,20 @@
 // Optimizer: updates the parameters with the arithmetic of PyTorch's optimizers. sgd, adam and adamw use
-// LibTorch's fused kernels, or adamw stoker's (fused_kernels.h); the others are made of elementwise
-// operations (muon: muon.h). Clips the gradient by value and by global norm.
+// LibTorch's fused kernels, or adamw stoker's (fused_kernels.h); the others are made of operations on lists of
+// tensors (update_rules.h, muon.h). Clips the gradient by value and by global norm.
 //
 // A parameter that no backward pass of a step has reached keeps its value and its state, as one whose grad
 // is None in PyTorch: note_reached().
 //
 // Weight decay applies to every other parameter, as in PyTorch by default. It is decoupled from the
-// gradient in adamw, lion and muon, and added to the gradient in the others. config.param_groups
+// gradient in adamw, lion, muon, adafactor and if configured in nadam and radam, part of the update in lamb,
+// and added to the gradient in the others. config.param_groups
 // sets a learning rate scale and a weight decay for some parameters, like PyTorch's parameter
 // groups. The norm is computed over all groups together.
 //
 // Of several ranks that share the steps, each can have the state of a shard of the parameters only. It
 // then updates these, and gather_parameters() distributes them. Gradients and their norm are complete
-// on each rank, unless sums_own_gradients(). A matrix that muon updates is on one rank, and so is a
-// parameter that is not contiguous.
+// on each rank, unless sums_own_gradients(). A parameter whose update depends on all of its
+// elements (config::updates_whole_parameters()) is on one rank, and so is one that is not contiguous.
 //
 // Threads:   the trainer thread only.
 // Blocking:  step() never waits for the device.
@@ -166,8 +167,10 @@ class Optimizer {
     // With a shard those of its part, of which one can be a range of a parameter.
     std::vector<at::Tensor> parameters, gradients;
     std::vector<size_t> indexes;  // of these among all parameters
-    // One tensor per parameter if the optimizer has this state, else empty.
-    std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
+    // One tensor per parameter if the optimizer has this state, else empty. Undefined where only other
+    // parameters have it, such as matrices.
+    std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers,
+        mu_products, exp_infs, acc_deltas, row_vars, col_vars, variances;
     double lr = 0;
     // Scalar, F32 or on the CPU F64. Undefined: the kernels take the double.
     at::Tensor device_lr;

@@ -97,6 +97,7 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"optimizer.betas", "beta1 beta2 adam_beta1 adam_beta2 adam_betas", "a list of both"},
     {"optimizer.eps", "epsilon adam_epsilon adam_eps", ""},
     {"optimizer.weight_decay", "wd l2 l2_reg weight_decay_rate l2_regularization", ""},
+    {"optimizer.trust_coeff", "trust_coefficient lars_coefficient", ""},
     {"optimizer.layer_decay", "layer_wise_lr_decay llrd layerwise_decay", ""},
     {"optimizer.param_groups", "parameter_groups params lr_mult", "a list"},
 

@@ -151,9 +151,8 @@ Field lr_field(double& target) {
       .target = &target,
       .help = "Learning rate",
       .details =
-          "Above 0, at most 1000. The default is 3.0e-4 for adam, adamw and muon, 0.01 for sgd, "
-          "rmsprop and adagrad, and 1.0e-4 for lion. The scheduler starts from it; metrics report "
-          "the resulting value as lr.",
+          "Above 0, at most 1000. The scheduler starts from it; metrics report the resulting value "
+          "as lr.",
       .min = 0,
       .max = kMaxLr,
       .exclusive_min = true,
@@ -186,6 +185,18 @@ Field adam_betas(std::vector<double>& target) {
                   "Decay rates of the running means of the gradient and of its square",
                   "Two numbers from 0 to below 1. PyTorch's default is [0.9, 0.999]; 0.999 is "
                   "common outside language models.");
+}
+
+Field decoupled_field(bool& target) {
+  return {.name = "decoupled_weight_decay",
+          .target = &target,
+          .help = "Shrink the weights by lr * weight_decay instead of changing the gradient",
+          .details = {},
+          .affects_result = true};
+}
+
+Field flag_field(std::string_view name, bool& target, std::string_view help) {
+  return {.name = name, .target = &target, .help = help, .details = {}, .affects_result = true};
 }
 
 Field eps_field(double& target, std::string_view details) {
@@ -279,6 +290,102 @@ Fields fields_of_method(MuonConfig& muon) {
           decoupled_weight_decay(muon.weight_decay,
                                  "From 0 to 1000. Each step shrinks the weights by lr * "
                                  "weight_decay, also those that adamw updates.")};
+}
+
+Fields fields_of_method(NadamConfig& nadam) {
+  return {lr_field(nadam.lr),
+          adam_betas(nadam.betas),
+          eps_field(nadam.eps, "Above 0, at most 1."),
+          fraction("momentum_decay", &nadam.momentum_decay, "Decay of the momentum schedule",
+                   "From 0 to 1."),
+          decoupled_field(nadam.decoupled_weight_decay),
+          coupled_weight_decay(nadam.weight_decay)};
+}
+
+Fields fields_of_method(RadamConfig& radam) {
+  return {lr_field(radam.lr), adam_betas(radam.betas), eps_field(radam.eps, "Above 0, at most 1."),
+          decoupled_field(radam.decoupled_weight_decay), coupled_weight_decay(radam.weight_decay)};
+}
+
+Fields fields_of_method(AdamaxConfig& adamax) {
+  return {lr_field(adamax.lr),
+          fraction("betas", &adamax.betas,
+                   "Decay rates of the running mean of the gradient and of the largest gradient",
+                   "Two numbers from 0 to below 1."),
+          eps_field(adamax.eps, "Above 0, at most 1."), coupled_weight_decay(adamax.weight_decay)};
+}
+
+Fields fields_of_method(AdadeltaConfig& adadelta) {
+  return {lr_field(adadelta.lr),
+          fraction("rho", &adadelta.rho,
+                   "Decay rate of the running means of the squared gradient and update",
+                   "From 0 to 1."),
+          eps_field(adadelta.eps, "Above 0, at most 1."),
+          coupled_weight_decay(adadelta.weight_decay)};
+}
+
+Fields fields_of_method(AdafactorConfig& adafactor) {
+  return {lr_field(adafactor.lr),
+          {.name = "beta2_decay",
+           .target = &adafactor.beta2_decay,
+           .help = "Exponent of the step in the weight of the squared gradient in its running mean",
+           .details = "From -1 to 0; -0.8 is the paper's.",
+           .min = -1,
+           .max = 0,
+           .affects_result = true},
+          {.name = "eps",
+           .target = &adafactor.eps,
+           .help = "Smallest squared gradient, and smallest root mean square of a parameter for its "
+                   "learning rate",
+           .details = "Two numbers above 0, at most 1.",
+           .min = 0,
+           .max = 1,
+           .exclusive_min = true,
+           .affects_result = true},
+          {.name = "d",
+           .target = &adafactor.d,
+           .help = "Largest root mean square of an update before the learning rate applies",
+           .details = "From 1 to 1000000.",
+           .min = 1,
+           .max = 1e6,
+           .affects_result = true},
+          decoupled_weight_decay(
+              adafactor.weight_decay,
+              "From 0 to 1000. Each step shrinks the weights by lr * weight_decay.")};
+}
+
+Fields fields_of_method(LambConfig& lamb) {
+  return {lr_field(lamb.lr),
+          adam_betas(lamb.betas),
+          eps_field(lamb.eps, "Above 0, at most 1."),
+          flag_field("trust_clip", lamb.trust_clip,
+                     "Limit the ratio of the norms of weights and update to 1"),
+          flag_field("always_adapt", lamb.always_adapt,
+                     "Scale updates by the ratio of the norms also without weight decay"),
+          weight_decay(lamb.weight_decay, "Weight decay, added to the update",
+                       "From 0 to 1000. With 0, as for norms and biases in a parameter group, the "
+                       "ratio of the norms is not used, unless always_adapt.")};
+}
+
+Fields fields_of_method(LarsConfig& lars) {
+  return {lr_field(lars.lr),
+          fraction("momentum", &lars.momentum, "Momentum factor",
+                   "From 0 to 1. 0.9 is common; 0 disables momentum."),
+          nesterov_field(lars.nesterov, "Requires optimizer.momentum above 0."),
+          {.name = "trust_coeff",
+           .target = &lars.trust_coeff,
+           .help = "Factor of the ratio of the norms of weights and gradient",
+           .details = "Above 0, at most 1000.",
+           .min = 0,
+           .max = 1e3,
+           .exclusive_min = true,
+           .affects_result = true},
+          eps_field(lars.eps, "Above 0, at most 1."),
+          flag_field("trust_clip", lars.trust_clip,
+                     "Limit the learning rate of each parameter to that of the scheduler"),
+          flag_field("always_adapt", lars.always_adapt,
+                     "Scale updates by the ratio of the norms also without weight decay"),
+          coupled_weight_decay(lars.weight_decay)};
 }
 
 Fields fields_of_param_group(ParamGroup& group) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -104,10 +105,26 @@ struct TaskConfig {
 };
 
 // ---- optimizer -----------------------------------------------------------------------------------
-enum class OptimizerName { kSgd, kAdam, kAdamW, kRmsprop, kAdagrad, kLion, kMuon };
+enum class OptimizerName {
+  kSgd,
+  kAdam,
+  kAdamW,
+  kRmsprop,
+  kAdagrad,
+  kLion,
+  kMuon,
+  kNadam,
+  kRadam,
+  kAdamax,
+  kAdadelta,
+  kAdafactor,
+  kLamb,
+  kLars
+};
 template <>
 inline constexpr auto kWords<OptimizerName> = words("sgd", "adam", "adamw", "rmsprop", "adagrad",
-                                                    "lion", "muon");
+                                                    "lion", "muon", "nadam", "radam", "adamax",
+                                                    "adadelta", "adafactor", "lamb", "lars");
 struct SgdConfig {
   double lr = 0.01;
   double momentum = 0;
@@ -162,9 +179,95 @@ struct MuonConfig {
   bool operator==(const MuonConfig&) const = default;
 };
 
+struct NadamConfig {
+  double lr = 2e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum_decay = 4e-3;
+  bool decoupled_weight_decay = false;  // otherwise added to the gradient
+  bool operator==(const NadamConfig&) const = default;
+};
+struct RadamConfig {
+  double lr = 1e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled_weight_decay = false;  // otherwise added to the gradient
+  bool operator==(const RadamConfig&) const = default;
+};
+struct AdamaxConfig {
+  double lr = 2e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+  bool operator==(const AdamaxConfig&) const = default;
+};
+struct AdadeltaConfig {
+  double lr = 1;
+  double rho = 0.9;  // decay of the mean squares
+  double eps = 1e-6;
+  double weight_decay = 0;  // added to the gradient
+  bool operator==(const AdadeltaConfig&) const = default;
+};
+struct AdafactorConfig {
+  double lr = 1e-2;          // relative to the root mean square of the parameter
+  double beta2_decay = -0.8;  // exponent of the decay rate of the mean square
+  // For the squared gradient, where PyTorch's default is this one of fp32, and for the parameter.
+  std::vector<double> eps = {std::numeric_limits<float>::epsilon(), 1e-3};
+  double d = 1;               // largest root mean square of an update
+  double weight_decay = 0;    // decoupled
+  bool operator==(const AdafactorConfig&) const = default;
+};
+struct LambConfig {
+  double lr = 1e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-6;
+  double weight_decay = 0.01;  // added to the update before its norm is taken
+  bool trust_clip = false;     // at most 1
+  bool always_adapt = false;   // also without weight decay
+  bool operator==(const LambConfig&) const = default;
+};
+struct LarsConfig {
+  double lr = 1;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;     // added to the gradient
+  double trust_coeff = 0.001;
+  double eps = 1e-8;
+  bool trust_clip = false;    // at most the learning rate
+  bool always_adapt = false;  // also without weight decay
+  bool operator==(const LarsConfig&) const = default;
+};
+
 // The alternatives are in the order of OptimizerName.
-using OptimizerVariant = std::variant<SgdConfig, AdamConfig, AdamWConfig, RmspropConfig,
-                                      AdagradConfig, LionConfig, MuonConfig>;
+using OptimizerVariant =
+    std::variant<SgdConfig, AdamConfig, AdamWConfig, RmspropConfig, AdagradConfig, LionConfig,
+                 MuonConfig, NadamConfig, RadamConfig, AdamaxConfig, AdadeltaConfig,
+                 AdafactorConfig, LambConfig, LarsConfig>;
+
+// Whether an update of a parameter depends on all of its elements, and not on each alone.
+inline bool updates_whole_parameters(OptimizerName name) {
+  switch (name) {
+    case OptimizerName::kMuon:
+    case OptimizerName::kAdafactor:
+    case OptimizerName::kLamb:
+    case OptimizerName::kLars:
+      return true;
+    case OptimizerName::kSgd:
+    case OptimizerName::kAdam:
+    case OptimizerName::kAdamW:
+    case OptimizerName::kRmsprop:
+    case OptimizerName::kAdagrad:
+    case OptimizerName::kLion:
+    case OptimizerName::kNadam:
+    case OptimizerName::kRadam:
+    case OptimizerName::kAdamax:
+    case OptimizerName::kAdadelta:
+      return false;
+  }
+  return true;
+}
 
 // Parameters with separate settings.
 struct ParamGroup {

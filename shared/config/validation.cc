@@ -470,17 +470,21 @@ class Validator {
   void validate_optimizer() {
     std::visit(
         [this](const auto& method) {
+          using Method = std::decay_t<decltype(method)>;
           if constexpr (requires { method.betas; }) {
             const auto& betas = method.betas;
             if (betas.size() != 2 || betas[0] >= 1 || betas[1] >= 1)
               add_error("optimizer.betas",
                         "must be two numbers from 0 to below 1, for example [0.9, 0.95]");
           }
+          if constexpr (std::is_same_v<Method, AdafactorConfig>)
+            if (method.eps.size() != 2)
+              add_error("optimizer.eps", "must be two numbers, for example [1.0e-7, 1.0e-3]");
+          if constexpr (std::is_same_v<Method, SgdConfig> || std::is_same_v<Method, LarsConfig>)
+            if (method.nesterov && method.momentum == 0)
+              add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
         },
         config_.optimizer.method);
-    const auto* const sgd = std::get_if<SgdConfig>(&config_.optimizer.method);
-    if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0)
-      add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
     validate_min_lr();
     validate_scheduler();
   }

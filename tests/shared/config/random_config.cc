@@ -585,10 +585,13 @@ void fix_training(Config& config, Filler& filler) {
       [&](auto& method) {
         if constexpr (requires { method.betas; })
           method.betas = {filler.fraction() / 2, filler.fraction() / 2};
+        if constexpr (requires { method.eps.size(); })
+          method.eps = {filler.fraction(), filler.fraction()};
+        if constexpr (requires { method.nesterov && method.momentum > 0; })
+          if constexpr (!std::is_same_v<std::decay_t<decltype(method)>, MuonConfig>)
+            method.nesterov = method.nesterov && method.momentum > 0;
       },
       config.optimizer.method);
-  if (auto* const sgd = std::get_if<SgdConfig>(&config.optimizer.method); sgd != nullptr)
-    sgd->nesterov = sgd->nesterov && sgd->momentum > 0;
   std::visit(
       [&](auto& schedule) {
         if constexpr (requires { schedule.min_lr; }) {

@@ -212,7 +212,14 @@ std::vector<Kind> kinds() {
       {"Lion", config::LionConfig{}},
       {"Muon", config::MuonConfig{}},
       {"Rmsprop", config::RmspropConfig{}},
-      {"Adagrad", config::AdagradConfig{}}};
+      {"Adagrad", config::AdagradConfig{}},
+      {"Nadam", config::NadamConfig{}},
+      {"Radam", config::RadamConfig{.decoupled_weight_decay = true}},
+      {"Adamax", config::AdamaxConfig{}},
+      {"Adadelta", config::AdadeltaConfig{}},
+      {"Adafactor", config::AdafactorConfig{}},
+      {"Lamb", config::LambConfig{}},
+      {"Lars", config::LarsConfig{.momentum = 0.9, .weight_decay = 0.01, .trust_clip = true}}};
   for (const auto& [name, method] : optimizers)
     all.push_back({name, [method](config::Config& config) { config.optimizer.method = method; }});
   return all;
