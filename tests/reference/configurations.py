@@ -482,18 +482,24 @@ FAMILIES = {"vectors": (vectors, 5), "images": (images, 3), "token_blocks": (tok
 
 
 def optimizer_section(case, names):
-    name = case.choose(["sgd", "sgd", "adam", "adamw", "adamw", "rmsprop", "adagrad", "lion", "muon"])
+    name = case.choose(["sgd", "sgd", "adam", "adamw", "adamw", "rmsprop", "adagrad", "lion", "muon", "nadam", "radam", "adamax", "adadelta",
+                        "adafactor", "lamb", "lars"])
     spec = {"name": name}
     rates = {"sgd": (0.01, 0.3), "adam": (1e-3, 0.03), "adamw": (1e-3, 0.03), "rmsprop": (1e-3, 0.02), "adagrad": (0.01, 0.1),
-             "lion": (1e-4, 3e-3), "muon": (1e-3, 0.03)}
+             "lion": (1e-4, 3e-3), "muon": (1e-3, 0.03), "nadam": (1e-3, 0.02), "radam": (1e-3, 0.02), "adamax": (1e-3, 0.02),
+             "adadelta": (0.1, 1), "adafactor": (1e-3, 0.03), "lamb": (1e-3, 0.02), "lars": (0.01, 0.3)}
     spec["lr"] = case.log_uniform(*rates[name])
-    if name in ("adam", "adamw", "lion", "muon") and case.chance(0.5):
+    if name in ("adam", "adamw", "lion", "muon", "nadam", "radam", "adamax", "lamb") and case.chance(0.5):
         spec["betas"] = [case.uniform(0.5, 0.95), case.uniform(0.8, 0.999)]
-    if name in ("adam", "adamw", "rmsprop", "adagrad", "muon") and case.chance(0.5):
+    if name in ("adam", "adamw", "rmsprop", "adagrad", "muon", "nadam", "radam", "adamax", "lamb") and case.chance(0.5):
         spec["eps"] = case.choose([1e-8, 1e-6, 1e-3])
-    if name in ("sgd", "rmsprop") and case.chance(0.6):
+    if name in ("nadam", "radam"):
+        spec["decoupled_weight_decay"] = case.chance(0.3)
+    if name in ("lamb", "lars"):
+        spec.update(trust_clip=case.chance(0.3), always_adapt=case.chance(0.3))
+    if name in ("sgd", "rmsprop", "lars") and case.chance(0.6):
         spec["momentum"] = case.uniform(0.3, 0.95)
-        if name == "sgd":
+        if name in ("sgd", "lars"):
             spec["nesterov"] = case.chance(0.4)
     if name == "muon":
         spec.update(momentum=case.uniform(0.5, 0.95), nesterov=case.chance(0.6))
@@ -726,7 +732,7 @@ def add_clusters(case, stages, choose):
         for section, keys in UNSUPPORTED.items():
             for key in keys:
                 config[section].pop(key, None)
-        if config["optimizer"]["name"] == "muon":
+        if config["optimizer"]["name"] in ("muon", "adafactor", "lamb", "lars"):
             config["optimizer"] = {"name": "adamw", "lr": config["optimizer"]["lr"]}
         config["distributed"] = {"reduction": "ordered"}
         config["train"].update(gradient_accumulation_steps=1, micro_batch_size=micro_batch)

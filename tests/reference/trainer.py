@@ -941,6 +941,61 @@ class Lion(torch.optim.Optimizer):
                 mean.mul_(second).add_(parameter.grad, alpha=1 - second)
 
 
+class Lamb(torch.optim.Optimizer):
+    """You et al., 2019, as timm has it."""
+
+    def __init__(self, groups, **options):
+        super().__init__(groups, options)
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if not self.state[parameter]:
+                    self.state[parameter] = {"exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter),
+                                             "step": torch.tensor(0.0)}
+                state = self.state[parameter]
+                state["step"] += 1
+                step = state["step"].item()
+                state["exp_avg"].mul_(first).add_(parameter.grad, alpha=1 - first)
+                state["exp_avg_sq"].mul_(second).addcmul_(parameter.grad, parameter.grad, value=1 - second)
+                root = (state["exp_avg_sq"] / (1 - second ** step)).sqrt()
+                update = state["exp_avg"] / (1 - first ** step) / (root + group["eps"]) + group["weight_decay"] * parameter
+                if group["weight_decay"] != 0 or group["always_adapt"]:
+                    weight, size = parameter.norm(), update.norm()
+                    ratio = weight / size if weight > 0 and size > 0 else torch.tensor(1.0)
+                    update *= min(ratio, torch.tensor(1.0)) if group["trust_clip"] else ratio
+                parameter.sub_(update, alpha=group["lr"])
+
+
+class Lars(torch.optim.Optimizer):
+    """You et al., 2017, as timm has it."""
+
+    def __init__(self, groups, **options):
+        super().__init__(groups, options)
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                weight, size, decay = parameter.norm(), parameter.grad.norm(), group["weight_decay"]
+                update = parameter.grad + decay * parameter
+                if decay != 0 or group["always_adapt"]:
+                    ratio = group["trust_coeff"] * weight / (size + weight * decay + group["eps"])
+                    ratio = ratio if weight > 0 and size > 0 else torch.tensor(1.0)
+                    update *= (ratio / group["lr"]).clamp(max=1) if group["trust_clip"] else ratio
+                if group["momentum"] > 0:
+                    buffer = self.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+                    buffer.mul_(group["momentum"]).add_(update)
+                    update = update + group["momentum"] * buffer if group["nesterov"] else buffer
+                parameter.sub_(update, alpha=group["lr"])
+
+
 def matches(pattern, name):
     return fnmatch.fnmatchcase(name, pattern)
 
@@ -989,6 +1044,21 @@ class Optimizer:
             self.parts = [torch.optim.Adagrad(groups, eps=spec["eps"], **plain)]
         elif kind == "lion":
             self.parts = [Lion(groups, tuple(spec["betas"]))]
+        elif kind in ("nadam", "radam"):
+            extra = {"momentum_decay": spec["momentum_decay"]} if kind == "nadam" else {}
+            create = torch.optim.NAdam if kind == "nadam" else torch.optim.RAdam
+            self.parts = [create(groups, betas=tuple(spec["betas"]), eps=spec["eps"],
+                                 decoupled_weight_decay=spec["decoupled_weight_decay"], **extra, **plain)]
+        elif kind == "adamax":
+            self.parts = [torch.optim.Adamax(groups, betas=tuple(spec["betas"]), eps=spec["eps"], **plain)]
+        elif kind == "adadelta":
+            self.parts = [torch.optim.Adadelta(groups, rho=spec["rho"], eps=spec["eps"], **plain)]
+        elif kind == "adafactor":
+            self.parts = [torch.optim.Adafactor(groups, beta2_decay=spec["beta2_decay"], eps=tuple(spec["eps"]), d=spec["d"], **plain)]
+        elif kind == "lamb":
+            self.parts = [Lamb(groups, betas=tuple(spec["betas"]), **{key: spec[key] for key in ("eps", "trust_clip", "always_adapt")})]
+        elif kind == "lars":
+            self.parts = [Lars(groups, **{key: spec[key] for key in ("momentum", "nesterov", "trust_coeff", "eps", "trust_clip", "always_adapt")})]
         else:
             hidden, others = [], []
             for group in groups:
@@ -1000,7 +1070,10 @@ class Optimizer:
                                                    adjust_lr_fn="match_rms_adamw"))
             if others:
                 self.parts.append(torch.optim.AdamW(others, betas=tuple(spec["betas"]), eps=spec["eps"], **plain))
-        self.needed = {"sgd": {"momentum_buffer"} if spec.get("momentum") else set(), "adam": {"exp_avg", "exp_avg_sq", "step"},
+        adam = {"exp_avg", "exp_avg_sq", "step"}
+        self.needed = {"nadam": adam | {"mu_product"}, "radam": adam, "lamb": adam, "adamax": {"exp_avg", "exp_inf", "step"},
+                       "adadelta": {"square_avg", "acc_delta", "step"}, "adafactor": {"step"},
+                       "lars": {"momentum_buffer"} if spec.get("momentum") else set(), "sgd": {"momentum_buffer"} if spec.get("momentum") else set(), "adam": {"exp_avg", "exp_avg_sq", "step"},
                        "adamw": {"exp_avg", "exp_avg_sq", "step"}, "adagrad": {"sum", "step"}, "lion": {"exp_avg"},
                        "rmsprop": {"square_avg", "step"} | ({"momentum_buffer"} if spec.get("momentum") else set()), "muon": set()}[kind]
         self.load(state)
@@ -1012,8 +1085,9 @@ class Optimizer:
                 parameter = group["params"][0]
                 if saved and self.needed and self.needed <= set(saved) and (
                         "exp_avg" not in saved or saved["exp_avg"].shape == parameter.shape):
-                    part.state[parameter] = {key: saved[key].clone() for key in self.needed}
-                elif saved and not self.needed and not isinstance(part, torch.optim.SGD):  # muon
+                    kept = set(saved) if isinstance(part, torch.optim.Adafactor) else self.needed
+                    part.state[parameter] = {key: saved[key].clone() for key in kept}
+                elif saved and not self.needed and not isinstance(part, (torch.optim.SGD, Lars)):  # muon
                     part.state[parameter] = {key: value.clone() for key, value in saved.items()}
 
     def state(self):
