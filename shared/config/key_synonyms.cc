@@ -88,7 +88,8 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"model.tie_weights", "tie_word_embeddings weight_tying", ""},
     {"model.lora.r", "lora_r lora_rank", ""},
 
-    {"task.name", "loss loss_fn loss_function criterion objective problem_type", "the task"},
+    {"task.name task.loss", "loss_fn loss_function criterion objective problem_type", "the task, and its loss"},
+    {"task.gamma", "focal_gamma gamma_focal", "with task.loss: focal"},
     {"task.label_smoothing", "label_smoothing_factor smoothing", ""},
     {"task.class_weights", "class_weight loss_weights", ""},
 

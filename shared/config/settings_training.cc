@@ -65,12 +65,73 @@ Field label_weights(std::string_view name, Target target, std::string_view help,
           .example = "[1, 5, 1]"};
 }
 
+template <typename Loss>
+Field loss_field(Loss& target, std::string_view details) {
+  return {.name = "loss",
+          .target = choice(target),
+          .help = "Loss that training minimizes",
+          .details = details,
+          .affects_result = true,
+          .on_resume = OnResume::kModel};
+}
+
+// A number of one of the losses.
+Field loss_number(std::string_view name, Target target, std::string_view help,
+                  std::string_view details, double max) {
+  return {.name = name,
+          .target = target,
+          .help = help,
+          .details = details,
+          .min = 0,
+          .max = max,
+          .exclusive_min = true,
+          .affects_result = true,
+          .on_resume = OnResume::kModel};
+}
+
+Field gamma_of_focal(double& target) {
+  return loss_number("gamma", &target, "Exponent of the focal loss",
+                     "Above 0, at most 100. The loss of a label with probability p is multiplied "
+                     "by (1 - p)^gamma. Requires loss: focal.",
+                     100);
+}
+
+Field alpha_of_focal(std::optional<double>& target) {
+  Field field = loss_number("alpha", &target, "Weight of label 1 in the focal loss, or null",
+                            "Above 0, at most 1; label 0 has the weight 1 - alpha. 0.25 is "
+                            "torchvision's default; null: both have 1. Requires loss: focal.",
+                            1);
+  field.example = "0.25";
+  return field;
+}
+
+constexpr std::string_view kClassLossDetails =
+    "cross_entropy: as PyTorch's CrossEntropyLoss. focal: that of Lin et al., 2017, which "
+    "multiplies the cross entropy of each label by (1 - p)^gamma, with its probability p; without "
+    "label_smoothing, mixup and cutmix.";
+constexpr std::string_view kBinaryLossDetails =
+    "bce: as PyTorch's BCEWithLogitsLoss. focal: as torchvision's sigmoid_focal_loss.";
+
 Fields fields_of_task(LanguageModelingTask& /*task*/) { return {}; }
-Fields fields_of_task(RegressionTask& /*task*/) { return {}; }
+
+Fields fields_of_task(RegressionTask& task) {
+  return {loss_field(task.loss,
+                     "As PyTorch's MSELoss, L1Loss, HuberLoss and SmoothL1Loss; quantile: q * e for "
+                     "an error e = target - output above 0, else (q - 1) * e, as scikit-learn's "
+                     "mean_pinball_loss."),
+          loss_number("delta", &task.delta, "Error from which the Huber loss is linear",
+                      "Above 0, at most 1.0e9. Requires loss: huber.", 1e9),
+          loss_number("beta", &task.beta, "Error from which the smooth L1 loss is linear",
+                      "Above 0, at most 1.0e9. Requires loss: smooth_l1.", 1e9),
+          loss_number("quantile", &task.quantile, "Quantile that the outputs predict",
+                      "Above 0, below 1; 0.5 is the median. Requires loss: quantile.", 1)};
+}
 Fields fields_of_task(CustomTask& /*task*/) { return {}; }
 
 Fields fields_of_task(ClassificationTask& task) {
-  return {label_smoothing(task.label_smoothing),
+  return {loss_field(task.loss, kClassLossDetails),
+          gamma_of_focal(task.gamma),
+          label_smoothing(task.label_smoothing),
           {.name = "aux_loss_weight",
            .target = &task.aux_loss_weight,
            .help = "Weight of the auxiliary classifier's loss",
@@ -96,7 +157,10 @@ Fields fields_of_task(ClassificationTask& task) {
 }
 
 Fields fields_of_task(BinaryClassificationTask& task) {
-  return {{.name = "pos_weight",
+  return {loss_field(task.loss, kBinaryLossDetails),
+          gamma_of_focal(task.gamma),
+          alpha_of_focal(task.alpha),
+          {.name = "pos_weight",
            .target = &task.pos_weight,
            .help = "Weight of samples with label 1 in the loss",
            .details = "Above 0, at most 1000000. Samples with label 0 have weight 1; the number of "
@@ -110,7 +174,10 @@ Fields fields_of_task(BinaryClassificationTask& task) {
 }
 
 Fields fields_of_task(MultilabelClassificationTask& task) {
-  return {label_weights("pos_weight", &task.pos_weight,
+  return {loss_field(task.loss, kBinaryLossDetails),
+          gamma_of_focal(task.gamma),
+          alpha_of_focal(task.alpha),
+          label_weights("pos_weight", &task.pos_weight,
                         "Weight of a positive label of each class in the loss",
                         "One number from 0 to 1000000 per class, in the order of the classes; null "
                         "weights positive and negative labels equally. As in PyTorch's "
@@ -118,7 +185,9 @@ Fields fields_of_task(MultilabelClassificationTask& task) {
 }
 
 Fields fields_of_task(SequenceLabelingTask& task) {
-  return {label_smoothing(task.label_smoothing),
+  return {loss_field(task.loss, kClassLossDetails),
+          gamma_of_focal(task.gamma),
+          label_smoothing(task.label_smoothing),
           label_weights("class_weights", &task.class_weights,
                         "Weight of each class in the loss: a list or null",
                         "One number from 0 to 1000000 per class, in the order of the classes; null "

@@ -44,24 +44,48 @@ struct ClassWeights {
 struct LanguageModelingTask {
   bool operator==(const LanguageModelingTask&) const = default;
 };
+enum class ClassLoss { kCrossEntropy, kFocal };
+template <>
+inline constexpr auto kWords<ClassLoss> = words("cross_entropy", "focal");
+enum class BinaryLoss { kBce, kFocal };
+template <>
+inline constexpr auto kWords<BinaryLoss> = words("bce", "focal");
+enum class RegressionLoss { kMse, kL1, kHuber, kSmoothL1, kQuantile };
+template <>
+inline constexpr auto kWords<RegressionLoss> = words("mse", "l1", "huber", "smooth_l1", "quantile");
+
 struct ClassificationTask {
+  ClassLoss loss = ClassLoss::kCrossEntropy;
+  double gamma = 2;              // of kFocal
   double label_smoothing = 0;    // training only
   double aux_loss_weight = 0.4;  // for a model's auxiliary classifier
   ClassWeights class_weights;
   bool operator==(const ClassificationTask&) const = default;
 };
 struct BinaryClassificationTask {
+  BinaryLoss loss = BinaryLoss::kBce;
+  double gamma = 2;             // of kFocal
+  std::optional<double> alpha;  // of kFocal: weight of label 1, with 1 - alpha of label 0; null: 1 of both
   double pos_weight = 1;  // weight of samples with label 1
   bool operator==(const BinaryClassificationTask&) const = default;
 };
 struct RegressionTask {
+  RegressionLoss loss = RegressionLoss::kMse;
+  double delta = 1;       // of kHuber
+  double beta = 1;        // of kSmoothL1
+  double quantile = 0.5;  // of kQuantile
   bool operator==(const RegressionTask&) const = default;
 };
 struct MultilabelClassificationTask {
+  BinaryLoss loss = BinaryLoss::kBce;
+  double gamma = 2;                // of kFocal
+  std::optional<double> alpha;     // of kFocal, as in BinaryClassificationTask
   std::vector<double> pos_weight;  // weight of positive labels per class; empty: 1
   bool operator==(const MultilabelClassificationTask&) const = default;
 };
 struct SequenceLabelingTask {
+  ClassLoss loss = ClassLoss::kCrossEntropy;
+  double gamma = 2;  // of kFocal
   double label_smoothing = 0;
   std::vector<double> class_weights;  // empty: 1
   bool operator==(const SequenceLabelingTask&) const = default;

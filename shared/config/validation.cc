@@ -54,6 +54,7 @@ class Validator {
       validate_batch_transforms();
     }
     validate_own_loss();
+    if (!errors_.has_error_for("task.name")) std::visit([this](const auto& task) { validate_loss(task); }, config_.task.task);
     validate_num_outputs();
     validate_class_weights();
     validate_optimizer();
@@ -108,6 +109,37 @@ class Validator {
     return std::ranges::any_of(log_events::kAll, [&glob](const LogEventInfo& event) {
       return event.levels != log_events::kDebug && glob.matches(event.name);
     });
+  }
+
+  // A number of a loss that is not selected would have no effect.
+  void require_loss(const char* key, bool is_default, bool is_selected, const char* loss) {
+    if (!is_default && !is_selected)
+      add_error(std::string("task.") + key, std::string("requires task.loss ") + loss);
+  }
+  template <typename Task>
+  void validate_loss(const Task& task) {
+    const Task defaults;
+    if constexpr (requires { task.gamma; }) {
+      const bool is_focal = task.loss == decltype(task.loss)::kFocal;
+      require_loss("gamma", task.gamma == defaults.gamma, is_focal, "focal");
+      if constexpr (requires { task.alpha; })
+        require_loss("alpha", task.alpha == defaults.alpha, is_focal, "focal");
+      if constexpr (requires { task.label_smoothing; })
+        if (is_focal && task.label_smoothing > 0)
+          add_error("task.label_smoothing", "must be 0 with task.loss focal");
+      const auto train = config_.data.find("train");
+      if (is_focal && train != config_.data.end() && !train->second.batch_transforms.empty())
+        add_error("data.train.batch_transforms",
+                  "mixup and cutmix cannot be combined with task.loss focal");
+    } else if constexpr (std::is_same_v<Task, RegressionTask>) {
+      require_loss("delta", task.delta == defaults.delta, task.loss == RegressionLoss::kHuber,
+                   "huber");
+      require_loss("beta", task.beta == defaults.beta, task.loss == RegressionLoss::kSmoothL1,
+                   "smooth_l1");
+      require_loss("quantile", task.quantile == defaults.quantile,
+                   task.loss == RegressionLoss::kQuantile, "quantile");
+      if (task.quantile == 1) add_error("task.quantile", "must be below 1");
+    }
   }
 
   void validate_own_loss() {

@@ -48,6 +48,20 @@ ClassificationMetrics::ClassificationMetrics(Options options)
     confusion_.assign(options.classes, std::vector<uint64_t>(options.classes));
 }
 
+void ClassificationMetrics::add_calibration(double confidence, bool is_correct) {
+  if (std::isnan(confidence)) return;
+  const auto bin = static_cast<size_t>(std::clamp(confidence, 0.0, 1.0) * kCalibrationBins);
+  calibration_[bin].confidence += confidence;
+  calibration_[bin].correct += is_correct ? 1 : 0;
+}
+
+// Naeini et al., 2015: the mean over the samples of |accuracy - mean confidence| of their bins.
+double ClassificationMetrics::calibration_error() const {
+  double error = 0;
+  for (const CalibrationBin& bin : calibration_) error += std::abs(bin.correct - bin.confidence);
+  return error / static_cast<double>(samples_);
+}
+
 void ClassificationMetrics::add(const ClassifiedSamples& batch) {
   if (!batch.probabilities.empty()) pr_curves_.resize(options_.classes);
   for (size_t i = 0; i < batch.labels.size(); ++i) {
@@ -63,6 +77,7 @@ void ClassificationMetrics::add(const ClassifiedSamples& batch) {
     ++labeled_[label];
     ++predicted_[prediction];
     if (!confusion_.empty()) ++confusion_[label][prediction];
+    add_calibration(static_cast<double>(batch.confidences[i]), label == prediction);
     if (!batch.is_in_top_k.empty()) in_top_k_ += batch.is_in_top_k[i];
     if (label == prediction) {
       ++correct_[label];
@@ -99,12 +114,14 @@ PerClassMetrics ClassificationMetrics::compute_per_class(size_t label) const {
 
 MetricValues ClassificationMetrics::metrics(const std::vector<PerClassMetrics>& per_class) const {
   const auto samples = static_cast<double>(samples_);
-  double precision = 0, recall = 0, f1 = 0, occurring = 0;
+  double precision = 0, recall = 0, f1 = 0, iou = 0, occurring = 0;
   for (size_t label = 0; label < per_class.size(); ++label) {
     if (labeled_[label] + predicted_[label] == 0) continue;
     precision += per_class[label].precision;
     recall += per_class[label].recall;
     f1 += per_class[label].f1;
+    const uint64_t either = labeled_[label] + predicted_[label] - correct_[label];
+    iou += ratio(static_cast<double>(correct_[label]), static_cast<double>(either));
     occurring += 1;
   }
   MetricValues values{{"loss", loss_ / weight_},
@@ -115,6 +132,8 @@ MetricValues ClassificationMetrics::metrics(const std::vector<PerClassMetrics>& 
   values.emplace_back("macro_precision", precision / occurring);
   values.emplace_back("macro_recall", recall / occurring);
   values.emplace_back("macro_f1", f1 / occurring);
+  values.emplace_back("mean_iou", iou / occurring);
+  values.emplace_back("calibration_error", calibration_error());
   return values;
 }
 
@@ -270,7 +289,8 @@ EvalReport MultilabelMetrics::report() const {
   return report;
 }
 
-void RegressionMetrics::add(std::span<const float> outputs, std::span<const float> targets) {
+void RegressionMetrics::add(std::span<const float> losses, std::span<const float> outputs,
+                            std::span<const float> targets) {
   const size_t width = columns_.size();
   for (size_t first = 0; first + width <= targets.size(); first += width) {
     samples_ += 1;
@@ -278,6 +298,7 @@ void RegressionMetrics::add(std::span<const float> outputs, std::span<const floa
       const auto target = static_cast<double>(targets[first + i]);
       const double error = static_cast<double>(outputs[first + i]) - target;
       Column& column = columns_[i];
+      loss_ += static_cast<double>(losses[first + i]);
       column.squares += error * error;
       absolute_ += std::abs(error);
       // Welford's algorithm avoids cancellation when the mean is far from zero.
@@ -293,7 +314,11 @@ EvalReport RegressionMetrics::report() const {
   double squares = 0;
   for (const Column& column : columns_) squares += column.squares;
   EvalReport report;
-  report.metrics = {{"loss", squares / count}, {"mae", absolute_ / count}, {"r2", r2()}};
+  report.metrics = {{"loss", loss_ / count},
+                    {"mse", squares / count},
+                    {"rmse", std::sqrt(squares / count)},
+                    {"mae", absolute_ / count},
+                    {"r2", r2()}};
   return report;
 }
 

@@ -26,6 +26,7 @@ inline constexpr uint64_t kMaxPerClassMetrics = 1000;
 inline constexpr uint64_t kMaxConfusionClasses = 256;
 inline constexpr uint64_t kMaxPrCurves = 32;
 inline constexpr size_t kPrThresholds = 101;
+inline constexpr size_t kCalibrationBins = 15;  // as torchmetrics by default
 
 // part / whole, or 0 if whole is 0: a class that was never predicted has precision 0.
 inline double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -99,7 +100,7 @@ struct EvalReport {
   std::vector<CaptionedSample> captions;           // the first ones
 };
 
-// Loss, accuracy, top-k, precision, recall and F1 of labeled samples. Macro averages are over the
+// Loss, accuracy, top-k, precision, recall, F1, intersection over union and calibration error of labeled samples. Macro averages are over the
 // classes that occur as a label or a prediction, as in scikit-learn. Class weights apply to the
 // loss only.
 
@@ -132,6 +133,8 @@ class ClassificationMetrics {
 
  private:
   void add_misclassified(const MisclassifiedSample& misclassified_sample);
+  void add_calibration(double confidence, bool is_correct);
+  double calibration_error() const;
   PerClassMetrics compute_per_class(size_t label) const;
   MetricValues metrics(const std::vector<PerClassMetrics>& per_class) const;
 
@@ -142,6 +145,12 @@ class ClassificationMetrics {
   uint64_t total_correct_ = 0;
   uint64_t in_top_k_ = 0;
   std::vector<uint64_t> labeled_, predicted_, correct_;  // per class
+  // Of samples by the confidence of their prediction; the last bin is that of 1.
+  struct CalibrationBin {
+    double confidence = 0;  // sum
+    double correct = 0;     // number
+  };
+  std::array<CalibrationBin, kCalibrationBins + 1> calibration_{};
   ConfusionMatrix confusion_;
   std::vector<PrCurveCounts> pr_curves_;            // per class; empty without probabilities
   std::vector<MisclassifiedSample> misclassified_;  // worst first
@@ -216,14 +225,15 @@ class MultilabelMetrics {
   double exact_ = 0;  // samples with all labels predicted correctly
 };
 
-// RegressionMetrics: mean squared error, mean absolute error and R² of predicted values.
+// RegressionMetrics: loss, mean squared error, its root, mean absolute error and R² of predicted values.
 class RegressionMetrics {
  public:
   // `width`: number of values per sample.
   explicit RegressionMetrics(size_t width) : columns_(width) {}
 
-  // Both [samples, width].
-  void add(std::span<const float> outputs, std::span<const float> targets);
+  // All [samples, width].
+  void add(std::span<const float> losses, std::span<const float> outputs,
+           std::span<const float> targets);
   EvalReport report() const;
 
  private:
@@ -235,6 +245,7 @@ class RegressionMetrics {
   double r2() const;
 
   std::vector<Column> columns_;
+  double loss_ = 0;
   double absolute_ = 0;
   double samples_ = 0;
 };

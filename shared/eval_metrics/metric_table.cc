@@ -30,8 +30,7 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
      "language_modeling classification binary_classification regression multilabel_classification "
      "sequence_labeling ctc captioning custom",
      "The [training loss](models.md#tasks) as a mean over all samples, labels or tokens, with "
-     "`task.class_weights` or `task.pos_weight`: in nats, of `regression` in the square of the "
-     "target's unit"},
+     "`task.class_weights` or `task.pos_weight`: in nats, of `regression` as `task.loss`"},
     {kBitsPerByte, kMin, "bits", kMean, "language_modeling", "loss / ln 2, if tokens are bytes"},
     {kBitsPerToken, kMin, "bits", kMean, "language_modeling",
      "loss / ln 2, if tokens are not bytes"},
@@ -74,6 +73,8 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
      "[conversations](datasets.md#conversations) all tokens of a reply, which are those that "
      "greedy decoding generates from what precedes them (also with `fields.labels`, for each run "
      "of labels; of a truncated reply, its beginning)"},
+    {"mse", kMin, "square of the target's unit", kMean, "regression", "Mean squared error"},
+    {"rmse", kMin, "unit of the target", kAll, "regression", "Root of `mse`"},
     {"mae", kMin, "unit of the target", kMean, "regression", "Mean absolute error"},
     {"r2", kMax, "", kAll, "regression",
      "Coefficient of determination, mean over the target's columns. A constant column counts 1 if "
@@ -84,6 +85,12 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
      "classification sequence_labeling multilabel_classification",
      "As `macro_precision`; `multilabel_classification`: mean over the labels that occur as target "
      "or prediction"},
+    {"mean_iou", kMax, kFraction, kAll, "classification sequence_labeling",
+     "Intersection over union: samples (labels) of a class that are predicted as it, divided by those of the class or "
+     "predicted as it; scikit-learn's `jaccard_score` with `macro`"},
+    {"calibration_error", kMin, kFraction, kAll, "classification sequence_labeling",
+     "Mean of |accuracy - confidence| over 15 equal ranges of the confidence, weighted by their samples; "
+     "torchmetrics' `MulticlassCalibrationError` with `n_bins=15`"},
     {"mean_average_precision", kMax, kFraction, kAll, "multilabel_classification",
      "Mean of scikit-learn's average precision over the labels with a positive sample"},
 });

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/binary_cross_entropy_with_logits.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
+#include "shared/task/binary_loss.h"
 #include "shared/task/class_weights.h"
 #include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"
@@ -27,28 +27,19 @@ at::Tensor logits_of(model::Model& model, const Batch& batch, const BinaryBatch&
   return model_outputs_of_width(model, batch, indices.input, 1).squeeze(1);
 }
 
-// The weight is the pos_weight of BCEWithLogitsLoss.
-at::Tensor binary_loss(const at::Tensor& logits, const at::Tensor& labels,
-                       const ClassWeights& pos_weight, int64_t reduction) {
-  const auto maybe_weight = pos_weight.has_weights()
-                                ? std::optional(pos_weight.matching(logits.unsqueeze(1)))
-                                : std::nullopt;
-  return at::binary_cross_entropy_with_logits(logits, labels.to(at::kFloat), {}, maybe_weight,
-                                              reduction);
-}
-
 class BinaryEvaluation : public Evaluation {
  public:
-  BinaryEvaluation(BinaryBatch indices, ClassWeights pos_weight, const EvaluationOptions& options)
+  BinaryEvaluation(BinaryBatch indices, BinaryLoss loss, const EvaluationOptions& options)
       : indices_(std::move(indices)),
-        pos_weight_(std::move(pos_weight)),
+        loss_(std::move(loss)),
         metrics_(options.misclassified) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const at::Tensor logits = logits_of(model, batch, indices_);
     const at::Tensor& labels = batch.at(indices_.label);
-    const HostValues<float> losses(binary_loss(logits, labels, pos_weight_, at::Reduction::None));
+    const HostValues<float> losses(
+        loss_.of_each(logits.unsqueeze(1), labels.unsqueeze(1).to(at::kFloat)).squeeze(1));
     const HostValues<float> logit_values(logits);
     const HostValues<int64_t> label_values(labels);
     metrics_.add(losses.span(), logit_values.span(), label_values.span());
@@ -58,14 +49,14 @@ class BinaryEvaluation : public Evaluation {
 
  private:
   const BinaryBatch indices_;
-  const ClassWeights pos_weight_;
+  const BinaryLoss loss_;
   eval_metrics::BinaryClassificationMetrics metrics_;
 };
 
 class BinaryClassification : public Task {
  public:
-  BinaryClassification(BinaryBatch indices, ClassWeights pos_weight)
-      : indices_(std::move(indices)), pos_weight_(std::move(pos_weight)) {}
+  BinaryClassification(BinaryBatch indices, BinaryLoss loss)
+      : indices_(std::move(indices)), loss_(std::move(loss)) {}
 
   std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
     return {"accuracy"};
@@ -73,17 +64,18 @@ class BinaryClassification : public Task {
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = logits_of(model, batch, indices_);
     const at::Tensor& labels = batch.at(indices_.label);
-    const at::Tensor loss = binary_loss(logits, labels, pos_weight_, at::Reduction::Mean);
+    const at::Tensor loss =
+        loss_.mean(logits.unsqueeze(1), labels.unsqueeze(1).to(at::kFloat));
     const at::NoGradGuard no_grad;
     return with_mean(loss, logits.gt(0).eq(labels));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
-    return std::make_unique<BinaryEvaluation>(indices_, pos_weight_, options);
+    return std::make_unique<BinaryEvaluation>(indices_, loss_, options);
   }
 
  private:
   const BinaryBatch indices_;
-  const ClassWeights pos_weight_;
+  const BinaryLoss loss_;
 };
 
 }  // namespace
@@ -107,7 +99,8 @@ Result<std::unique_ptr<Task>> make_binary_classification(
   STOKER_ASSIGN_OR_RETURN(ClassWeights pos_weight,
                           ClassWeights::of(weights, "task.pos_weight", 1, "logit"));
   return std::unique_ptr<Task>(
-      std::make_unique<BinaryClassification>(std::move(indices), std::move(pos_weight)));
+      std::make_unique<BinaryClassification>(
+      std::move(indices), BinaryLoss(config, std::move(pos_weight))));
 }
 
 }  // namespace stoker::task

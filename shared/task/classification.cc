@@ -28,8 +28,8 @@ at::Tensor widen(const at::Tensor& label, int64_t outputs) {
 class ClassificationEvaluation : public Evaluation {
  public:
   ClassificationEvaluation(ClassificationBatch indices, uint64_t classes,
-                           const EvaluationOptions& options, std::vector<double> weights)
-      : indices_(std::move(indices)), metrics_(classes, options, std::move(weights)) {}
+                           const EvaluationOptions& options, const LabelLoss& loss)
+      : indices_(std::move(indices)), metrics_(classes, options, loss.weights().values(), loss.maybe_gamma()) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
@@ -50,7 +50,7 @@ class Classification : public Task {
       : indices_(std::move(indices)),
         classes_(classes),
         mix_(mix),
-        loss_(std::move(weights), config.label_smoothing),
+        loss_(LabelLoss::of(config, std::move(weights))),
         aux_weight_(config.aux_loss_weight) {}
 
   Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
@@ -72,8 +72,7 @@ class Classification : public Task {
     return with_accuracy(total_loss(outputs, batch), outputs.logits, batch.at(indices_.label));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
-    return std::make_unique<ClassificationEvaluation>(indices_, classes_, options,
-                                                      loss_.weights().values());
+    return std::make_unique<ClassificationEvaluation>(indices_, classes_, options, loss_);
   }
 
  private:

@@ -44,7 +44,21 @@ LossAndMetric with_mean(LossTerm loss, const at::Tensor& values) {
   return {.loss = std::move(loss), .metric_sum = values.sum(), .metric_count = values.numel()};
 }
 
+at::Tensor focal_factor(const at::Tensor& other, double gamma) {
+  constexpr double kLeast = 1e-12;
+  return other.clamp_min(kLeast).pow(gamma);
+}
+
+at::Tensor label_losses(const at::Tensor& logits, const at::Tensor& labels,
+                        std::optional<double> maybe_gamma) {
+  const at::Tensor losses =
+      at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kIgnoredLabel);
+  return maybe_gamma ? losses * focal_factor(1 - losses.neg().exp(), *maybe_gamma) : losses;
+}
+
 LossTerm LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
+  if (maybe_gamma_ && !weights_.has_weights())
+    return {label_losses(logits, labels, maybe_gamma_).mean(), at::Tensor()};
   if (weights_.has_weights() && !labels.is_floating_point()) return mean_over_valid(logits, labels);
   at::Tensor count;  // of class probabilities PyTorch counts the samples, also with weights
   if (weights_.has_weights())
@@ -58,11 +72,13 @@ LossTerm LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) con
 // them.
 LossTerm LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const {
   const at::Tensor& weights = weights_.matching(logits);
-  const at::Tensor sum = at::cross_entropy_loss(logits, labels, to_optional(weights),
-                                                at::Reduction::Sum, kIgnoredLabel, smoothing_);
   const at::Tensor counts = labels.ne(kIgnoredLabel);
   const at::Tensor weight =
       weights.defined() ? weights.index_select(0, labels.mul(counts)).mul(counts) : counts;
+  const at::Tensor sum =
+      maybe_gamma_ ? (label_losses(logits, labels, maybe_gamma_) * weight).sum()
+                   : at::cross_entropy_loss(logits, labels, to_optional(weights),
+                                            at::Reduction::Sum, kIgnoredLabel, smoothing_);
   const at::Tensor total = weight.sum().to(at::kFloat);
   // With label smoothing, the sum of labels whose weight is 0 is that of the other classes.
   return {at::where(total.gt(0), sum.div(total.clamp_min(kMinWeight)), sum), total};

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 
 #include "shared/task/host_values.h"
+#include "shared/task/label_loss.h"
 
 namespace stoker::task {
 
 void LabelMetrics::add(const at::Tensor& logits, const at::Tensor& labels) {
   if (!metrics_) start(static_cast<uint64_t>(logits.size(1)));
-  const HostValues<float> losses(at::cross_entropy_loss(logits, labels, {}, at::Reduction::None));
+  const HostValues<float> losses(label_losses(logits, labels, maybe_gamma_));
   const HostValues<int64_t> label_values(labels);
   const HostValues<int64_t> predictions(logits.argmax(1));
   const at::Tensor probabilities = at::softmax(logits, 1);

@@ -21,8 +21,8 @@ struct TaskFactory {
   Result<std::unique_ptr<Task>> operator()(const config::BinaryClassificationTask& config) const {
     return make_binary_classification(config, maybe_normalize, sample, classes);
   }
-  Result<std::unique_ptr<Task>> operator()(const config::RegressionTask&) const {
-    return make_regression(maybe_normalize, sample, classes);
+  Result<std::unique_ptr<Task>> operator()(const config::RegressionTask& config) const {
+    return make_regression(config, maybe_normalize, sample, classes);
   }
   Result<std::unique_ptr<Task>> operator()(
       const config::MultilabelClassificationTask& config) const {

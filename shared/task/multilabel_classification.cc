@@ -1,11 +1,11 @@
 // multilabel_classification: several independent binary labels per sample; binary cross entropy
 // with logits.
-#include <optional>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/binary_cross_entropy_with_logits.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
+#include "shared/task/binary_loss.h"
 #include "shared/task/class_weights.h"
 #include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"
@@ -15,26 +15,18 @@
 namespace stoker::task {
 namespace {
 
-// The weights are the pos_weight of BCEWithLogitsLoss.
-at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target, const ClassWeights& weights,
-                   int64_t reduction) {
-  const auto maybe_weights =
-      weights.has_weights() ? std::optional(weights.matching(logits)) : std::nullopt;
-  return at::binary_cross_entropy_with_logits(logits, target, {}, maybe_weights, reduction);
-}
-
 class MultiLabelEvaluation : public Evaluation {
  public:
-  MultiLabelEvaluation(RegressionBatch indices, ClassWeights weights)
+  MultiLabelEvaluation(RegressionBatch indices, BinaryLoss loss)
       : indices_(std::move(indices)),
-        weights_(std::move(weights)),
+        loss_(std::move(loss)),
         metrics_(static_cast<size_t>(indices_.width)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const at::Tensor logits = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);
-    const HostValues<float> losses(loss_of(logits, target, weights_, at::Reduction::None));
+    const HostValues<float> losses(loss_.of_each(logits, target));
     const HostValues<float> scores(logits);
     const HostValues<float> targets(target);
     metrics_.add(losses.span(), scores.span(), targets.span());
@@ -44,14 +36,14 @@ class MultiLabelEvaluation : public Evaluation {
 
  private:
   const RegressionBatch indices_;
-  const ClassWeights weights_;
+  const BinaryLoss loss_;
   eval_metrics::MultilabelMetrics metrics_;
 };
 
 class MultiLabel : public Task {
  public:
-  MultiLabel(RegressionBatch indices, ClassWeights weights)
-      : indices_(std::move(indices)), weights_(std::move(weights)) {}
+  MultiLabel(RegressionBatch indices, BinaryLoss loss)
+      : indices_(std::move(indices)), loss_(std::move(loss)) {}
 
   std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
     return {"exact_match"};
@@ -59,17 +51,17 @@ class MultiLabel : public Task {
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);
-    const at::Tensor loss = loss_of(logits, target, weights_, at::Reduction::Mean);
+    const at::Tensor loss = loss_.mean(logits, target);
     const at::NoGradGuard no_grad;
     return with_mean(loss, logits.gt(0).eq(target.gt(0.5)).all(1));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
-    return std::make_unique<MultiLabelEvaluation>(indices_, weights_);
+    return std::make_unique<MultiLabelEvaluation>(indices_, loss_);
   }
 
  private:
   const RegressionBatch indices_;
-  const ClassWeights weights_;
+  const BinaryLoss loss_;
 };
 
 }  // namespace
@@ -86,7 +78,7 @@ Result<std::unique_ptr<Task>> make_multilabel_classification(
       ClassWeights::of(config.pos_weight, "task.pos_weight", static_cast<uint64_t>(indices.width),
                        "labels in its target"));
   return std::unique_ptr<Task>(
-      std::make_unique<MultiLabel>(std::move(indices), std::move(weights)));
+      std::make_unique<MultiLabel>(std::move(indices), BinaryLoss(config, std::move(weights))));
 }
 
 }  // namespace stoker::task

@@ -1,6 +1,10 @@
-// regression: one or more target values per sample, mean squared error.
+// regression: one or more target values per sample.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/smooth_l1_loss.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/host_values.h"
@@ -11,29 +15,61 @@
 namespace stoker::task {
 namespace {
 
+// Koenker and Bassett, 1978.
+at::Tensor quantile_loss(const at::Tensor& outputs, const at::Tensor& targets, double quantile,
+                         int64_t reduction) {
+  const at::Tensor errors = targets - outputs;
+  const at::Tensor losses = at::maximum(errors * quantile, errors * (quantile - 1));
+  return reduction == at::Reduction::Mean ? losses.mean() : losses;
+}
+
+at::Tensor loss_of(const config::RegressionTask& task, const at::Tensor& outputs,
+                   const at::Tensor& targets, int64_t reduction) {
+  switch (task.loss) {
+    case config::RegressionLoss::kMse:
+      return at::mse_loss(outputs, targets, reduction);
+    case config::RegressionLoss::kL1:
+      return at::l1_loss(outputs, targets, reduction);
+    case config::RegressionLoss::kHuber:
+      return at::huber_loss(outputs, targets, reduction, task.delta);
+    case config::RegressionLoss::kSmoothL1:
+      return at::smooth_l1_loss(outputs, targets, reduction, task.beta);
+    case config::RegressionLoss::kQuantile:
+      return quantile_loss(outputs, targets, task.quantile, reduction);
+  }
+  return {};
+}
+
 class RegressionEvaluation : public Evaluation {
  public:
-  explicit RegressionEvaluation(RegressionBatch indices)
-      : indices_(std::move(indices)), metrics_(static_cast<size_t>(indices_.width)) {}
+  RegressionEvaluation(RegressionBatch indices, const config::RegressionTask& config)
+      : indices_(std::move(indices)),
+        config_(config),
+        metrics_(static_cast<size_t>(indices_.width)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const HostValues<float> outputs(
-        model_outputs_of_width(model, batch, indices_.input, indices_.width));
-    const HostValues<float> targets(batch.at(indices_.target));
-    metrics_.add(outputs.span(), targets.span());
+    const at::Tensor predicted =
+        model_outputs_of_width(model, batch, indices_.input, indices_.width);
+    const at::Tensor& target = batch.at(indices_.target);
+    const HostValues<float> losses(loss_of(config_, predicted, target, at::Reduction::None));
+    const HostValues<float> outputs(predicted);
+    const HostValues<float> targets(target);
+    metrics_.add(losses.span(), outputs.span(), targets.span());
   }
 
   eval_metrics::EvalReport report() const override { return metrics_.report(); }
 
  private:
   const RegressionBatch indices_;
+  const config::RegressionTask config_;
   eval_metrics::RegressionMetrics metrics_;
 };
 
 class Regression : public Task {
  public:
-  explicit Regression(RegressionBatch indices) : indices_(std::move(indices)) {}
+  Regression(RegressionBatch indices, const config::RegressionTask& config)
+      : indices_(std::move(indices)), config_(config) {}
 
   std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
     return {"mae"};
@@ -41,26 +77,28 @@ class Regression : public Task {
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor outputs = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);
-    const at::Tensor loss = at::mse_loss(outputs, target);
+    const at::Tensor loss = loss_of(config_, outputs, target, at::Reduction::Mean);
     const at::NoGradGuard no_grad;
     return with_mean(loss, outputs.sub(target).abs());
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
-    return std::make_unique<RegressionEvaluation>(indices_);
+    return std::make_unique<RegressionEvaluation>(indices_, config_);
   }
 
  private:
   const RegressionBatch indices_;
+  const config::RegressionTask config_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
+Result<std::unique_ptr<Task>> make_regression(const config::RegressionTask& config,
+                                              const config::Normalize* maybe_normalize,
                                               const Samples& sample, uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(RegressionBatch indices,
                           find_regression_batch(maybe_normalize, sample, classes, "regression",
                                                 "`target` F32 [width]"));
-  return std::unique_ptr<Task>(std::make_unique<Regression>(std::move(indices)));
+  return std::unique_ptr<Task>(std::make_unique<Regression>(std::move(indices), config));
 }
 
 }  // namespace stoker::task

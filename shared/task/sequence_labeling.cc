@@ -31,8 +31,9 @@ LabeledSteps predict_steps(model::Model& model, const Batch& batch, const Sequen
 class SequenceLabelingEvaluation : public Evaluation {
  public:
   SequenceLabelingEvaluation(SequenceLabels indices, uint64_t classes,
-                             const EvaluationOptions& options, std::vector<double> weights)
-      : indices_(std::move(indices)), metrics_(classes, options, std::move(weights)) {}
+                             const EvaluationOptions& options, const LabelLoss& loss)
+      : indices_(std::move(indices)),
+        metrics_(classes, options, loss.weights().values(), loss.maybe_gamma()) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
@@ -55,7 +56,7 @@ class SequenceLabeling : public Task {
       : indices_(std::move(indices)),
         steps_(steps),
         classes_(classes),
-        loss_(std::move(weights), config.label_smoothing) {}
+        loss_(LabelLoss::of(config, std::move(weights))) {}
 
   std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
     return {"accuracy"};
@@ -68,8 +69,7 @@ class SequenceLabeling : public Task {
   // Metrics count labels, not samples, so misclassified samples are not supported.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<SequenceLabelingEvaluation>(
-        indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0},
-        loss_.weights().values());
+        indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0}, loss_);
   }
 
  private:

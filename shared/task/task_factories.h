@@ -16,7 +16,8 @@ Result<std::unique_ptr<Task>> make_classification(
 Result<std::unique_ptr<Task>> make_binary_classification(
     const config::BinaryClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes);
-Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
+Result<std::unique_ptr<Task>> make_regression(const config::RegressionTask& config,
+                                              const config::Normalize* maybe_normalize,
                                               const Samples& sample, uint64_t classes);
 Result<std::unique_ptr<Task>> make_multilabel_classification(
     const config::MultilabelClassificationTask& config, const config::Normalize* maybe_normalize,

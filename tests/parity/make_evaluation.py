@@ -125,6 +125,12 @@ def binary_metrics(model, vectors, labels):
     }
 
 
+def calibration_error(confidence, is_correct):
+    """With 15 bins."""
+    bins = (confidence * 15).floor().long()
+    return (torch.zeros(16, dtype=torch.double).index_add(0, bins, is_correct.double() - confidence).abs().sum() / len(bins)).item()
+
+
 def classifier_metrics(model, images, labels):
     logits = model(normalize_image(images))
     loss = F.cross_entropy(logits, labels, reduction="none").double().mean()
@@ -139,6 +145,8 @@ def classifier_metrics(model, images, labels):
             "macro_precision": precision[occurs].mean().item(),
             "macro_recall": recall[occurs].mean().item(),
             "macro_f1": f1[occurs].mean().item(),
+            "mean_iou": (confusion.diagonal() / (confusion.sum(0) + confusion.sum(1) - confusion.diagonal())).double()[occurs].mean().item(),
+            "calibration_error": calibration_error(torch.softmax(logits, 1).amax(1).double(), said.eq(labels)),
         },
         "samples": len(labels),
         "confusion": confusion.tolist(),

@@ -65,8 +65,15 @@ def vector_task(case):
 
 def task_section(case, task, classes, targets, count_labels=True):
     section = {"name": task}
+    if task in ("classification", "sequence_labeling", "binary_classification", "multilabel_classification") and case.chance(0.25):
+        section.update(loss="focal", gamma=case.choose([0.5, 1, 2]))
+        if task.startswith(("binary", "multilabel")) and case.chance(0.5):
+            section["alpha"] = 0.25
+    if task == "regression":
+        section.update(case.choose([{}, {"loss": "l1"}, {"loss": "huber", "delta": 0.3}, {"loss": "smooth_l1", "beta": 0.4},
+                                    {"loss": "quantile", "quantile": 0.8}]))
     if task in ("classification", "sequence_labeling"):
-        if case.chance(0.35):
+        if "loss" not in section and case.chance(0.35):
             section["label_smoothing"] = case.uniform(0.01, 0.5)
         if case.chance(0.4):
             section["class_weights"] = [case.choose([0, case.uniform(0.2, 4), case.uniform(0.2, 4)]) if not case.has_batch_norm
@@ -575,7 +582,7 @@ def parameter_patterns(model, task):
 
 
 METRICS = {"classification": ["loss", "accuracy", "macro_f1", "macro_recall"], "binary_classification": ["loss", "accuracy", "f1", "auroc", "recall"],
-           "regression": ["loss", "mae", "r2"], "multilabel_classification": ["loss", "exact_match", "micro_f1"],
+           "regression": ["loss", "rmse", "mae", "r2"], "multilabel_classification": ["loss", "exact_match", "micro_f1"],
            "sequence_labeling": ["loss", "accuracy", "macro_f1"], "ctc": ["loss", "label_error_rate"],
            "language_modeling": ["loss", "perplexity", "accuracy"]}
 

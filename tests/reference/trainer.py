@@ -37,7 +37,7 @@ from torch.optim import _muon
 
 IGNORED = -100
 LARGER_IS_BETTER = {"accuracy", "macro_precision", "macro_recall", "macro_f1", "micro_f1", "precision", "recall", "f1", "auroc",
-                    "exact_match", "r2", "mean_average_precision"}
+                    "exact_match", "r2", "mean_average_precision", "mean_iou"}
 
 
 def is_better_larger(metric):
@@ -881,20 +881,25 @@ class Task:
         if self.name in ("classification", "sequence_labeling", "language_modeling"):
             labels, weights = self.labels(batch).flatten(), self.class_weights(logits)
             smoothing = self.spec.get("label_smoothing", 0) if training and self.name != "language_modeling" else 0
-            total = F.cross_entropy(logits.flatten(0, -2), labels, weights, reduction="sum", ignore_index=IGNORED,
-                                    label_smoothing=smoothing)
             counted = labels[labels != IGNORED]
+            if self.spec.get("loss") == "focal":
+                each = F.cross_entropy(logits.flatten(0, -2)[labels != IGNORED], counted, reduction="none")
+                each = each * (1 - torch.exp(-each)) ** self.spec["gamma"]
+                total = (each if weights is None else each * weights[counted]).sum()
+            else:
+                total = F.cross_entropy(logits.flatten(0, -2), labels, weights, reduction="sum", ignore_index=IGNORED,
+                                        label_smoothing=smoothing)
             return total, (weights[counted].sum().item() if weights is not None else len(counted))
         if self.name == "binary_classification":
             weight = torch.tensor(float(self.spec.get("pos_weight", 1)), dtype=logits.dtype)
             target = batch["label"].to(logits.dtype)
-            return F.binary_cross_entropy_with_logits(logits.flatten(), target, pos_weight=weight, reduction="sum"), len(target)
+            return self.binary_loss(logits.flatten(), target, weight), len(target)
         if self.name == "regression":
-            return F.mse_loss(logits, batch["target"], reduction="sum"), logits.numel()
+            return self.regression_loss(logits, batch["target"]), logits.numel()
         if self.name == "multilabel_classification":
             weights = self.spec.get("pos_weight")
             weights = torch.tensor(weights, dtype=logits.dtype) if weights else None
-            return F.binary_cross_entropy_with_logits(logits, batch["target"], pos_weight=weights, reduction="sum"), logits.numel()
+            return self.binary_loss(logits, batch["target"], weights), logits.numel()
         if self.name == "ctc":
             lengths = (batch["labels"] != IGNORED).sum(1)
             steps = batch["length"] if "length" in batch else torch.full((len(logits),), logits.shape[1])
@@ -902,6 +907,26 @@ class Task:
                                 reduction="none", zero_infinity=self.spec.get("zero_infinity", False))
             return (losses / lengths.clamp(min=1)).sum(), len(logits)
         raise ValueError(f"no task {self.name}")
+
+    def binary_loss(self, logits, target, weights):
+        each = F.binary_cross_entropy_with_logits(logits, target, pos_weight=weights, reduction="none")
+        if self.spec.get("loss") == "focal":
+            probability = torch.sigmoid(logits)
+            each = each * (1 - probability * target - (1 - probability) * (1 - target)) ** self.spec["gamma"]
+            if self.spec["alpha"] is not None:
+                each = each * (self.spec["alpha"] * target + (1 - self.spec["alpha"]) * (1 - target))
+        return each.sum()
+
+    def regression_loss(self, output, target):
+        kind = self.spec.get("loss", "mse")
+        if kind == "quantile":
+            error = target - output
+            return torch.maximum(self.spec["quantile"] * error, (self.spec["quantile"] - 1) * error).sum()
+        if kind == "huber":
+            return F.huber_loss(output, target, reduction="sum", delta=self.spec["delta"])
+        if kind == "smooth_l1":
+            return F.smooth_l1_loss(output, target, reduction="sum", beta=self.spec["beta"])
+        return (F.l1_loss if kind == "l1" else F.mse_loss)(output, target, reduction="sum")
 
     def training_metric(self, logits, batch):
         """Name, sum and count of the metric that train.jsonl has."""
@@ -1366,6 +1391,11 @@ def score_classes(result, task, logits, batch, config, data):
         is_close = is_close or bool(((ranked[:, k - 1] - ranked[:, k]) < close_distance(logits)).any())
     precision, recall, f1, _ = metrics.precision_recall_fscore_support(labels, predicted, average="macro", zero_division=0)
     result.update(macro_precision=precision, macro_recall=recall, macro_f1=f1)
+    result["mean_iou"] = metrics.jaccard_score(labels, predicted, average="macro", zero_division=0)
+    confidence = torch.softmax(logits, -1).max(-1).values.double().numpy()
+    bins, hits = np.floor(confidence * 15), (predicted == labels).double().numpy()
+    result["calibration_error"] = sum(abs((hits - confidence)[bins == i].sum()) for i in set(bins)) / len(labels)
+    is_close = is_close or bool((abs(confidence * 15 - np.round(confidence * 15)) < 1e-3).any())
     matrix = metrics.confusion_matrix(labels, predicted, labels=range(logits.shape[-1]))
     return is_close, {"confusion_matrix": matrix.tolist()}
 
@@ -1409,6 +1439,8 @@ def score_regression(result, task, logits, batch, config, data):
     from sklearn import metrics
 
     target = batch["target"].double().numpy()
+    result["mse"] = metrics.mean_squared_error(target, logits.numpy())
+    result["rmse"] = result["mse"] ** 0.5
     result["mae"] = metrics.mean_absolute_error(target, logits.numpy())
     result["r2"] = metrics.r2_score(target, logits.numpy()) if len(target) > 1 else None
     return False, {}

@@ -50,6 +50,9 @@ TEST(ClassificationMetricsTest, MatchesManuallyComputedValues) {
   EXPECT_DOUBLE_EQ(values["macro_precision"], (1.0 / 3 + 0.5 + 1) / 3);
   EXPECT_DOUBLE_EQ(values["macro_recall"], 0.5);
   EXPECT_DOUBLE_EQ(values["macro_f1"], (2.0 / 5 + 2.0 / 4 + 2.0 / 3) / 3);
+  EXPECT_NEAR(values["mean_iou"], 0.361111111, 1e-9) << "jaccard_score of scikit-learn 1.9";
+  EXPECT_NEAR(values["calibration_error"], 0.525, 1e-7)
+      << "MulticlassCalibrationError(4, n_bins=15) of torchmetrics";
   EXPECT_EQ(report.metrics.front().first, "loss");
   EXPECT_EQ(report.confusion_matrix,
             (ConfusionMatrix{{1, 1, 0, 0}, {1, 1, 0, 0}, {1, 0, 1, 0}, {0, 0, 0, 0}}));
@@ -261,9 +264,11 @@ TEST(LanguageModelingMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
 TEST(RegressionMetricsTest, MatchesManuallyComputedValuesFarFromZero) {
   RegressionMetrics score(1);
   const std::vector<float> targets{1e6F, 1e6F + 1, 1e6F + 2}, outputs{1e6F + 1, 1e6F + 1, 1e6F};
-  score.add(outputs, targets);
+  score.add(std::vector<float>{0.5F, 0, 1.5F}, outputs, targets);
   auto values = metrics_of(score.report());
-  EXPECT_DOUBLE_EQ(values["loss"], 5.0 / 3);
+  EXPECT_DOUBLE_EQ(values["loss"], 2.0 / 3);
+  EXPECT_DOUBLE_EQ(values["mse"], 5.0 / 3);
+  EXPECT_DOUBLE_EQ(values["rmse"], std::sqrt(5.0 / 3));
   EXPECT_DOUBLE_EQ(values["mae"], 1);
   EXPECT_DOUBLE_EQ(values["r2"], 1 - 5.0 / 2);
 }
@@ -271,8 +276,9 @@ TEST(RegressionMetricsTest, MatchesManuallyComputedValuesFarFromZero) {
 TEST(RegressionMetricsTest, AveragesColumnsAndScoresConstantColumnByExactness) {
   RegressionMetrics met(2), missed(2);
   const std::vector<float> targets{1, 7, 3, 7}, correct{1, 7, 3, 7}, wrong{1, 8, 3, 7};
-  met.add(correct, targets);
-  missed.add(wrong, targets);
+  const std::vector<float> losses(4);
+  met.add(losses, correct, targets);
+  missed.add(losses, wrong, targets);
   EXPECT_DOUBLE_EQ(metrics_of(met.report())["r2"], 1);
   EXPECT_DOUBLE_EQ(metrics_of(missed.report())["r2"], 0.5);
 }
@@ -286,10 +292,12 @@ TEST(RegressionMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
     targets[i] = draw(random);
   }
   RegressionMetrics whole(3), cut(3);
-  whole.add(outputs, targets);
+  const std::vector<float>& losses = outputs;  // any numbers
+  whole.add(losses, outputs, targets);
   for (size_t first = 0; first < 600; first += 3 * 7) {
     const size_t count = std::min<size_t>(3 * 7, 600 - first);
-    cut.add(std::span(outputs).subspan(first, count), std::span(targets).subspan(first, count));
+    cut.add(std::span(losses).subspan(first, count), std::span(outputs).subspan(first, count),
+            std::span(targets).subspan(first, count));
   }
   EXPECT_EQ(whole.report().metrics, cut.report().metrics);
 }

@@ -53,7 +53,8 @@ EvalReport multilabel(bool is_right) {
 
 EvalReport regressed(bool is_right) {
   RegressionMetrics metrics(1);
-  metrics.add(is_right ? std::vector<float>{1, 2, 3} : std::vector<float>{3, 2, 1},
+  metrics.add(std::vector<float>(3, is_right ? 0.1f : 3.0f),
+              is_right ? std::vector<float>{1, 2, 3} : std::vector<float>{3, 2, 1},
               std::vector<float>{1, 2, 3});
   return metrics.report();
 }
