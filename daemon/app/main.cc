@@ -82,8 +82,8 @@ ExitCode run_daemon(int argc, char** argv) {
   }
   if (parsed.command->check_data) {
     // With --check-config, standard output is a configuration.
-    const ExitCode checked = app::check_data(*config, system_clock(),
-                                             parsed.command->check ? std::cerr : std::cout);
+    const ExitCode checked =
+        app::check_data(*config, system_clock(), parsed.command->check ? std::cerr : std::cout);
     if (parsed.command->check) std::cout << config::to_yaml(*config) << std::flush;
     return checked;
   }

@@ -453,8 +453,7 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
                           feed::make_plan_options(config_, *data, weights_, plan_start));
   if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
   SegmentStart start{.config = {}, .data = std::move(data), .plan = data::order::SamplePlan(plan)};
-  if (!config::streamed_dataset(config_))
-    STOKER_RETURN_IF_ERROR(resolve_epochs(start.plan, saved));
+  if (!config::streamed_dataset(config_)) STOKER_RETURN_IF_ERROR(resolve_epochs(start.plan, saved));
   config::Config config = config_;
   STOKER_ASSIGN_OR_RETURN(config.task,
                           compute_class_weights(config_.task, *start.data, plan, saved));

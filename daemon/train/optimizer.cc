@@ -36,6 +36,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "daemon/train/muon.h"
+#include "daemon/train/parameter_kinds.h"
 #include "daemon/train/update_rules.h"
 #include "shared/base/glob.h"
 #include "shared/model/fused_kernels.h"
@@ -51,8 +52,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
                                                      const config::TrainConfig& train,
                                                      const NamedTensors& parameters,
                                                      const std::set<std::string>& frozen,
-                                                     const Shard& shard,
-                                                     const LrScales& lr_scales) {
+                                                     const Shard& shard, const LrScales& lr_scales,
+                                                     const std::set<std::string>& embeddings) {
   const auto can_be_frozen = [&frozen](const auto& each) { return frozen.contains(each.first); };
   if (std::ranges::all_of(parameters, can_be_frozen))
     return Status(StatusCode::kInvalidArgument,
@@ -60,7 +61,7 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   try {
     const at::NoGradGuard no_grad;
     std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train, shard));
-    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen, lr_scales));
+    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen, lr_scales, embeddings));
     return optimizer;
   } catch (const c10::Error& error) {
     return model::to_status(error, "make the optimizer");
@@ -72,8 +73,11 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
 size_t Optimizer::create_groups() {
   groups_ = {Group{.name = config_.name(), .weight_decay = config_.weight_decay()}};
   for (const config::ParamGroup& group : config_.param_groups) {
+    std::string match = group.params;
+    if (group.kind)
+      match += (match.empty() ? "kind " : ", kind ") + std::string(config::to_string(*group.kind));
     groups_.push_back({.name = config_.name(),
-                       .match = group.params,
+                       .match = std::move(match),
                        .lr_scale = group.lr_scale,
                        .weight_decay = group.weight_decay.value_or(config_.weight_decay())});
   }
@@ -88,7 +92,7 @@ size_t Optimizer::create_groups() {
 }
 
 Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen,
-                              const LrScales& lr_scales) {
+                              const LrScales& lr_scales, const std::set<std::string>& embeddings) {
   const size_t rows = create_groups();
   const size_t never_frozen = groups_.size();
   for (size_t i = 0; i < never_frozen && !frozen.empty(); ++i) {
@@ -96,15 +100,21 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
     group.can_be_frozen = true;
     groups_.push_back(std::move(group));
   }
+  const ParameterKinds kinds(parameters, embeddings);
   std::vector<NameGlob> globs;
-  for (const config::ParamGroup& group : config_.param_groups) globs.emplace_back(group.params);
+  for (const config::ParamGroup& group : config_.param_groups)
+    globs.emplace_back(group.params.empty() ? "*" : group.params);
+  const auto is_in = [&](size_t group, const std::string& name, const at::Tensor& parameter) {
+    const std::optional<config::ParamKind> kind = config_.param_groups[group].kind;
+    return globs[group].matches(name) && (!kind || kinds.is(*kind, name, parameter));
+  };
   std::optional<MuonParamFilter> maybe_muon;
   if (const auto* const muon = std::get_if<config::MuonConfig>(&config_.method))
     maybe_muon.emplace(*muon);
   std::vector<size_t> group_of;
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;
-    while (first < globs.size() && !globs[first].matches(name)) ++first;
+    while (first < globs.size() && !is_in(first, name, parameter)) ++first;
     const size_t row = first == globs.size() ? 0 : first + 1;
     const bool uses_adamw = maybe_muon && !maybe_muon->matches(name, parameter);
     const size_t first_of_set = frozen.contains(name) ? never_frozen : 0;
@@ -215,7 +225,8 @@ struct StateKind {
   std::vector<at::Tensor> Optimizer::Group::*tensors;
   StateShape shape = StateShape::kParameter;
   double initial = 0;
-  std::optional<bool> of_matrices = {};  // only of parameters with two dimensions or more, or only of others
+  std::optional<bool> of_matrices =
+      {};  // only of parameters with two dimensions or more, or only of others
 
   bool belongs_to(const at::Tensor& parameter) const {
     return !of_matrices || *of_matrices == (parameter.dim() >= 2);
@@ -236,13 +247,12 @@ struct StateKind {
 };
 
 using States = std::vector<at::Tensor> Optimizer::Group::*;
-constexpr States kStates[] = {
-    &Optimizer::Group::exp_avgs,         &Optimizer::Group::exp_avg_sqs,
-    &Optimizer::Group::square_avgs,      &Optimizer::Group::sums,
-    &Optimizer::Group::momentum_buffers, &Optimizer::Group::mu_products,
-    &Optimizer::Group::exp_infs,         &Optimizer::Group::acc_deltas,
-    &Optimizer::Group::row_vars,         &Optimizer::Group::col_vars,
-    &Optimizer::Group::variances,        &Optimizer::Group::steps};
+constexpr States kStates[] = {&Optimizer::Group::exp_avgs,         &Optimizer::Group::exp_avg_sqs,
+                              &Optimizer::Group::square_avgs,      &Optimizer::Group::sums,
+                              &Optimizer::Group::momentum_buffers, &Optimizer::Group::mu_products,
+                              &Optimizer::Group::exp_infs,         &Optimizer::Group::acc_deltas,
+                              &Optimizer::Group::row_vars,         &Optimizer::Group::col_vars,
+                              &Optimizer::Group::variances,        &Optimizer::Group::steps};
 
 // The names are those of PyTorch, and of timm for lamb and lars.
 std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, OptimizerName name) {
@@ -267,10 +277,8 @@ std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, Optimi
     case OptimizerName::kLamb:
       return {exp_avg, exp_avg_sq, step};
     case OptimizerName::kNadam:
-      return {exp_avg,
-              exp_avg_sq,
-              {"mu_product.", &Group::mu_products, StateShape::kScalar, 1},
-              step};
+      return {
+          exp_avg, exp_avg_sq, {"mu_product.", &Group::mu_products, StateShape::kScalar, 1}, step};
     case OptimizerName::kAdamax:
       return {exp_avg, {"exp_inf.", &Group::exp_infs}, step};
     case OptimizerName::kAdadelta:
@@ -298,8 +306,8 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
   std::vector<ShardedParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i].second;
-    const bool can_be_cut = !config::updates_whole_parameters(groups_[groups[i]].name) &&
-                            parameter.is_contiguous();
+    const bool can_be_cut =
+        !config::updates_whole_parameters(groups_[groups[i]].name) && parameter.is_contiguous();
     sizes.push_back(
         {parameter.numel(), static_cast<int64_t>(parameter.element_size()), can_be_cut});
   }

@@ -56,14 +56,13 @@ class Optimizer {
   };
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
   // max_grad_value of `train`. `frozen`: names of those that set_frozen() applies to.
-  // `lr_scales`: further factors of the learning rate by name, or empty. kInvalidArgument: all
+  // `lr_scales`: further factors of the learning rate by name, or empty. `embeddings`: embedding_parameters() of
+  // the model, for groups by kind. kInvalidArgument: all
   // parameters are among `frozen`, or a group matches none. kOutOfMemory.
-  static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
-                                                   const config::TrainConfig& train,
-                                                   const NamedTensors& parameters,
-                                                   const std::set<std::string>& frozen,
-                                                   const Shard& shard,
-                                                   const LrScales& lr_scales = {});
+  static Result<std::unique_ptr<Optimizer>> create(
+      const config::OptimizerConfig& config, const config::TrainConfig& train,
+      const NamedTensors& parameters, const std::set<std::string>& frozen, const Shard& shard,
+      const LrScales& lr_scales = {}, const std::set<std::string>& embeddings = {});
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters,
@@ -159,7 +158,7 @@ class Optimizer {
   // optimizer.layer_decay each of these is divided into one for each layer, the first layer first.
   struct Group {
     config::OptimizerName name = {};  // the optimizer of this group
-    std::string match;                // ParamGroup::params; empty: no configured group
+    std::string match;                // which parameters, for people; empty: no configured group
     double lr_scale = 1;
     double weight_decay = 0;
     bool can_be_frozen = false;  // set_frozen() applies to it
@@ -194,7 +193,7 @@ class Optimizer {
   // set.
   size_t create_groups();
   Status make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen,
-                     const LrScales& lr_scales);
+                     const LrScales& lr_scales, const std::set<std::string>& embeddings);
   void divide_groups(const NamedTensors& parameters, const LrScales& lr_scales,
                      std::vector<size_t>& group_of);
   Status check_matches(size_t rows, const std::vector<size_t>& group_of,

@@ -18,6 +18,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
+#include "daemon/train/parameter_kinds.h"
 #include "daemon/train/stream_tensors.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
@@ -215,7 +216,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
                                config.distributed.reduction == config::Reduction::kAllReduce;
   STOKER_ASSIGN_OR_RETURN(
       state->optimizer_,
-      Optimizer::create(config.optimizer, config.train, trainable, frozen, sharded, lr_scales));
+      Optimizer::create(config.optimizer, config.train, trainable, frozen, sharded, lr_scales,
+                        embedding_parameters(*state->model_)));
   const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);

@@ -82,7 +82,9 @@ at::Tensor next_steps(Group& group) {
 }
 
 // 1 - beta^step
-at::Tensor bias_correction(double beta, const at::Tensor& steps) { return 1 - at::pow(beta, steps); }
+at::Tensor bias_correction(double beta, const at::Tensor& steps) {
+  return 1 - at::pow(beta, steps);
+}
 
 // The scalars of a vector, for an operation with as many tensors.
 Tensors spread(const at::Tensor& vector) { return vector.unbind(); }
@@ -280,10 +282,9 @@ void update(const config::LarsConfig& config, Group& group) {
   if (group.weight_decay != 0 || config.always_adapt) {
     const at::Tensor weights = at::stack(at::_foreach_norm(group.parameters));
     const at::Tensor norms = at::stack(at::_foreach_norm(group.gradients));
-    at::Tensor ratios =
-        trust_ratios(weights, norms,
-                     config.trust_coeff * weights /
-                         (norms + weights * group.weight_decay + config.eps));
+    at::Tensor ratios = trust_ratios(
+        weights, norms,
+        config.trust_coeff * weights / (norms + weights * group.weight_decay + config.eps));
     if (config.trust_clip) {
       const at::Tensor lr =
           group.device_lr.defined() ? group.device_lr : at::ones_like(ratios) * group.lr;
@@ -294,9 +295,8 @@ void update(const config::LarsConfig& config, Group& group) {
   if (!group.momentum_buffers.empty()) {
     at::_foreach_mul_(group.momentum_buffers, config.momentum);
     at::_foreach_add_(group.momentum_buffers, updates);
-    updates = config.nesterov
-                  ? at::_foreach_add(updates, group.momentum_buffers, config.momentum)
-                  : group.momentum_buffers;
+    updates = config.nesterov ? at::_foreach_add(updates, group.momentum_buffers, config.momentum)
+                              : group.momentum_buffers;
   }
   subtract_times_lr(group, updates);
 }

@@ -585,8 +585,9 @@ class DataValidator {
     if (!is_mixed && config_.feed.shuffle != ShuffleMode::kFull) add_error("feed.shuffle", hint);
     if (!config_.feed.bucket_boundaries.empty()) add_error("feed.bucket_boundaries", hint);
     for (const auto& [key, epochs] : config_.epochs)
-      add_error(key == "train.max_steps" && keys_.contains("train.max_epochs") ? "train.max_epochs" : key,
-                "cannot be combined with " + stream + ", which has no epochs; set a number of steps");
+      add_error(
+          key == "train.max_steps" && keys_.contains("train.max_epochs") ? "train.max_epochs" : key,
+          "cannot be combined with " + stream + ", which has no epochs; set a number of steps");
     if (!keys_.contains("train.max_steps") && !config_.train.max_epochs)
       add_error("train.max_steps", "is required with " + stream + ", which has no epochs");
     const std::string worker = "with " + stream + ", which one worker process reads";

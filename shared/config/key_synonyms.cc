@@ -88,7 +88,8 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"model.tie_weights", "tie_word_embeddings weight_tying", ""},
     {"model.lora.r", "lora_r lora_rank", ""},
 
-    {"task.name task.loss", "loss_fn loss_function criterion objective problem_type", "the task, and its loss"},
+    {"task.name task.loss", "loss_fn loss_function criterion objective problem_type",
+     "the task, and its loss"},
     {"task.gamma", "focal_gamma gamma_focal", "with task.loss: focal"},
     {"task.label_smoothing", "label_smoothing_factor smoothing", ""},
     {"task.class_weights", "class_weight loss_weights", ""},
@@ -100,7 +101,9 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"optimizer.weight_decay", "wd l2 l2_reg weight_decay_rate l2_regularization", ""},
     {"optimizer.trust_coeff", "trust_coefficient lars_coefficient", ""},
     {"optimizer.layer_decay", "layer_wise_lr_decay llrd layerwise_decay", ""},
-    {"optimizer.param_groups", "parameter_groups params lr_mult", "a list"},
+    {"optimizer.param_groups",
+     "parameter_groups params lr_mult no_decay no_weight_decay norm_weight_decay bias_weight_decay",
+     "a list"},
 
     {"scheduler", "lr_scheduler lr_schedule sched", ""},
     {"scheduler.name", "lr_scheduler_type lr_policy scheduler_type scheduler_name decay_lr", ""},

@@ -330,7 +330,8 @@ class Reader {
   // ---- values ------------------------------------------------------------------------------------
 
   void read_value(const Field& field, const std::string& key, const Value& value) {
-    if (field.accepts_epochs && value.type == Value::Type::kMap) return read_epochs(field, key, value);
+    if (field.accepts_epochs && value.type == Value::Type::kMap)
+      return read_epochs(field, key, value);
     field_ = &field;
     key_ = key;
     std::visit([&](const auto& target) { read_into(value, target); }, field.target);

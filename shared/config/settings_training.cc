@@ -115,16 +115,17 @@ constexpr std::string_view kBinaryLossDetails =
 Fields fields_of_task(LanguageModelingTask& /*task*/) { return {}; }
 
 Fields fields_of_task(RegressionTask& task) {
-  return {loss_field(task.loss,
-                     "As PyTorch's MSELoss, L1Loss, HuberLoss and SmoothL1Loss; quantile: q * e for "
-                     "an error e = target - output above 0, else (q - 1) * e, as scikit-learn's "
-                     "mean_pinball_loss."),
-          loss_number("delta", &task.delta, "Error from which the Huber loss is linear",
-                      "Above 0, at most 1.0e9. Requires loss: huber.", 1e9),
-          loss_number("beta", &task.beta, "Error from which the smooth L1 loss is linear",
-                      "Above 0, at most 1.0e9. Requires loss: smooth_l1.", 1e9),
-          loss_number("quantile", &task.quantile, "Quantile that the outputs predict",
-                      "Above 0, below 1; 0.5 is the median. Requires loss: quantile.", 1)};
+  return {
+      loss_field(task.loss,
+                 "As PyTorch's MSELoss, L1Loss, HuberLoss and SmoothL1Loss; quantile: q * e for "
+                 "an error e = target - output above 0, else (q - 1) * e, as scikit-learn's "
+                 "mean_pinball_loss."),
+      loss_number("delta", &task.delta, "Error from which the Huber loss is linear",
+                  "Above 0, at most 1.0e9. Requires loss: huber.", 1e9),
+      loss_number("beta", &task.beta, "Error from which the smooth L1 loss is linear",
+                  "Above 0, at most 1.0e9. Requires loss: smooth_l1.", 1e9),
+      loss_number("quantile", &task.quantile, "Quantile that the outputs predict",
+                  "Above 0, below 1; 0.5 is the median. Requires loss: quantile.", 1)};
 }
 Fields fields_of_task(CustomTask& /*task*/) { return {}; }
 
@@ -174,8 +175,7 @@ Fields fields_of_task(BinaryClassificationTask& task) {
 }
 
 Fields fields_of_task(MultilabelClassificationTask& task) {
-  return {loss_field(task.loss, kBinaryLossDetails),
-          gamma_of_focal(task.gamma),
+  return {loss_field(task.loss, kBinaryLossDetails), gamma_of_focal(task.gamma),
           alpha_of_focal(task.alpha),
           label_weights("pos_weight", &task.pos_weight,
                         "Weight of a positive label of each class in the loss",
@@ -185,8 +185,7 @@ Fields fields_of_task(MultilabelClassificationTask& task) {
 }
 
 Fields fields_of_task(SequenceLabelingTask& task) {
-  return {loss_field(task.loss, kClassLossDetails),
-          gamma_of_focal(task.gamma),
+  return {loss_field(task.loss, kClassLossDetails), gamma_of_focal(task.gamma),
           label_smoothing(task.label_smoothing),
           label_weights("class_weights", &task.class_weights,
                         "Weight of each class in the loss: a list or null",
@@ -394,33 +393,34 @@ Fields fields_of_method(AdadeltaConfig& adadelta) {
 }
 
 Fields fields_of_method(AdafactorConfig& adafactor) {
-  return {lr_field(adafactor.lr),
-          {.name = "beta2_decay",
-           .target = &adafactor.beta2_decay,
-           .help = "Exponent of the step in the weight of the squared gradient in its running mean",
-           .details = "From -1 to 0; -0.8 is the paper's.",
-           .min = -1,
-           .max = 0,
-           .affects_result = true},
-          {.name = "eps",
-           .target = &adafactor.eps,
-           .help = "Smallest squared gradient, and smallest root mean square of a parameter for its "
-                   "learning rate",
-           .details = "Two numbers above 0, at most 1.",
-           .min = 0,
-           .max = 1,
-           .exclusive_min = true,
-           .affects_result = true},
-          {.name = "d",
-           .target = &adafactor.d,
-           .help = "Largest root mean square of an update before the learning rate applies",
-           .details = "From 1 to 1000000.",
-           .min = 1,
-           .max = 1e6,
-           .affects_result = true},
-          decoupled_weight_decay(
-              adafactor.weight_decay,
-              "From 0 to 1000. Each step shrinks the weights by lr * weight_decay.")};
+  return {
+      lr_field(adafactor.lr),
+      {.name = "beta2_decay",
+       .target = &adafactor.beta2_decay,
+       .help = "Exponent of the step in the weight of the squared gradient in its running mean",
+       .details = "From -1 to 0; -0.8 is the paper's.",
+       .min = -1,
+       .max = 0,
+       .affects_result = true},
+      {.name = "eps",
+       .target = &adafactor.eps,
+       .help = "Smallest squared gradient, and smallest root mean square of a parameter for its "
+               "learning rate",
+       .details = "Two numbers above 0, at most 1.",
+       .min = 0,
+       .max = 1,
+       .exclusive_min = true,
+       .affects_result = true},
+      {.name = "d",
+       .target = &adafactor.d,
+       .help = "Largest root mean square of an update before the learning rate applies",
+       .details = "From 1 to 1000000.",
+       .min = 1,
+       .max = 1e6,
+       .affects_result = true},
+      decoupled_weight_decay(
+          adafactor.weight_decay,
+          "From 0 to 1000. Each step shrinks the weights by lr * weight_decay.")};
 }
 
 Fields fields_of_method(LambConfig& lamb) {
@@ -458,26 +458,39 @@ Fields fields_of_method(LarsConfig& lars) {
 }
 
 Fields fields_of_param_group(ParamGroup& group) {
-  return {{.name = "params",
-           .target = &group.params,
-           .help = "Glob of parameter names",
-           .is_required = true,
-           .example = "\"head.*\""},
-          {.name = "lr_scale",
-           .target = &group.lr_scale,
-           .help = "Factor of the learning rate",
-           .details = "Above 0, at most 1000000.",
-           .min = 0,
-           .max = 1e6,
-           .exclusive_min = true,
-           .example = "10"},
-          {.name = "weight_decay",
-           .target = &group.weight_decay,
-           .help = "Weight decay of the group",
-           .details = "From 0 to 1000; null uses optimizer.weight_decay.",
-           .min = 0,
-           .max = kMaxWeightDecay,
-           .example = "0"}};
+  return {
+      {.name = "params",
+       .target = &group.params,
+       .help = "Glob of parameter names",
+       .details = "With kind, only parameters of both.",
+       .accepts_null = true,
+       .is_required = true,
+       .replaced_by = "kind",
+       .example = "\"head.*\""},
+      {.name = "kind",
+       .target = choice(group.kind),
+       .help = "Kind of parameter, or null: any",
+       .details =
+           "norm: weight and bias of layers whose weight is a vector. bias: names that end with "
+           "bias. vector: at most one dimension, which norms and biases have. embedding: weights "
+           "of embedding layers, learned positions and class tokens; not known of an exported "
+           "model.",
+       .example = "vector"},
+      {.name = "lr_scale",
+       .target = &group.lr_scale,
+       .help = "Factor of the learning rate",
+       .details = "Above 0, at most 1000000.",
+       .min = 0,
+       .max = 1e6,
+       .exclusive_min = true,
+       .example = "10"},
+      {.name = "weight_decay",
+       .target = &group.weight_decay,
+       .help = "Weight decay of the group",
+       .details = "From 0 to 1000; null uses optimizer.weight_decay.",
+       .min = 0,
+       .max = kMaxWeightDecay,
+       .example = "0"}};
 }
 
 Fields optimizer_fields(OptimizerConfig& optimizer) {
@@ -486,8 +499,8 @@ Fields optimizer_fields(OptimizerConfig& optimizer) {
       {.name = "param_groups",
        .target = list<fields_of_param_group>(optimizer.param_groups),
        .help = "Parameters with their own learning rate or weight decay",
-       .details = "A parameter belongs to the first group whose params match its name. A group "
-                  "without parameters is an error.",
+       .details = "A parameter belongs to the first group whose params match its name, and whose "
+                  "kind it is of. A group without parameters is an error.",
        .affects_result = true,
        .example = R"([{params: "head.*", lr_scale: 10}, {params: "*.bias", weight_decay: 0}])"});
   fields.push_back(
@@ -575,9 +588,8 @@ Fields fields_of_schedule(ExponentialScheduler& schedule) {
   Field gamma = gamma_field(schedule.gamma, "Factor of the learning rate after step_size steps");
   gamma.is_required = true;
   gamma.example = "0.95";
-  return {gamma,
-          step_size_field(schedule.step_size,
-                          "Steps in which the learning rate changes by gamma, evenly")};
+  return {gamma, step_size_field(schedule.step_size,
+                                 "Steps in which the learning rate changes by gamma, evenly")};
 }
 
 Fields fields_of_schedule(PolynomialScheduler& schedule) {
@@ -690,9 +702,10 @@ Fields step_fields(TrainConfig& train) {
       {.name = "max_epochs",
        .target = &train.max_epochs,
        .help = "Epochs of the run, instead of max_steps; null: max_steps",
-       .details = "Above 0, at most 1000000000; 1.5 is an epoch and a half. The same as max_steps: "
-                  "{epochs: N}. An epoch has as many samples as data.train, counting repeat: its "
-                  "datasets together with mixture or concat. Not for a stream, which has no epochs.",
+       .details =
+           "Above 0, at most 1000000000; 1.5 is an epoch and a half. The same as max_steps: "
+           "{epochs: N}. An epoch has as many samples as data.train, counting repeat: its "
+           "datasets together with mixture or concat. Not for a stream, which has no epochs.",
        .min = 0,
        .max = kMaxEpochs,
        .exclusive_min = true,

@@ -64,8 +64,9 @@ struct ClassificationTask {
 };
 struct BinaryClassificationTask {
   BinaryLoss loss = BinaryLoss::kBce;
-  double gamma = 2;             // of kFocal
-  std::optional<double> alpha;  // of kFocal: weight of label 1, with 1 - alpha of label 0; null: 1 of both
+  double gamma = 2;  // of kFocal
+  std::optional<double>
+      alpha;  // of kFocal: weight of label 1, with 1 - alpha of label 0; null: 1 of both
   double pos_weight = 1;  // weight of samples with label 1
   bool operator==(const BinaryClassificationTask&) const = default;
 };
@@ -235,12 +236,12 @@ struct AdadeltaConfig {
   bool operator==(const AdadeltaConfig&) const = default;
 };
 struct AdafactorConfig {
-  double lr = 1e-2;          // relative to the root mean square of the parameter
+  double lr = 1e-2;           // relative to the root mean square of the parameter
   double beta2_decay = -0.8;  // exponent of the decay rate of the mean square
   // For the squared gradient, where PyTorch's default is this one of fp32, and for the parameter.
   std::vector<double> eps = {std::numeric_limits<float>::epsilon(), 1e-3};
-  double d = 1;               // largest root mean square of an update
-  double weight_decay = 0;    // decoupled
+  double d = 1;             // largest root mean square of an update
+  double weight_decay = 0;  // decoupled
   bool operator==(const AdafactorConfig&) const = default;
 };
 struct LambConfig {
@@ -256,7 +257,7 @@ struct LarsConfig {
   double lr = 1;
   double momentum = 0;
   bool nesterov = false;
-  double weight_decay = 0;     // added to the gradient
+  double weight_decay = 0;  // added to the gradient
   double trust_coeff = 0.001;
   double eps = 1e-8;
   bool trust_clip = false;    // at most the learning rate
@@ -293,9 +294,14 @@ inline bool updates_whole_parameters(OptimizerName name) {
   return true;
 }
 
-// Parameters with separate settings.
+enum class ParamKind { kNorm, kBias, kEmbedding, kVector };
+template <>
+inline constexpr auto kWords<ParamKind> = words("norm", "bias", "embedding", "vector");
+
+// Parameters with separate settings: those that are of both, a name and a kind, if both are given.
 struct ParamGroup {
-  std::string params;                  // glob of parameter names; required
+  std::string params;                  // glob of parameter names; empty: any
+  std::optional<ParamKind> kind;       // null: any
   double lr_scale = 1.0;               // multiplies the scheduler's learning rate
   std::optional<double> weight_decay;  // null: the optimizer's
   bool operator==(const ParamGroup&) const = default;
@@ -376,7 +382,7 @@ inline constexpr auto kWords<AnnealStrategy> = words("cos", "linear");
 struct OneCycleScheduler {
   double pct_start = 0.3;  // fraction of the steps in which the rate rises to optimizer.lr
   AnnealStrategy anneal_strategy = AnnealStrategy::kCos;
-  double div_factor = 25;        // optimizer.lr / rate of the first step
+  double div_factor = 25;         // optimizer.lr / rate of the first step
   double final_div_factor = 1e4;  // rate of the first step / rate of the last one
   bool three_phase = false;
   bool operator==(const OneCycleScheduler&) const = default;

@@ -54,7 +54,8 @@ class Validator {
       validate_batch_transforms();
     }
     validate_own_loss();
-    if (!errors_.has_error_for("task.name")) std::visit([this](const auto& task) { validate_loss(task); }, config_.task.task);
+    if (!errors_.has_error_for("task.name"))
+      std::visit([this](const auto& task) { validate_loss(task); }, config_.task.task);
     validate_num_outputs();
     validate_class_weights();
     validate_optimizer();
@@ -525,10 +526,9 @@ class Validator {
     if (errors_.has_error_for("scheduler.name")) return;
     if (const auto* const steps = std::get_if<MultiStepScheduler>(&config_.scheduler.schedule)) {
       const auto epochs = config_.epochs.find("scheduler.milestones");
-      const bool is_increasing =
-          epochs != config_.epochs.end()
-              ? std::ranges::is_sorted(epochs->second, std::less_equal())
-              : std::ranges::is_sorted(steps->milestones, std::less_equal());
+      const bool is_increasing = epochs != config_.epochs.end()
+                                     ? std::ranges::is_sorted(epochs->second, std::less_equal())
+                                     : std::ranges::is_sorted(steps->milestones, std::less_equal());
       if (!is_increasing)
         add_error("scheduler.milestones", "must be increasing, for example [30000, 60000]");
     }

@@ -189,7 +189,8 @@ void add_leaves(const Config& config, const std::string& section, const std::vec
     } else {
       const auto epochs = config.epochs.find(key);
       const bool has_epochs = epochs != config.epochs.end();
-      leaves.push_back({key, has_epochs ? "{" + epochs_of(epochs->second, field) + "}" : value_of(field),
+      leaves.push_back({key,
+                        has_epochs ? "{" + epochs_of(epochs->second, field) + "}" : value_of(field),
                         field.on_resume, field.affects_result, field.is_secret});
     }
   }

@@ -86,10 +86,12 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
      "As `macro_precision`; `multilabel_classification`: mean over the labels that occur as target "
      "or prediction"},
     {"mean_iou", kMax, kFraction, kAll, "classification sequence_labeling",
-     "Intersection over union: samples (labels) of a class that are predicted as it, divided by those of the class or "
+     "Intersection over union: samples (labels) of a class that are predicted as it, divided by "
+     "those of the class or "
      "predicted as it; scikit-learn's `jaccard_score` with `macro`"},
     {"calibration_error", kMin, kFraction, kAll, "classification sequence_labeling",
-     "Mean of |accuracy - confidence| over 15 equal ranges of the confidence, weighted by their samples; "
+     "Mean of |accuracy - confidence| over 15 equal ranges of the confidence, weighted by their "
+     "samples; "
      "torchmetrics' `MulticlassCalibrationError` with `n_bins=15`"},
     {"mean_average_precision", kMax, kFraction, kAll, "multilabel_classification",
      "Mean of scikit-learn's average precision over the labels with a positive sample"},

@@ -30,9 +30,7 @@ at::Tensor logits_of(model::Model& model, const Batch& batch, const BinaryBatch&
 class BinaryEvaluation : public Evaluation {
  public:
   BinaryEvaluation(BinaryBatch indices, BinaryLoss loss, const EvaluationOptions& options)
-      : indices_(std::move(indices)),
-        loss_(std::move(loss)),
-        metrics_(options.misclassified) {}
+      : indices_(std::move(indices)), loss_(std::move(loss)), metrics_(options.misclassified) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
@@ -64,8 +62,7 @@ class BinaryClassification : public Task {
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = logits_of(model, batch, indices_);
     const at::Tensor& labels = batch.at(indices_.label);
-    const at::Tensor loss =
-        loss_.mean(logits.unsqueeze(1), labels.unsqueeze(1).to(at::kFloat));
+    const at::Tensor loss = loss_.mean(logits.unsqueeze(1), labels.unsqueeze(1).to(at::kFloat));
     const at::NoGradGuard no_grad;
     return with_mean(loss, logits.gt(0).eq(labels));
   }
@@ -98,8 +95,7 @@ Result<std::unique_ptr<Task>> make_binary_classification(
       config.pos_weight == 1 ? std::vector<double>() : std::vector<double>{config.pos_weight};
   STOKER_ASSIGN_OR_RETURN(ClassWeights pos_weight,
                           ClassWeights::of(weights, "task.pos_weight", 1, "logit"));
-  return std::unique_ptr<Task>(
-      std::make_unique<BinaryClassification>(
+  return std::unique_ptr<Task>(std::make_unique<BinaryClassification>(
       std::move(indices), BinaryLoss(config, std::move(pos_weight))));
 }
 

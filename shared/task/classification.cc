@@ -29,7 +29,8 @@ class ClassificationEvaluation : public Evaluation {
  public:
   ClassificationEvaluation(ClassificationBatch indices, uint64_t classes,
                            const EvaluationOptions& options, const LabelLoss& loss)
-      : indices_(std::move(indices)), metrics_(classes, options, loss.weights().values(), loss.maybe_gamma()) {}
+      : indices_(std::move(indices)),
+        metrics_(classes, options, loss.weights().values(), loss.maybe_gamma()) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;

@@ -520,6 +520,8 @@ def optimizer_section(case, names):
         groups = []
         for pattern in [case.choose(names)] + (["*"] if case.chance(0.4) else []):
             group = {"params": pattern}
+            if pattern in KINDS:
+                group = {"kind": pattern}
             if case.chance(0.7):
                 group["lr_scale"] = case.choose([0.1, 0.5, 2, 10])
             if case.chance(0.5):
@@ -553,6 +555,20 @@ def scheduler_section(case, steps, rate):
     if name != "constant" and case.chance(0.5):
         spec["min_lr"] = case.choose([0, float(f"{rate / 3:.3g}")])
     return spec
+
+
+KINDS = ["norm", "bias", "vector", "embedding"]  # of optimizer.param_groups
+
+
+def kinds_of(model):
+    """Those of which the model has parameters, but not only."""
+    name = model["name"]
+    if name in ("gpt2", "bert", "vit"):
+        return KINDS
+    if name in ("mlp", "lenet5"):
+        return ["bias", "vector"]
+    return {"gpt": ["norm", "vector", "embedding"], "llama": ["norm", "vector", "embedding"], "resnet8": ["norm", "bias"],
+            "lstm_lm": ["bias", "embedding"]}.get(name, [])
 
 
 def parameter_patterns(model, task):
@@ -594,7 +610,7 @@ def training_sections(case, ranks):
     steps = case.between(2, 10)
     micro = case.between(2, 6) if case.has_batch_norm else case.between(1, 6)
     accumulation = case.choose([1, 1, 2, 3, 4]) if ranks == 1 else ranks * case.choose([1, 2])
-    optimizer = optimizer_section(case, patterns)
+    optimizer = optimizer_section(case, patterns + kinds_of(model))
     if model["name"] == "resnet8":  # batch norm of few samples: otherwise rounding decides after some steps
         optimizer["lr"] = float(f"{optimizer['lr'] / 10:.3g}")
     if model["name"] in ("gpt", "gpt2", "llama", "bert", "vit") and case.chance(0.25):

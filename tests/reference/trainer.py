@@ -1025,6 +1025,17 @@ def matches(pattern, name):
     return fnmatch.fnmatchcase(name, pattern)
 
 
+def is_of_kind(kind, name, parameters):
+    layer, _, last = name.rpartition(".")
+    if kind == "bias":
+        return last.startswith("bias")
+    if kind == "norm":
+        return f"{layer}.weight" in parameters and parameters[f"{layer}.weight"].ndim <= 1
+    if kind == "vector":
+        return parameters[name].ndim <= 1
+    return layer in ("tok", "pos", "type") or last in ("class_token", "pos_embedding")
+
+
 def layer_scale(name, model, decay):
     """Factor of the learning rate by layer_decay, as timm's param_groups_layer_decay."""
     if decay is None:
@@ -1051,7 +1062,8 @@ class Optimizer:
         self.scales = {}
         groups = []
         for name, parameter in parameters.items():
-            group = next((g for g in spec.get("param_groups") or [] if matches(g["params"], name)), {})
+            group = next((g for g in spec.get("param_groups") or [] if matches(g.get("params") or "*", name) and
+                          (not g.get("kind") or is_of_kind(g["kind"], name, parameters))), {})
             decay = group.get("weight_decay")
             self.scales[name] = (group.get("lr_scale") or 1.0) * layer_scale(name, config["model"], spec.get("layer_decay"))
             groups.append({"params": [parameter], "lr": 0.0, "weight_decay": spec["weight_decay"] if decay is None else decay,

@@ -153,8 +153,9 @@ TEST_F(RunTest, ContinuesFromNewestCheckpoint) {
 
 // 64 samples: 16 micro-batches.
 TEST_F(RunTest, ResolvesEpochsFromData) {
-  config_ = epochs({"train.max_epochs=1.5", "train.gradient_accumulation_steps=2",
-                    "checkpoint.save_every_steps={epochs: 0.5}", "scheduler.warmup_steps={epochs: 0.2}"});
+  config_ =
+      epochs({"train.max_epochs=1.5", "train.gradient_accumulation_steps=2",
+              "checkpoint.save_every_steps={epochs: 0.5}", "scheduler.warmup_steps={epochs: 0.2}"});
   run_.emplace(config_, command_, layout_, system_clock());
   ASSERT_TRUE(train().ok());
   EXPECT_EQ(run_->step(), 12u);

@@ -2,6 +2,9 @@
 #include "daemon/train/layer_decay.h"
 
 #include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -9,6 +12,7 @@
 #include <torch/nn/module.h>
 
 #include "daemon/train/optimizer.h"
+#include "daemon/train/parameter_kinds.h"
 
 namespace stoker::train {
 namespace {
@@ -47,6 +51,67 @@ LrScales scales_of(const model::Model& model, double decay) {
   const auto scales = layer_lr_scales(model, decay);
   EXPECT_TRUE(scales.ok()) << scales.status().to_string();
   return *scales;
+}
+
+// ---- optimizer.param_groups.kind
+
+std::vector<std::string> of_kind(const model::Model& model, config::ParamKind kind) {
+  model::NamedTensors parameters;
+  for (const auto& each : model.named_parameters())
+    parameters.emplace_back(each.key(), each.value());
+  const std::set<std::string> embeddings = embedding_parameters(model);
+  const ParameterKinds kinds(parameters, embeddings);
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : parameters)
+    if (kinds.is(kind, name, parameter)) names.push_back(name);
+  return names;
+}
+
+TEST(ParameterKindsTest, FindsParametersOfGpt2) {
+  const auto model = small_gpt2(false);
+  EXPECT_THAT(of_kind(*model, config::ParamKind::kEmbedding),
+              testing::UnorderedElementsAre("tok.weight", "pos.weight"));
+  EXPECT_THAT(of_kind(*model, config::ParamKind::kNorm),
+              testing::UnorderedElementsAre(
+                  "ln.weight", "ln.bias", "blocks.0.ln1.weight", "blocks.0.ln1.bias",
+                  "blocks.0.ln2.weight", "blocks.0.ln2.bias", "blocks.1.ln1.weight",
+                  "blocks.1.ln1.bias", "blocks.1.ln2.weight", "blocks.1.ln2.bias"));
+  EXPECT_THAT(
+      of_kind(*model, config::ParamKind::kBias),
+      testing::AllOf(testing::Contains("ln.bias"), testing::Each(testing::EndsWith(".bias"))));
+  EXPECT_THAT(of_kind(*model, config::ParamKind::kVector),
+              testing::AllOf(testing::Contains("ln.weight"),
+                             testing::Not(testing::Contains("tok.weight"))));
+}
+
+TEST(ParameterKindsTest, FindsPositionsAndClassTokenOfVit) {
+  const auto model = small_vit();
+  EXPECT_THAT(of_kind(*model, config::ParamKind::kEmbedding),
+              testing::UnorderedElementsAre("class_token", "encoder.pos_embedding"));
+  EXPECT_THAT(of_kind(*model, config::ParamKind::kNorm),
+              testing::Contains("encoder.layers.encoder_layer_0.ln_1.weight"));
+}
+
+TEST(ParameterKindsTest, SelectsGroupTogetherWithName) {
+  const auto model = small_gpt2(false);
+  model::NamedTensors parameters;
+  for (const auto& each : model->named_parameters())
+    parameters.emplace_back(each.key(), each.value());
+  config::OptimizerConfig config;
+  config.param_groups = {
+      {.params = "blocks.0.*", .kind = config::ParamKind::kNorm, .weight_decay = 0},
+      {.kind = config::ParamKind::kEmbedding, .lr_scale = 0.1}};
+  const auto optimizer =
+      Optimizer::create(config, {}, parameters, {}, {}, {}, embedding_parameters(*model));
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  ASSERT_EQ((*optimizer)->groups().size(), 3u);
+  EXPECT_EQ((*optimizer)->groups()[1].match, "blocks.0.*, kind norm");
+  EXPECT_EQ((*optimizer)->groups()[1].num_parameters, 4u);
+  EXPECT_EQ((*optimizer)->groups()[2].num_parameters, 2u);
+  config.param_groups = {{.params = "tok.*", .kind = config::ParamKind::kNorm}};
+  const auto empty = Optimizer::create(config, {}, parameters);
+  EXPECT_THAT(empty.status().message(),
+              HasSubstr("'tok.*, kind norm' matches no trained parameter"));
 }
 
 // The values of timm 1.0.31 for its vit_tiny_patch16_224 with depth 3: pos_embed, blocks.N, norm, head.

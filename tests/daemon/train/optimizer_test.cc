@@ -231,18 +231,16 @@ TEST_P(ParamGroupsTest, DoesNotChangeAnyBitOnNonfiniteLoss) {
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, ParamGroupsTest,
-    ::testing::Values(Method{"sgd", config::SgdConfig{}},
-                      Method{"momentum", config::SgdConfig{.momentum = 0.9}},
-                      Method{"adam", config::AdamConfig{}}, Method{"adamw", config::AdamWConfig{}},
-                      Method{"rmsprop", config::RmspropConfig{.momentum = 0.9}},
-                      Method{"adagrad", config::AdagradConfig{}},
-                      Method{"lion", config::LionConfig{}}, Method{"muon", config::MuonConfig{}},
-                      Method{"nadam", config::NadamConfig{}}, Method{"radam", config::RadamConfig{}},
-                      Method{"adamax", config::AdamaxConfig{}},
-                      Method{"adadelta", config::AdadeltaConfig{}},
-                      Method{"adafactor", config::AdafactorConfig{}},
-                      Method{"lamb", config::LambConfig{}},
-                      Method{"lars", config::LarsConfig{.momentum = 0.9}}));
+    ::testing::Values(
+        Method{"sgd", config::SgdConfig{}}, Method{"momentum", config::SgdConfig{.momentum = 0.9}},
+        Method{"adam", config::AdamConfig{}}, Method{"adamw", config::AdamWConfig{}},
+        Method{"rmsprop", config::RmspropConfig{.momentum = 0.9}},
+        Method{"adagrad", config::AdagradConfig{}}, Method{"lion", config::LionConfig{}},
+        Method{"muon", config::MuonConfig{}}, Method{"nadam", config::NadamConfig{}},
+        Method{"radam", config::RadamConfig{}}, Method{"adamax", config::AdamaxConfig{}},
+        Method{"adadelta", config::AdadeltaConfig{}},
+        Method{"adafactor", config::AdafactorConfig{}}, Method{"lamb", config::LambConfig{}},
+        Method{"lars", config::LarsConfig{.momentum = 0.9}}));
 
 TEST(MuonTest, UsesAdamwForParametersOtherThanHiddenMatrices) {
   const Parameters parameters({"tok.w", "a.w", "a.b", "c.w"});

@@ -16,12 +16,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const std::string kAllInEpochs = kTextData +
-                                 "scheduler: {name: step, warmup_steps: {epochs: 0.5}, step_size: {epochs: 30}}\n"
-                                 "train: {max_epochs: 90}\n"
-                                 "checkpoint: {save_every_steps: {epochs: 1}, keep_every_steps: {epochs: 10}}\n"
-                                 "eval: {checkpoints: interval, every_steps: {epochs: 2}, early_stopping: {patience_steps: {epochs: 5}}}\n"
-                                 "metrics: {log_every_steps: {epochs: 0.01}, histogram_every_steps: {epochs: 1}}\n";
+const std::string kAllInEpochs =
+    kTextData +
+    "scheduler: {name: step, warmup_steps: {epochs: 0.5}, step_size: {epochs: 30}}\n"
+    "train: {max_epochs: 90}\n"
+    "checkpoint: {save_every_steps: {epochs: 1}, keep_every_steps: {epochs: 10}}\n"
+    "eval: {checkpoints: interval, every_steps: {epochs: 2}, early_stopping: {patience_steps: "
+    "{epochs: 5}}}\n"
+    "metrics: {log_every_steps: {epochs: 0.01}, histogram_every_steps: {epochs: 1}}\n";
 
 // The steps that len(DataLoader) gives for 1281167 images in batches of 256 with drop_last=True, as
 // torchvision's reference script for ImageNet has them: 5004 per epoch.
@@ -43,13 +45,15 @@ TEST(EpochsTest, ResolvesEachSetting) {
   EXPECT_EQ(config.metrics.log_every_steps, 51u) << "50.04 steps, rounded up";
   EXPECT_EQ(config.metrics.histogram_every_steps, 5004u);
   EXPECT_THAT(describe_epochs(config),
-              AllOf(HasSubstr("train.max_steps=450360"), HasSubstr("eval.early_stopping.patience_steps=25020")));
+              AllOf(HasSubstr("train.max_steps=450360"),
+                    HasSubstr("eval.early_stopping.patience_steps=25020")));
 }
 
 TEST(EpochsTest, RoundsUpToWholeSteps) {
-  Config config = valid_config(kTextData + "train: {max_epochs: 0.7}\n"
-                                           "scheduler: {warmup_steps: {epochs: 0}}\n"
-                                           "checkpoint: {save_every_steps: {epochs: 1.0e-9}}\n");
+  Config config = valid_config(kTextData +
+                               "train: {max_epochs: 0.7}\n"
+                               "scheduler: {warmup_steps: {epochs: 0}}\n"
+                               "checkpoint: {save_every_steps: {epochs: 1.0e-9}}\n");
   resolve_epochs(config, {.steps = 10});
   EXPECT_EQ(config.train.max_steps, 7u) << "0.7 * 10 is above 7 by a rounding";
   EXPECT_EQ(config.scheduler.warmup_steps, 0u);
@@ -76,8 +80,9 @@ TEST(EpochsTest, AreWrittenWithTheirSteps) {
   EXPECT_EQ(valid_config(to_yaml(config)), config);
   resolve_epochs(config, kImageNet);
   const std::string text = to_yaml(config);
-  EXPECT_THAT(text, AllOf(HasSubstr("\n  max_steps: {epochs: 90, steps: 450360}\n  max_epochs: 90\n"),
-                          HasSubstr("\n    patience_steps: {epochs: 5, steps: 25020}\n")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("\n  max_steps: {epochs: 90, steps: 450360}\n  max_epochs: 90\n"),
+                    HasSubstr("\n    patience_steps: {epochs: 5, steps: 25020}\n")));
   Config read = valid_config(text);
   EXPECT_FALSE(has_unresolved_epochs(read)) << "for programs that do not read the data";
   EXPECT_EQ(read.eval.every_steps, 10008u);
@@ -95,16 +100,18 @@ TEST(EpochsTest, OnlyTheirNumberIsCompared) {
   EXPECT_NE(digest(small), digest(other));
   const auto changes = diff_configs(small, other);
   ASSERT_EQ(changes.size(), 2u);
-  EXPECT_EQ(changes.front().key + ": " + changes.front().previous + " -> " + changes.front().current,
-            "train.max_steps: {epochs: 90} -> {epochs: 100}");
+  EXPECT_EQ(
+      changes.front().key + ": " + changes.front().previous + " -> " + changes.front().current,
+      "train.max_steps: {epochs: 90} -> {epochs: 100}");
 }
 
 TEST(EpochsTest, MaxEpochsIsShortForMaxSteps) {
   EXPECT_EQ(valid_config(kTextData + "train: {max_epochs: 3}\n"),
             valid_config(kTextData + "train: {max_steps: {epochs: 3}}\n"));
   const std::string both = kTextData + "train: {max_epochs: 3, max_steps: 100}\n";
-  EXPECT_THAT(errors_of(both), ElementsAre("my.yaml:2:21: train.max_epochs: cannot be combined with "
-                                           "train.max_steps; remove one of them"));
+  EXPECT_THAT(errors_of(both),
+              ElementsAre("my.yaml:2:21: train.max_epochs: cannot be combined with "
+                          "train.max_steps; remove one of them"));
   EXPECT_THAT(errors_of(kTextData, {"train.max_epochs=3", "train.max_steps=100"}),
               ElementsAre(HasSubstr("cannot be combined with train.max_steps")));
 }
@@ -126,29 +133,39 @@ TEST(EpochsTest, RejectOtherMappings) {
     const auto errors = errors_of(kTextData + "train: {max_steps: " + value + "}\n");
     return errors.size() == 1 ? errors.front() : std::to_string(errors.size()) + " errors";
   };
-  EXPECT_EQ(error("{}"), "my.yaml:2:20: train.max_steps: must have the key epochs, as in {epochs: 1.5}");
-  EXPECT_EQ(error("{epoch: 2}"),
-            "my.yaml:2:21: train.max_steps: unknown key 'epoch'; a number of epochs is {epochs: 1.5}");
+  EXPECT_EQ(error("{}"),
+            "my.yaml:2:20: train.max_steps: must have the key epochs, as in {epochs: 1.5}");
+  EXPECT_EQ(
+      error("{epoch: 2}"),
+      "my.yaml:2:21: train.max_steps: unknown key 'epoch'; a number of epochs is {epochs: 1.5}");
   EXPECT_EQ(error("{epochs: 0}"),
-            "my.yaml:2:29: train.max_steps.epochs: must be a number above 0 and at most 1000000000, got '0'");
+            "my.yaml:2:29: train.max_steps.epochs: must be a number above 0 and at most "
+            "1000000000, got '0'");
   EXPECT_EQ(error("{epochs: many}"),
-            "my.yaml:2:29: train.max_steps.epochs: must be a number above 0 and at most 1000000000, got 'many'");
-  EXPECT_EQ(error("{epochs: 2, steps: -1}"), "my.yaml:2:39: train.max_steps.steps: must be an integer "
-                                             "from 0 to 1000000000000000, got '-1'");
+            "my.yaml:2:29: train.max_steps.epochs: must be a number above 0 and at most "
+            "1000000000, got 'many'");
+  EXPECT_EQ(error("{epochs: 2, steps: -1}"),
+            "my.yaml:2:39: train.max_steps.steps: must be an integer "
+            "from 0 to 1000000000000000, got '-1'");
   EXPECT_THAT(errors_of(kTextData + "train: {micro_batch_size: {epochs: 1}}\n"),
               ElementsAre(HasSubstr("must be an integer from 1 to 1000000, got a mapping")));
 }
 
 TEST(EpochsTest, RejectStreams) {
   const std::string stream =
-      "data: {train: {format: jsonl, fields: {input: x, label: y}, input_shape: [1], num_classes: 2, stream: {source: "
+      "data: {train: {format: jsonl, fields: {input: x, label: y}, input_shape: [1], num_classes: "
+      "2, stream: {source: "
       "stdin}}}\nmodel: {name: mlp}\ntask: {name: classification}\n";
   ASSERT_THAT(errors_of(stream + "train: {max_steps: 5}\n"), IsEmpty());
-  EXPECT_THAT(errors_of(stream + "train: {max_epochs: 5}\n"),
-              ElementsAre("my.yaml:4:21: train.max_epochs: cannot be combined with data.train.stream, which has no "
-                          "epochs; set a number of steps"));
-  EXPECT_THAT(errors_of(stream + "train: {max_steps: 5}\ncheckpoint: {save_every_steps: {epochs: 1}}\n"),
-              ElementsAre(HasSubstr("checkpoint.save_every_steps: cannot be combined with data.train.stream")));
+  EXPECT_THAT(
+      errors_of(stream + "train: {max_epochs: 5}\n"),
+      ElementsAre(
+          "my.yaml:4:21: train.max_epochs: cannot be combined with data.train.stream, which has no "
+          "epochs; set a number of steps"));
+  EXPECT_THAT(
+      errors_of(stream + "train: {max_steps: 5}\ncheckpoint: {save_every_steps: {epochs: 1}}\n"),
+      ElementsAre(
+          HasSubstr("checkpoint.save_every_steps: cannot be combined with data.train.stream")));
 }
 
 TEST(EpochsTest, ChangeDuringRun) {
@@ -157,7 +174,8 @@ TEST(EpochsTest, ChangeDuringRun) {
   const auto longer = set_live(configured, {}, "train.max_epochs", "100");
   ASSERT_TRUE(longer.ok()) << longer.status().message();
   EXPECT_EQ(longer->config.train.max_steps, 1000u);
-  const auto often = set_live(configured, longer->live, "checkpoint.save_every_steps", "{epochs: 0.5}");
+  const auto often =
+      set_live(configured, longer->live, "checkpoint.save_every_steps", "{epochs: 0.5}");
   ASSERT_TRUE(often.ok()) << often.status().message();
   EXPECT_EQ(often->config.checkpoint.save_every_steps, 5u);
   EXPECT_EQ(often->live.back().value, "{epochs: 0.5}");

@@ -24,10 +24,10 @@ TEST(LiveSettingsTest, MarksSettingsThatCanChange) {
     if (setting.is_live) live.push_back(setting.key);
   EXPECT_THAT(live,
               ElementsAre("feed.num_workers", "optimizer.lr", "scheduler.min_lr", "train.max_steps",
-                          "train.max_epochs", "checkpoint.save_every_steps", "checkpoint.save_every_seconds",
-                          "checkpoint.keep_last", "checkpoint.keep_every_steps",
-                          "checkpoint.keep_every_hours", "checkpoint.keep_unevaluated",
-                          "metrics.log_every_steps", "log.level"));
+                          "train.max_epochs", "checkpoint.save_every_steps",
+                          "checkpoint.save_every_seconds", "checkpoint.keep_last",
+                          "checkpoint.keep_every_steps", "checkpoint.keep_every_hours",
+                          "checkpoint.keep_unevaluated", "metrics.log_every_steps", "log.level"));
 }
 
 TEST(LiveSettingsTest, ReplacesEachLiveSetting) {

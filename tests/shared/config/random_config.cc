@@ -587,7 +587,7 @@ void fix_training(Config& config, Filler& filler) {
           method.betas = {filler.fraction() / 2, filler.fraction() / 2};
         if constexpr (requires { method.eps.size(); })
           method.eps = {filler.fraction(), filler.fraction()};
-        if constexpr (requires { method.nesterov && method.momentum > 0; })
+        if constexpr (requires { method.nesterov&& method.momentum > 0; })
           if constexpr (!std::is_same_v<std::decay_t<decltype(method)>, MuonConfig>)
             method.nesterov = method.nesterov && method.momentum > 0;
       },

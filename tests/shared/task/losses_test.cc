@@ -17,12 +17,8 @@ const std::vector<TensorSpec> kTargets{{"input", DType::kF32, {2}}, {"target", D
 const std::vector<TensorSpec> kLabels{{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}};
 const std::vector<TensorSpec> kBinary{{"input", DType::kF32, {1}}, {"label", DType::kI64, {}}};
 
-at::Tensor outputs() {
-  return at::tensor({0.5F, -1.25F, 2.0F, 0.0F, -3.0F, 4.0F}).view({3, 2});
-}
-at::Tensor targets() {
-  return at::tensor({0.25F, 1.0F, -1.0F, 0.125F, -2.5F, 4.5F}).view({3, 2});
-}
+at::Tensor outputs() { return at::tensor({0.5F, -1.25F, 2.0F, 0.0F, -3.0F, 4.0F}).view({3, 2}); }
+at::Tensor targets() { return at::tensor({0.25F, 1.0F, -1.0F, 0.125F, -2.5F, 4.5F}).view({3, 2}); }
 at::Tensor logits() {
   return at::tensor({1.0F, 2.0F, -0.5F, 0.3F, -0.2F, 0.1F, -1.0F, 0.5F, 3.0F, 2.0F, 1.5F, 0.0F})
       .view({4, 3});

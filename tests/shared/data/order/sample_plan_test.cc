@@ -42,8 +42,10 @@ TEST(SamplePlanTest, CountsTicketsOfEpoch) {
   EXPECT_EQ(tickets(LastBatchPolicy::kCarryOver).epoch_tickets(), 4.6);
   EXPECT_EQ(tickets(LastBatchPolicy::kDrop).epoch_tickets(), 4);
   EXPECT_EQ(tickets(LastBatchPolicy::kPad).epoch_tickets(), 5);
-  EXPECT_EQ(SamplePlan({.size = 10, .batch = 5, .datasets = {{.size = 4, .repeat = 2}, {.size = 6}}}).epoch_tickets(),
-            2.8);
+  EXPECT_EQ(
+      SamplePlan({.size = 10, .batch = 5, .datasets = {{.size = 4, .repeat = 2}, {.size = 6}}})
+          .epoch_tickets(),
+      2.8);
   EXPECT_EQ(tickets(LastBatchPolicy::kDrop).epochs_before(10), 2.5);
   EXPECT_EQ(tickets(LastBatchPolicy::kDrop, 10).epochs_before(10), 2);
   EXPECT_EQ(tickets(LastBatchPolicy::kDrop, 10).epochs_before(14), 3);
