@@ -19,20 +19,18 @@ constexpr milliseconds kPollInterval{100};
 }  // namespace
 
 Checkpointing::Checkpointing(const config::Config& config, TrainingState& state,
-                             BatchSource& source, Coordination& ranks,
+                             BatchSource& source, Coordination& ranks, Reporter& reporter,
                              StepInstrumentation& instrumentation, writer::CheckpointWriter& writer,
-                             StatusBoard& board, Clock& clock, Start start, OnStall on_stall,
-                             OnStall on_submit)
+                             StatusBoard& board, Clock& clock, Start start)
     : config_(config),
       state_(state),
       source_(source),
       ranks_(ranks),
+      reporter_(reporter),
       instrumentation_(instrumentation),
       writer_(writer),
       board_(board),
       clock_(clock),
-      on_stall_(std::move(on_stall)),
-      on_submit_(std::move(on_submit)),
       is_sharded_(state.optimizer().is_sharded()),
       triggers_(config.checkpoint, start.save_after_resume),
       manifest_(std::move(start.manifest)),
@@ -105,7 +103,7 @@ void Checkpointing::stall_for_writer() {
                "and the next one is skipped"}});
     break;
   }
-  on_stall_(clock_.monotonic() - began);
+  reporter_.add_stall(clock_.monotonic() - began);
 }
 
 void Checkpointing::record_skipped(uint64_t step) {
@@ -169,8 +167,8 @@ bool Checkpointing::try_save(StepEngine& engine) {
       [waiting = std::exchange(progress_, {})](uint64_t bytes, uint64_t total) {
         for (const OnProgress& on_progress : waiting) on_progress(bytes, total);
       });
-  on_stall_(stall);
-  on_submit_(stall);
+  reporter_.add_stall(stall);
+  reporter_.publish_snapshot(stall);
   return true;
 }
 

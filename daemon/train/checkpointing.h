@@ -10,13 +10,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "daemon/train/batch_source.h"
 #include "daemon/train/coordination.h"
 #include "daemon/train/mailbox.h"
+#include "daemon/train/reporter.h"
 #include "daemon/train/save_triggers.h"
 #include "daemon/train/status_board.h"
 #include "daemon/train/step_engine.h"
@@ -38,12 +38,9 @@ class Checkpointing {
     bool save_after_resume = false;  // see TrainerStart
     bool is_saved = false;           // the current step is that of a checkpoint of the writer
   };
-  // `on_stall`: training was held up for this time. `on_submit`: a snapshot was submitted, after this stall.
-  using OnStall = std::function<void(std::chrono::nanoseconds stall)>;
   Checkpointing(const config::Config& config, TrainingState& state, BatchSource& source,
-                Coordination& ranks, StepInstrumentation& instrumentation,
-                writer::CheckpointWriter& writer, StatusBoard& board, Clock& clock, Start start,
-                OnStall on_stall, OnStall on_submit);
+                Coordination& ranks, Reporter& reporter, StepInstrumentation& instrumentation,
+                writer::CheckpointWriter& writer, StatusBoard& board, Clock& clock, Start start);
 
   // Before the first step.
   void start(std::chrono::nanoseconds now);
@@ -51,8 +48,6 @@ class Checkpointing {
   bool has_snapshots() const { return ranks_.is_chief() || is_sharded_; }
   // Length of train.jsonl, for the manifest.
   void set_metrics_bytes(uint64_t bytes) { metrics_bytes_ = bytes; }
-
-  const checkpoint::Manifest& manifest() const { return manifest_; }
 
   // ---- Requests, which are answered when the next checkpoint is durable
   void request(const Done& done, const OnProgress& on_progress);
@@ -84,11 +79,11 @@ class Checkpointing {
   TrainingState& state_;
   BatchSource& source_;
   Coordination& ranks_;
+  Reporter& reporter_;
   StepInstrumentation& instrumentation_;
   writer::CheckpointWriter& writer_;
   StatusBoard& board_;
   Clock& clock_;
-  const OnStall on_stall_, on_submit_;
   const bool is_sharded_;  // the optimizer
   SaveTriggers triggers_;
   checkpoint::Manifest manifest_;  // with the current parent

@@ -1,6 +1,7 @@
 #include "daemon/train/nonfinite_guard.h"
 
 #include <cmath>
+#include <utility>
 
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
@@ -118,10 +119,58 @@ void NonfiniteGuard::reset_counts() {
   if (empty_.defined()) empty_.zero_();
 }
 
-Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values,
-                                                                 uint64_t step) {
+void NonfiniteGuard::read(StepEngine& engine, OnFinite on_finite) {
+  const bool ends_interval = static_cast<bool>(on_finite);
+  engine.submit([this] { check_buffers(); });
+  engine.read(values(), [this, on_finite = std::move(on_finite), step = state_.step,
+                         loss_steps = state_.loss_steps](auto values) {
+    auto found = evaluate(values, step);
+    if (!may_continue()) return;
+    if (!found.ok()) {
+      action_ = found.status();
+    } else if (found->action != NonfiniteAction::kContinue) {
+      action_ = found->action;
+    } else if (on_finite) {
+      found->steps = loss_steps - found->skipped - found->empty;
+      on_finite(*found);
+    } else {
+      state_.loss_steps -= found->skipped + found->empty;
+    }
+  });
+  engine.submit([this, ends_interval] {
+    reset_counts();
+    if (ends_interval) state_.reset_interval();
+  });
+  if (ends_interval) state_.loss_steps = 0;
+}
+
+Status NonfiniteGuard::error() const {
+  if (!action_.ok()) return action_.status();
+  return nonfinite_error("loss, gradient or state", state_.step);
+}
+
+Result<NonfiniteAction> NonfiniteGuard::check_state(StepEngine& engine, Coordination& ranks,
+                                                    Checked checked) {
+  engine.synchronize();
+  if (!may_continue()) return action_;
+  std::string found = state_.first_nonfinite();
+  if (checked == Checked::kByAllRanks) {
+    STOKER_ASSIGN_OR_RETURN(found, ranks.first_nonfinite(std::move(found)));
+  }
+  const Result<NonfiniteAction> action = found.empty()
+                                             ? Result<NonfiniteAction>(NonfiniteAction::kContinue)
+                                             : action_for(found, state_.step);
+  if (checked == Checked::kByAllRanks)
+    action_ = action;
+  else if (action.ok() && *action == NonfiniteAction::kRollBack)
+    return action_ = nonfinite_error(found, state_.step);
+  return action;
+}
+
+Result<NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values, uint64_t step) {
   size_t next = 0;  // in the order of values()
-  NonfiniteReport found{.loss_sum = values[next++], .grad_norm = values[next++]};
+  NonfiniteReport found{
+      .loss_sum = values[next++], .grad_norm = values[next++], .counts_skipped = counts()};
   int64_t consecutive = 0;
   if (counts()) {
     found.skipped = static_cast<int64_t>(values[next++]);
@@ -141,18 +190,12 @@ Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const
   if (skips_ || (is_finite && has_finite_buffers)) return found;
   STOKER_ASSIGN_OR_RETURN(
       found.action,
-      action(is_finite ? "a buffer, such as a statistic of batch norm," : kLossOrGradient, step));
+      action_for(is_finite ? "a buffer, such as a statistic of batch norm," : kLossOrGradient,
+                 step));
   return found;
 }
 
-Result<NonfiniteGuard::NonfiniteAction> NonfiniteGuard::evaluate_state(
-    const std::string& first_nonfinite, uint64_t step) const {
-  if (first_nonfinite.empty()) return NonfiniteAction::kContinue;
-  return action(first_nonfinite, step);
-}
-
-Result<NonfiniteGuard::NonfiniteAction> NonfiniteGuard::action(const std::string& found,
-                                                               uint64_t step) const {
+Result<NonfiniteAction> NonfiniteGuard::action_for(const std::string& found, uint64_t step) const {
   if (config_.on_nonfinite != config::OnNonfinite::kRollback) return nonfinite_error(found, step);
   if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
     return nonfinite_error(found, step,

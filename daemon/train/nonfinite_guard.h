@@ -11,12 +11,12 @@
 // kMinScale).
 //
 // Threads:  the trainer thread only.
-// Blocking: never. The caller reads values() from the device and passes the result to evaluate().
-// Errors:   evaluate(): kCorrupt if the run must end; the message states the cause and possible
-//           fixes.
+// Blocking: read() never; check_state() for the device, and in a group for the other ranks.
+// Errors:   action(): kCorrupt if the run must end; the message states the cause and possible fixes.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +24,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "daemon/train/coordination.h"
+#include "daemon/train/step_engine.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/training_state.h"
 #include "shared/base/status.h"
@@ -31,10 +33,23 @@
 
 namespace stoker::train {
 
+enum class NonfiniteAction { kContinue, kRollBack };
+
+// The values of the steps of an interval.
+struct NonfiniteReport {
+  NonfiniteAction action = NonfiniteAction::kContinue;
+  int64_t steps = 0;  // those that count, in loss_sum
+  double loss_sum = 0;
+  std::vector<double> metrics;  // their values
+  double grad_norm = 0;         // of the last step, before clipping; NaN if it was skipped
+  bool counts_skipped = false;  // steps can be skipped
+  int64_t skipped = 0;          // skipped steps since the read before
+  int64_t empty = 0;            // steps whose loss had no values, likewise
+  std::optional<double> maybe_loss_scale;
+};
+
 class NonfiniteGuard {
  public:
-  enum class NonfiniteAction { kContinue, kRollBack };
-
   // Both must outlive this object.
   NonfiniteGuard(const config::TrainConfig& config, TrainingState& state);
 
@@ -44,34 +59,36 @@ class NonfiniteGuard {
   // metrics to the state. If Optimizer::skipped() is defined then, and 1, the step must be undone.
   // Issues only device work on tensors with fixed addresses, so it can be captured.
   void finish(TrainStep& step);
-  // The device values of the steps since reset_counts(). They must be read before anything is
-  // reported or saved. Call check_buffers() before the read, and reset_counts() after it has been started.
+
+  // Reads the values of the steps so far from the device. When they are here, now or later, they change action(), or
+  // are passed to `on_finite`. With `on_finite` the interval ends: the sums of the state start again.
+  using OnFinite = std::function<void(const NonfiniteReport& found)>;
+  void read(StepEngine& engine, OnFinite on_finite = {});
+  // The first action or error other than kContinue of all that was read or checked.
+  const Result<NonfiniteAction>& action() const { return action_; }
+  bool may_continue() const { return action_.ok() && *action_ == NonfiniteAction::kContinue; }
+  // Why the current state is not saved.
+  Status error() const;
+
+  enum class Checked { kByThisRank, kByAllRanks };
+  // action() after all work so far, and of the complete state, which may be saved then. A rank that checks alone saves
+  // nothing if the run has to roll back, which it cannot alone: it fails.
+  Result<NonfiniteAction> check_state(StepEngine& engine, Coordination& ranks, Checked checked);
+
+ private:
+  bool counts() const { return skipped_.defined(); }  // skipped steps
+  // The device values of the steps since reset_counts().
   std::vector<at::Tensor> values() const;
   void check_buffers();
   void reset_counts();
-
-  struct NonfiniteReport {
-    NonfiniteAction action = NonfiniteAction::kContinue;
-    double loss_sum = 0;
-    std::vector<double> metrics;  // their values
-    double grad_norm = 0;         // of the last step, before clipping; NaN if it was skipped
-    int64_t skipped = 0;          // skipped steps since reset_counts()
-    int64_t empty = 0;            // steps whose loss had no values, likewise
-    std::optional<double> maybe_loss_scale;
-  };
   // Decides from the result of reading values() whether the state up to `step` can be reported and
   // saved. Adds the skipped steps to the state's count.
   Result<NonfiniteReport> evaluate(std::span<const double> values, uint64_t step);
-  // The same for the complete state, before it is saved: what TrainingState::first_nonfinite() has found.
-  Result<NonfiniteAction> evaluate_state(const std::string& first_nonfinite, uint64_t step) const;
-  bool counts() const { return skipped_.defined(); }  // skipped steps
-
- private:
   // Add the step's training metrics to the state's.
   void add_metrics(const TrainStep& step);
   void add_metrics_unless(const at::Tensor& is_excluded, const TrainStep& step);
   Status check_skipped(const NonfiniteReport& found, int64_t consecutive, uint64_t step);
-  Result<NonfiniteAction> action(const std::string& found, uint64_t step) const;
+  Result<NonfiniteAction> action_for(const std::string& found, uint64_t step) const;
 
   const config::TrainConfig& config_;
   TrainingState& state_;
@@ -83,6 +100,7 @@ class NonfiniteGuard {
   at::Tensor skipped_;  // since reset_counts()
   at::Tensor consecutive_;
   at::Tensor empty_;  // since reset_counts(), F64 scalar; undefined: each step has values
+  Result<NonfiniteAction> action_ = NonfiniteAction::kContinue;
 };
 
 }  // namespace stoker::train

@@ -9,7 +9,6 @@
 
 #include "daemon/train/group_coordination.h"
 #include "daemon/train/make_engine.h"
-#include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
@@ -29,6 +28,10 @@ std::unique_ptr<Coordination> make_coordination(group::ProcessGroup* maybe_group
   if (maybe_group == nullptr)
     return std::make_unique<SoloCoordination>(source, config.train.gradient_accumulation_steps);
   return std::make_unique<GroupCoordination>(*maybe_group, config, state, source, channels);
+}
+
+std::string describe_data(const checkpoint::Manifest& manifest) {
+  return manifest.data_schema ? describe(*manifest.data_schema) : std::string();
 }
 
 Checkpointing::Start make_checkpointing_start(TrainerStart& start, uint64_t step) {
@@ -81,8 +84,7 @@ config::Config config_in_effect(const config::Config& configured,
 Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
                  MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
                  Clock& clock, TrainerStart start, StepEngine::Factory make_engine)
-    : configured_(config),
-      config_(config_in_effect(config, state.settings)),
+    : config_(config_in_effect(config, state.settings)),
       state_(state),
       source_(source),
       sink_(sink),
@@ -91,34 +93,34 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       clock_(clock),
       make_engine_(std::move(make_engine)),
       uses_tree_(config.distributed.reduction == config::Reduction::kOrdered),
+      is_sharded_(state.optimizer().is_sharded()),
       ranks_(make_coordination(start.maybe_group, config_, state, source, channels)),
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
+      reporter_(config_, state, source, sink, channels, writer, clock, *ranks_,
+                describe_data(start.manifest)),
       step_(state.model(), state.task(), state.optimizer(), config_.train, state.loss_scale(),
             static_cast<int64_t>(ranks_->share().length())),
       guard_(config_.train, state),
       instrumentation_(config_.metrics, sink, channels.inspections, clock, state.model(),
                        state.device(), source),
-      checkpointing_(config_, state, source, *ranks_, instrumentation_, writer, channels.board,
-                     clock, make_checkpointing_start(start, state.step), on_stall(), on_submit()),
-      on_setting_change_(std::move(start.on_setting_change)),
-      has_device_memory_(start.has_device_memory),
-      last_step_(config_.train.max_steps),
-      is_sharded_(state.optimizer().is_sharded()) {
+      checkpointing_(config_, state, source, *ranks_, reporter_, instrumentation_, writer,
+                     channels.board, clock, make_checkpointing_start(start, state.step)),
+      commands_({.configured = config,
+                 .config = config_,
+                 .state = state,
+                 .channels = channels,
+                 .writer = writer,
+                 .ranks = *ranks_,
+                 .checkpointing = checkpointing_,
+                 .instrumentation = instrumentation_,
+                 .reporter = reporter_},
+                start.has_device_memory, std::move(start.on_setting_change)) {
   if (ranks_->share().length() > 1 || guard_.can_skip()) state.keep_undo();
   if (is_sharded_ && !ranks_->is_chief()) state.save_only_optimizer();
-  publish_settings();
-  status_.device = state.device().str();
-  if (const auto& schema = checkpointing_.manifest().data_schema) status_.data = describe(*schema);
-  status_.step = state.step;
-  status_.lr = learning_rate();
-  status_.checkpoint.last_saved_step = state.step;
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
-  interval_.started = measured_ = clock_.monotonic();
-  meter_.begin(measured_, source_.worker_use());
-  channels_.board.set_step(state_.step);
-  publish(control::TrainerState::kTraining);
+  reporter_.start();
   channels_.expects_exchange = ranks_->shares_steps();
   const EndOfExchanges end(channels_);
   const auto outcome = [&]() -> Result<TrainerOutcome> {
@@ -135,14 +137,14 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
                                           : outcome.status().code() != StatusCode::kPeerLost;
   const Status lost = can_be_effect ? ranks_->check_lost() : Status();
   const auto ended = lost.ok() ? outcome : Result<TrainerOutcome>(lost);
-  if (!ended.ok() || !continues_after(*ended)) end_requests(ended.status());
+  if (!ended.ok() || !continues_after(*ended)) commands_.end(ended.status());
   return ended;
 }
 
 Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(open_engine());
   ranks_->start(*engine_, stop);
-  checkpointing_.start(interval_.started);
+  checkpointing_.start(clock_.monotonic());
   if (config_.checkpoint.save_at_start && state_.step == 0 && checkpointing_.has_snapshots())
     (void)checkpointing_.try_save(*engine_);
   if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
@@ -150,13 +152,13 @@ Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
     instrumentation_.begin_step();
     answer_requests(stop);
     STOKER_RETURN_IF_ERROR(wait_while_paused(stop));
-    if (stop_requested_ || stop.stop_requested()) break;
-    if (!channels_.release_requests.empty()) {
+    if (commands_.stops() || stop.stop_requested()) break;
+    if (commands_.must_release()) {
       STOKER_ASSIGN_OR_RETURN(const bool is_released, save_for_release());
       if (is_released) return end_segment(TrainerOutcome::kReleased);
       continue;  // paused with its memory
     }
-    STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
+    STOKER_ASSIGN_OR_RETURN(const bool is_switching, save_for_new_dataset_version());
     if (is_switching) return end_segment(TrainerOutcome::kNewDatasetVersion);
     STOKER_ASSIGN_OR_RETURN(const bool has_new_settings, save_for_new_settings());
     if (has_new_settings) return end_segment(TrainerOutcome::kNewSettings);
@@ -164,7 +166,7 @@ Result<TrainerOutcome> Trainer::train(std::stop_token stop) {
     if (!stepped) break;
     STOKER_ASSIGN_OR_RETURN(const bool is_finite, report_and_save());
     // A stop that the ranks of a group have agreed on with this step ends the run nevertheless.
-    if (!is_finite && stop_requested_) break;
+    if (!is_finite && commands_.stops()) break;
     if (!is_finite) return roll_back();
     instrumentation_.end_step(state_.step);
   }
@@ -186,12 +188,11 @@ TrainerOutcome Trainer::roll_back() {
 }
 
 TrainerOutcome Trainer::end_segment(TrainerOutcome outcome) {
-  auto deferred = ranks_->take_deferred();
-  if (!deferred.empty()) channels_.mailbox.put_back(std::move(deferred));
+  commands_.put_back();
   return outcome;
 }
 
-Result<bool> Trainer::switch_dataset_version() {
+Result<bool> Trainer::save_for_new_dataset_version() {
   if (!ranks_->starts_dataset_version(state_.ticket)) return false;
   return save_for_next_segment("new dataset version");
 }
@@ -199,11 +200,10 @@ Result<bool> Trainer::switch_dataset_version() {
 // A nonfinite state must not be saved, so the run does not switch to another segment from it.
 Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
   STOKER_RETURN_IF_ERROR(ranks_->wait_for_devices());
-  STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
-                          read_device_metrics_blocking());
-  if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
+  STOKER_ASSIGN_OR_RETURN(const NonfiniteAction action, check_state());
+  if (action != NonfiniteAction::kContinue) return false;
   channels_.expects_exchange = false;  // until the next segment
-  publish(control::TrainerState::kSaving);
+  reporter_.publish(control::TrainerState::kSaving);
   STOKER_RETURN_IF_ERROR(checkpointing_.save_last(*engine_, false));
   instrumentation_.finish(reason);
   return true;
@@ -222,7 +222,7 @@ Status Trainer::open_engine() {
       .update = [this] { update(); },
       .update_ema = {},
       .announces_save = [this](uint64_t step) { return checkpointing_.must_announce(step); },
-      .report = [this] { return own_report(); }};
+      .report = [this] { return reporter_.rank_report(); }};
   if (state_.ema_weights() != nullptr) updates.update_ema = [this] { update_ema(); };
   StepEngine::Calls calls{prepare, work, release, ranks_->exchanges(step_, std::move(updates)),
                           ranks_->sums()};
@@ -254,11 +254,10 @@ Status Trainer::failed(const std::exception& error) const {
 
 Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   const bool finished = state_.step >= config_.train.max_steps || has_data_ended_;
-  publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
+  reporter_.publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   STOKER_RETURN_IF_ERROR(ranks_->wait_for_devices());
-  const bool is_alone = is_sharded_ && !finished && !stop_requested_;
-  STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
-                          read_device_metrics_blocking(is_alone));
+  const bool is_alone = is_sharded_ && !finished && !commands_.stops();
+  STOKER_ASSIGN_OR_RETURN(const NonfiniteAction action, check_state(is_alone));
   channels_.expects_exchange = false;
   Status ended_alone;
   if (is_alone) {
@@ -268,193 +267,100 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
                "training ended on this rank only, at step " + std::to_string(state_.step) +
                    "; its part of the optimizer state cannot be saved without the others");
     checkpointing_.reject_requests(ended_alone);
-  } else if (action == NonfiniteGuard::NonfiniteAction::kContinue) {
+  } else if (action == NonfiniteAction::kContinue) {
     STOKER_RETURN_IF_ERROR(checkpointing_.save_last(*engine_, stop.stop_requested()));
   } else {
     log_warn("final checkpoint skipped",
              {{"step", state_.step}, {"reason", "loss, gradient or state not finite"}});
     checkpointing_.wait_for_writer();  // the run continues from the checkpoint in flight
-    checkpointing_.reject_requests(nonfinite_state());
+    checkpointing_.reject_requests(guard_.error());
   }
   STOKER_RETURN_IF_ERROR(ended_alone);
-  const bool is_finite = action == NonfiniteGuard::NonfiniteAction::kContinue;
+  const bool is_finite = action == NonfiniteAction::kContinue;
   if (state_.step >= config_.train.max_steps && is_finite) return TrainerOutcome::kFinished;
   if (has_data_ended_) return TrainerOutcome::kDataExhausted;
-  return is_preempted_ ? TrainerOutcome::kPreempted : TrainerOutcome::kStopped;
+  return commands_.is_preempted() ? TrainerOutcome::kPreempted : TrainerOutcome::kStopped;
 }
 
 // ---- Requests
 
 void Trainer::answer_requests(std::stop_token stop) {
-  execute_commands();
+  commands_.execute_pending();
   if (checkpointing_.has_requests() && !stop.stop_requested() && !is_sharded_) save_for_requests();
 }
 
 void Trainer::save_for_requests() {
-  const auto action = read_device_metrics_blocking();
-  if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kContinue) {
+  const auto action = check_state();
+  if (action.ok() && *action == NonfiniteAction::kContinue) {
     (void)checkpointing_.try_save(*engine_);
   } else {
-    checkpointing_.reject_requests(action.ok() ? nonfinite_state() : action.status());
+    checkpointing_.reject_requests(action.ok() ? guard_.error() : action.status());
   }
-}
-
-Checkpointing::OnStall Trainer::on_stall() {
-  return [this](nanoseconds stall) { interval_.stalled += stall; };
-}
-
-Checkpointing::OnStall Trainer::on_submit() {
-  return [this](nanoseconds stall) {
-    status_.checkpoint.stall_ms = std::chrono::duration<double, std::milli>(stall).count();
-    publish(control::TrainerState::kSaving);
-  };
-}
-
-Status Trainer::nonfinite_state() const {
-  if (!nonfinite_action_.ok()) return nonfinite_action_.status();
-  return nonfinite_error("loss, gradient or state", state_.step);
 }
 
 // The state is restored from the checkpoint, as after a restart of stokerd.
 Result<bool> Trainer::save_for_release() {
   if (writer_.is_degraded()) {
-    reject_release(Status(StatusCode::kBusy,
-                          "training continues from a checkpoint, and checkpoints cannot be "
-                          "written: " +
-                              writer_.stats().last_error));
+    commands_.reject_release(
+        Status(StatusCode::kBusy,
+               "training continues from a checkpoint, and checkpoints cannot be "
+               "written: " +
+                   writer_.stats().last_error));
     return false;
   }
   Result<bool> saved = save_for_next_segment("device memory released");
   if (saved.ok() && *saved) return saved;
-  reject_release(saved.ok() ? nonfinite_state() : saved.status());
+  commands_.reject_release(saved.ok() ? guard_.error() : saved.status());
   if (!saved.ok() && !writer_.is_degraded()) return saved;
   STOKER_RETURN_IF_ERROR(checkpointing_.check());
   return false;
 }
 
-void Trainer::reject_release(const Status& why) {
-  for (const Done& done : std::exchange(channels_.release_requests, {})) answer(done, why);
-}
-
-// Replies to all that have no reply yet, and to those that come later: no segment follows.
-void Trainer::end_requests(const Status& failure) {
-  const Status ended = training_ended(failure);
-  if (failure.ok())
-    instrumentation_.finish("training ended");
-  else
-    instrumentation_.abandon("training ended", ended);
-  checkpointing_.reject_requests(ended);
-  reject_release(ended);
-  for (const Request& request : ranks_->take_deferred()) answer(request.done, ended);
-  channels_.mailbox.close(ended);
-}
-
-void Trainer::execute_commands() {
-  for (const Request& request : channels_.mailbox.take()) {
-    if (const Status possible = check_command(request.command); !possible.ok()) {
-      answer(request.done, possible);
-      continue;
-    }
-    if (!ranks_->defer(request)) execute(request);
-  }
-}
-
-void Trainer::execute(const std::vector<Request>& agreed) {
-  for (const Request& request : agreed) execute(request);
-}
-
-void Trainer::execute(const Request& request) {
-  std::visit(
-      [&](const auto& command) {
-        if constexpr (requires { execute(command, request.done, request.on_progress); })
-          execute(command, request.done, request.on_progress);
-        else
-          execute(command, request.done);
-      },
-      request.command);
-}
-
-void Trainer::execute(const control::Pause& pause, const Done& done) {
-  channels_.is_paused = true;
-  publish(activity());  // before the answer, which a request for the status can follow
-  if (!pause.release) return answer_at_step(done, state_.step, R"("state":"paused")");
-  if (!has_device_memory_)
-    return answer_at_step(
-        done, state_.step,
-        R"("state":"paused","released":false,"reason":"training on the CPU has no memory of )"
-        R"(a device to release")");
-  if (state_.step == 0)
-    return answer_at_step(done, state_.step,
-                          R"("state":"paused","released":false,"reason":"the run has no )"
-                          R"(step that it could continue from")");
-  channels_.release_requests.push_back(done);
-}
-
-void Trainer::execute(const control::Resume&, const Done& done) {
-  channels_.is_paused = false;
-  publish(activity());
-  answer_at_step(done, state_.step, R"("state":"training")");
-}
-
-void Trainer::execute(const control::SaveCheckpoint&, const Done& done,
-                      const OnProgress& on_progress) {
-  checkpointing_.request(done, on_progress);
-}
-
-void Trainer::execute(const control::Stop& stop, const Done& done) {
-  stop_requested_ = true;
-  if (stop.is_preemption) is_preempted_ = true;
-  answer_at_step(done, state_.step, R"("state":"stopping")");
-}
-
-void Trainer::execute(const control::Profile& command, const Done& done,
-                      const OnProgress& on_progress) {
-  instrumentation_.profile(command, done, on_progress);
-}
-
-void Trainer::execute(const control::OpenInspection& command, const Done& done) {
-  instrumentation_.open_inspection(command, state_.step, done);
+// At step 0 there is no state to save, from which producers that cannot send again would continue.
+Result<bool> Trainer::save_for_new_settings() {
+  if (commands_.segment_key().empty() || state_.step == 0) return false;
+  // Ranks do not know whether the others have saved, and the ring ends at the last step.
+  const bool must_save = ranks_->shares_steps() || state_.step >= commands_.last_step();
+  if (!must_save && writer_.is_degraded()) return false;
+  Result<bool> saved = save_for_next_segment("new settings");
+  if (saved.ok() || must_save || !writer_.is_degraded()) return saved;
+  STOKER_RETURN_IF_ERROR(checkpointing_.check());
+  log_warn("setting change deferred",
+           {{"key", commands_.segment_key()}, {"effective", "after the next checkpoint"}});
+  reporter_.publish(control::TrainerState::kTraining);
+  return false;
 }
 
 Status Trainer::wait_while_paused(std::stop_token stop) {
   // Resumed while the checkpoint of a pause with release was saved.
   if (!channels_.is_paused) channels_.pause_log.resume(state_.step);
-  if (!channels_.is_paused || !channels_.release_requests.empty()) return {};
+  if (!channels_.is_paused || commands_.must_release()) return {};
   channels_.pause_log.pause(state_.step);
-  publish(control::TrainerState::kPaused);
+  reporter_.publish(control::TrainerState::kPaused);
   const ScopedActivity paused(kPaused);
   const ScopedPhase unwatched(channels_.board, control::TrainerPhase::kUnwatched);
   const nanoseconds began = clock_.monotonic();
-  while (channels_.is_paused && channels_.release_requests.empty() && !stop_requested_ &&
+  while (channels_.is_paused && !commands_.must_release() && !commands_.stops() &&
          !stop.stop_requested()) {
     if (ranks_->is_chief()) channels_.mailbox.wait(kPollInterval);
     answer_requests(stop);
     STOKER_ASSIGN_OR_RETURN(const auto agreed, ranks_->agree_while_paused());
-    execute(agreed);
+    commands_.execute(agreed);
     if (ranks_->is_save_agreed()) {
       checkpointing_.wait_for_writer();
       save_for_requests();
     }
   }
-  const nanoseconds ended = clock_.monotonic();
-  interval_.paused += ended - began;
-  meter_.begin(ended, source_.worker_use());  // a pause uses nothing
-  measured_ = ended;
-  if (!channels_.release_requests.empty()) return {};  // still paused
+  reporter_.add_pause(began, clock_.monotonic());
+  if (commands_.must_release()) return {};  // still paused
   channels_.pause_log.resume(state_.step);
   instrumentation_.begin_step();
-  publish(control::TrainerState::kTraining);
+  reporter_.publish(control::TrainerState::kTraining);
   return {};
 }
 
 // ---- One step
 
-double Trainer::learning_rate_of(const config::Config& config) const {
-  return state_.lr_scale * train::learning_rate(config.scheduler, config.optimizer.lr(),
-                                                state_.step, config.train.max_steps);
-}
-
-// nullopt: training ends here.
 Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
                                                                std::stop_token stop) {
   using NextBatch = std::optional<feed::ReceivedBatch>;
@@ -465,7 +371,7 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
   while (true) {
     // Polls more often while the device still reads slots that the workers wait for.
     auto batch = source_.ring().pop(engine_->poll() ? kBusyPollInterval : kPollInterval);
-    interval_.waited += batch.ok() ? clock_.monotonic() - began : nanoseconds(0);
+    if (batch.ok()) reporter_.add_wait(clock_.monotonic() - began);
     if (batch.ok() && batch->ticket != ticket)
       return Status(StatusCode::kInternal, "the ring returned the batch of ticket " +
                                                std::to_string(batch->ticket) + " instead of " +
@@ -483,8 +389,8 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
     if (source_.waits_for_producer()) channels_.board.record_progress();  // no hang
     // Commands are also handled while waiting for data. Only stop takes effect here; pause and
     // checkpoint wait until the step is done.
-    execute_commands();
-    if (stop_requested_) return NextBatch();
+    commands_.execute_pending();
+    if (commands_.stops()) return NextBatch();
   }
 }
 
@@ -497,8 +403,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   }
   instrumentation_.enter_step(state_.step + 1);
   ranks_->begin_step(state_.step + 1);
-  step_start_ = clock_.monotonic();
-  waited_before_step_ = interval_.waited;
+  reporter_.begin_step();
+  double lr = 0;
   const ring::TicketShare& share = ranks_->share();
   const auto parts = static_cast<int64_t>(share.length());
   if (parts > 1) engine_->submit([this] { step_began_ = state_.mark(); });
@@ -523,8 +429,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
         .is_instrumented = instrumentation_.maybe_observer() != nullptr,
         .level = uses_tree_ ? SumTree::level_of(part) : 0};
     if (micro_batch.is_last) {
-      step_lr_ = learning_rate();
-      engine_->submit([this, lr = step_lr_] { state_.optimizer().set_lr(lr); });
+      lr = learning_rate(config_, state_);
+      engine_->submit([this, lr] { state_.optimizer().set_lr(lr); });
     }
     if (config_.run.rng == config::Rng::kPerTicket) seed_generators(batch->ticket);
     engine_->run(*batch, micro_batch);
@@ -535,12 +441,11 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   ++state_.step;
   state_.ticket += static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   if (const feed::StreamState* const stream = source_.maybe_stream()) state_.stream = *stream;
-  ++interval_.steps;
-  channels_.board.set_step(state_.step);
+  reporter_.end_step(lr);
   // The state does not depend on which micro-batches this process has trained on.
   if (config_.run.rng == config::Rng::kPerTicket) seed_generators(state_.ticket);
   STOKER_ASSIGN_OR_RETURN(const auto agreed, ranks_->agree());
-  execute(agreed);
+  commands_.execute(agreed);
   return true;
 }
 
@@ -579,6 +484,54 @@ void Trainer::update_ema() {
 bool Trainer::is_skipped() const {
   const at::Tensor& maybe_skipped = state_.optimizer().skipped();
   return maybe_skipped.defined() && maybe_skipped.item<double>() != 0;
+}
+
+// ---- After a step
+
+Result<bool> Trainer::report_and_save() {
+  STOKER_RETURN_IF_ERROR(checkpointing_.check());
+  const bool is_last = state_.step == config_.train.max_steps;
+  const bool is_record_due = reporter_.is_record_due();
+  // The ranks of a group must find a nonfinite value at the same step.
+  if (is_record_due || ranks_->shares_steps() || checkpointing_.due() != SaveReason::kNone) {
+    read_steps(/*ends_interval=*/is_record_due);
+    // The state must be known to be finite before it is saved. The ranks of a group save the last one together.
+    if (is_last)
+      STOKER_RETURN_IF_ERROR(
+          guard_.check_state(*engine_, *ranks_, NonfiniteGuard::Checked::kByAllRanks).status());
+    else if (checkpointing_.due() != SaveReason::kNone)
+      engine_->synchronize();
+  }
+  STOKER_ASSIGN_OR_RETURN(const NonfiniteAction action, guard_.action());
+  if (action == NonfiniteAction::kRollBack) return false;
+  // The last step is saved by Checkpointing::save_last(), which waits for a free snapshot.
+  if (!is_last) STOKER_RETURN_IF_ERROR(save_if_due());
+  return guard_.may_continue();
+}
+
+// Evaluates the triggers again, because the loss that was just reported can trigger a save.
+Status Trainer::save_if_due() {
+  const SaveReason reason = checkpointing_.due();
+  if (reason == SaveReason::kNone) return {};
+  STOKER_ASSIGN_OR_RETURN(const NonfiniteAction action, check_state());
+  if (action == NonfiniteAction::kContinue) checkpointing_.save(reason, *engine_);
+  return {};
+}
+
+void Trainer::read_steps(bool ends_interval) {
+  if (!ends_interval) return guard_.read(*engine_);
+  guard_.read(*engine_, [this, record = reporter_.begin_record(engine_->device_usage())](
+                            const NonfiniteReport& found) {
+    checkpointing_.set_metrics_bytes(reporter_.finish_record(record, found));
+  });
+}
+
+Result<NonfiniteAction> Trainer::check_state(bool is_alone) {
+  using Checked = NonfiniteGuard::Checked;
+  read_steps(/*ends_interval=*/false);
+  const bool checks_own = is_alone || (ranks_->shares_steps() && !is_sharded_);
+  return guard_.check_state(*engine_, *ranks_,
+                            checks_own ? Checked::kByThisRank : Checked::kByAllRanks);
 }
 
 }  // namespace stoker::train

@@ -19,6 +19,7 @@
 #include <c10/util/Exception.h>
 
 #include "daemon/train/parameter_kinds.h"
+#include "daemon/train/schedule.h"
 #include "daemon/train/stream_tensors.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
@@ -460,6 +461,11 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
   step = saved.manifest().step;
   ticket = saved.manifest().next_ticket;
   return restored;
+}
+
+double learning_rate(const config::Config& config, const TrainingState& state) {
+  return state.lr_scale *
+         learning_rate(config.scheduler, config.optimizer.lr(), state.step, config.train.max_steps);
 }
 
 Status nonfinite_error(const std::string& found, uint64_t step, const std::string& after) {

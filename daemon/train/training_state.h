@@ -145,6 +145,9 @@ class TrainingState : public LiveState {
   bool has_model_parts_ = true;  // of a snapshot
 };
 
+// Of the next step, with the configuration in effect.
+double learning_rate(const config::Config& config, const TrainingState& state);
+
 // kCorrupt, what is not finite at which step, and what to try. `after`: follows the step.
 Status nonfinite_error(const std::string& found, uint64_t step, const std::string& after = {});
 
