@@ -22,8 +22,8 @@ std::string to_json(const std::vector<config::SettingChange>& changes, bool is_l
   for (const config::SettingChange& change : changes)
     list.push_back(boost::json::object{
         {"key", change.key},
-        {"previous", boost::json::parse(config::to_json_value(change.previous))},
-        {"current", boost::json::parse(config::to_json_value(change.current))},
+        {"previous", config::to_json_value(change.previous)},
+        {"current", config::to_json_value(change.current)},
         {"effective", change.key == kLogLevelKey && is_level_changed ? "now" : "next start"}});
   return boost::json::serialize(boost::json::object{{"changes", std::move(list)}});
 }

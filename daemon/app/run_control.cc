@@ -110,7 +110,7 @@ void Run::post(control::Command command, Done done, OnProgress on_progress) {
   if (std::holds_alternative<control::Stop>(command) && on_stop_ && !is_prepared() &&
       !is_released_) {
     on_stop_();
-    return train::answer_at_step(done, step(), R"("state":"stopping")");
+    return train::answer_at_step(done, step(), {{"state", "stopping"}});
   }
   channels_.mailbox.post({std::move(command), std::move(done), std::move(on_progress)});
 }
@@ -136,16 +136,13 @@ Result<std::string> Run::settings(const std::string& key, bool with_secrets) con
     if (!is_selected) continue;
     const auto changed =
         std::ranges::find(live, setting.key, &std::pair<std::string, std::string>::first);
-    const auto value = [](const std::string& yaml) {
-      return boost::json::parse(config::to_json_value(yaml));
-    };
     boost::json::object& shown = settings.emplace_back(boost::json::object()).as_object();
     shown["key"] = setting.key;
     const std::string configured = with_secrets ? setting.value : setting.public_value();
-    shown["value"] = value(changed == live.end() ? configured : changed->second);
+    shown["value"] = config::to_json_value(changed == live.end() ? configured : changed->second);
     shown["origin"] = changed == live.end() ? origin_of(command_, setting.key) : "live";
     shown["can_change"] = setting.is_live;
-    if (changed != live.end()) shown["configured"] = value(configured);
+    if (changed != live.end()) shown["configured"] = config::to_json_value(configured);
   }
   if (settings.empty()) return config::value_of(config_, key).status();
   return boost::json::serialize(boost::json::object{{"settings", std::move(settings)}});

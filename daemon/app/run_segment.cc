@@ -22,6 +22,7 @@
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
+#include "shared/base/utf8.h"
 #include "shared/metrics/json_lines.h"
 #include "shared/run/setting_changes.h"
 
@@ -47,10 +48,6 @@ std::string absolute(const std::string& path) {
   return error ? path : found.lexically_normal().string();
 }
 
-std::string path_field(const std::string& name, const std::string& path) {
-  return ",\"" + name + "\":" + boost::json::serialize(boost::json::value(absolute(path)));
-}
-
 // LibTorch writes the file itself; it is renamed when it is complete.
 Status save_kernels(const train::RecordedProfile& recorded, const std::string& path) {
   const std::string unfinished = path + ".tmp";
@@ -69,13 +66,13 @@ Result<std::string> write_profile(const run::RunLayout& layout,
   const std::string path = join_path(layout.profiles_dir(), name);
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), path + ".json",
                                                train::to_chrome_trace(recorded.profile)));
-  std::string answer =
-      "{" + train::summary_fields(recorded.profile) + path_field("path", path + ".json");
+  boost::json::object reply = train::summarize(recorded.profile);
+  reply["path"] = valid_utf8(absolute(path + ".json"));
   if (recorded.save_kernels) {
     STOKER_RETURN_IF_ERROR(save_kernels(recorded, path + ".kernels.json"));
-    answer += path_field("kernels_path", path + ".kernels.json");
+    reply["kernels_path"] = valid_utf8(absolute(path + ".kernels.json"));
   }
-  return answer + "}";
+  return boost::json::serialize(reply);
 }
 
 Status append_line(const std::string& path, const std::string& line) {

@@ -218,7 +218,7 @@ void ReplicaTrainer::execute_commands() {
     if (const auto* const stopping = std::get_if<control::Stop>(&request.command)) {
       stop_requested_ = true;
       is_preempted_ |= stopping->is_preemption;
-      train::answer_at_step(request.done, state_.step, R"("state":"stopping")");
+      train::answer_at_step(request.done, state_.step, {{"state", "stopping"}});
     } else if (std::holds_alternative<control::SaveCheckpoint>(request.command) && chief_) {
       save_requests_.push_back(request.done);
       is_save_due_ = true;
@@ -441,7 +441,7 @@ Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_tok
   const bool is_saved = saved_step_ == step && !chief_->writer.is_degraded();
   if (is_saved || step == 0) {
     for (const train::Done& done : std::exchange(save_requests_, {}))
-      train::answer_at_step(done, step, R"("already_saved":true)");
+      train::answer_at_step(done, step, {{"already_saved", true}});
     return {};
   }
   if (begun_step_ != step) undo_step_without_values();

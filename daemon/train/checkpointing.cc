@@ -140,7 +140,7 @@ bool Checkpointing::try_save(StepEngine& engine) {
     if (writer_.stats().in_flight) return false;
     progress_.clear();
     for (const Done& done : std::exchange(requests_, {}))
-      answer_at_step(done, state_.step, R"("already_saved":true)");
+      answer_at_step(done, state_.step, {{"already_saved", true}});
     return true;
   }
   // The host has waited for the device. If a rank was lost until then, the state is undefined, and the next

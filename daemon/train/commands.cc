@@ -1,12 +1,12 @@
 #include "daemon/train/commands.h"
 
+#include <string_view>
 #include <utility>
 #include <variant>
 
 #include <boost/json.hpp>
 
 #include "shared/base/log.h"
-#include "shared/base/number_format.h"
 #include "shared/config/config_warnings.h"
 
 namespace stoker::train {
@@ -19,12 +19,10 @@ constexpr std::string_view kMaxEpochs = "train.max_epochs";
 
 using config::ConfigWarning;
 
-// A field of an answer; empty: no warnings.
-std::string warnings_field(const std::vector<ConfigWarning>& warnings) {
-  if (warnings.empty()) return {};
+boost::json::array to_json(const std::vector<ConfigWarning>& warnings) {
   boost::json::array texts;
   for (const ConfigWarning& warning : warnings) texts.emplace_back(warning.text());
-  return ",\"warnings\":" + boost::json::serialize(texts);
+  return texts;
 }
 
 void log_warnings(const std::vector<ConfigWarning>& warnings) {
@@ -104,23 +102,21 @@ void Commands::reject_release(const Status& why) {
 void Commands::execute(const control::Pause& pause, const Request& request) {
   channels_.is_paused = true;
   reporter_.publish();  // before the answer, which a request for the status can follow
-  if (!pause.release) return answer_at_step(request.done, state_.step, R"("state":"paused")");
+  if (!pause.release) return answer_at_step(request.done, state_.step, {{"state", "paused"}});
+  const auto answer_unreleased = [&](std::string_view reason) {
+    answer_at_step(request.done, state_.step,
+                   {{"state", "paused"}, {"released", false}, {"reason", reason}});
+  };
   if (!has_device_memory_)
-    return answer_at_step(
-        request.done, state_.step,
-        R"("state":"paused","released":false,"reason":"training on the CPU has no memory of )"
-        R"(a device to release")");
-  if (state_.step == 0)
-    return answer_at_step(request.done, state_.step,
-                          R"("state":"paused","released":false,"reason":"the run has no )"
-                          R"(step that it could continue from")");
+    return answer_unreleased("training on the CPU has no memory of a device to release");
+  if (state_.step == 0) return answer_unreleased("the run has no step that it could continue from");
   channels_.release_requests.push_back(request.done);
 }
 
 void Commands::execute(const control::Resume&, const Request& request) {
   channels_.is_paused = false;
   reporter_.publish();
-  answer_at_step(request.done, state_.step, R"("state":"training")");
+  answer_at_step(request.done, state_.step, {{"state", "training"}});
 }
 
 void Commands::execute(const control::SaveCheckpoint&, const Request& request) {
@@ -130,7 +126,7 @@ void Commands::execute(const control::SaveCheckpoint&, const Request& request) {
 void Commands::execute(const control::Stop& stop, const Request& request) {
   stop_requested_ = true;
   if (stop.is_preemption) is_preempted_ = true;
-  answer_at_step(request.done, state_.step, R"("state":"stopping")");
+  answer_at_step(request.done, state_.step, {{"state", "stopping"}});
 }
 
 void Commands::execute(const control::Profile& profile, const Request& request) {
@@ -169,10 +165,11 @@ void Commands::change_settings(const std::string& key, Result<config::LiveConfig
   const auto warnings = config::new_config_warnings(config_, changed->config);
   if (!is_dry_run) apply_settings(*std::move(changed), change);
   if (!is_dry_run) log_warnings(warnings);
-  answer_at_step(done, state_.step,
-                 "\"key\":\"" + key + "\",\"value\":" + config::to_json_value(change.current) +
-                     ",\"lr\":" + format_exact(lr) + (is_dry_run ? ",\"dry_run\":true" : "") +
-                     warnings_field(warnings));
+  boost::json::object reply{
+      {"key", key}, {"value", config::to_json_value(change.current)}, {"lr", lr}};
+  if (is_dry_run) reply["dry_run"] = true;
+  if (!warnings.empty()) reply["warnings"] = to_json(warnings);
+  answer_at_step(done, state_.step, reply);
 }
 
 void Commands::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {

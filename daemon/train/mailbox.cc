@@ -4,14 +4,18 @@
 #include <utility>
 #include <variant>
 
+#include <boost/json.hpp>
+
 namespace stoker::train {
 
 void answer(const Done& done, Result<std::string> reply) {
   if (done) done(std::move(reply));
 }
 
-void answer_at_step(const Done& done, uint64_t step, const std::string& fields) {
-  answer(done, "{\"step\":" + std::to_string(step) + (fields.empty() ? "" : "," + fields) + "}");
+void answer_at_step(const Done& done, uint64_t step, const boost::json::object& fields) {
+  boost::json::object reply{{"step", step}};
+  reply.insert(fields.begin(), fields.end());
+  answer(done, boost::json::serialize(reply));
 }
 
 Status training_ended(const Status& failure) {

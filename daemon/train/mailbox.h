@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/json/object.hpp>
+
 #include "shared/base/status.h"
 #include "shared/control/command.h"
 
@@ -25,8 +27,8 @@ namespace stoker::train {
 using Done = std::function<void(Result<std::string>)>;
 
 void answer(const Done& done, Result<std::string> reply);
-// With the step, and further fields as JSON.
-void answer_at_step(const Done& done, uint64_t step, const std::string& fields = "");
+// With the step, and these fields.
+void answer_at_step(const Done& done, uint64_t step, const boost::json::object& fields = {});
 
 // kClosed: the reply to requests that training no longer handles. `failure`: why it has ended; ok: regularly.
 Status training_ended(const Status& failure = {});

@@ -1,40 +1,48 @@
 #include "daemon/train/profile.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
+#include <utility>
+
+#include <boost/json.hpp>
 
 namespace stoker::train {
 namespace {
 
+namespace json = boost::json;
 using std::chrono::nanoseconds;
 
 constexpr int kStepsRow = 0, kHostRow = 1, kDeviceRow = 2;  // rows of the trace, shown as threads
 
 double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
+// Nanoseconds are the resolution of the clock; more digits would only make the files longer.
+double to_nearest(double value, double parts) { return std::round(value * parts) / parts; }
 
 // Microseconds with nanosecond resolution.
-std::string us(nanoseconds time) {
-  return fixed(std::chrono::duration<double, std::micro>(time).count(), 3);
+double us(nanoseconds time) {
+  return to_nearest(std::chrono::duration<double, std::micro>(time).count(), 1e3);
 }
 
-std::string row_name(int row, const std::string& name) {
-  return R"({"ph":"M","name":"thread_name","pid":1,"tid":)" + std::to_string(row) +
-         R"(,"args":{"name":")" + name + R"("}},)" + "\n" +
-         R"({"ph":"M","name":"thread_sort_index","pid":1,"tid":)" + std::to_string(row) +
-         R"(,"args":{"sort_index":)" + std::to_string(row) + "}}";
+json::object metadata(const char* name, int row, json::object args) {
+  return {{"ph", "M"}, {"name", name}, {"pid", 1}, {"tid", row}, {"args", std::move(args)}};
 }
 
-std::string complete_event(const std::string& name, int row, nanoseconds begin, nanoseconds end,
-                           uint64_t step) {
-  return ",\n" + (R"({"ph":"X","cat":"stoker","name":")" + name) + R"(","pid":1,"tid":)" +
-         std::to_string(row) + R"(,"ts":)" + us(begin) + R"(,"dur":)" + us(end - begin) +
-         R"(,"args":{"step":)" + std::to_string(step) + "}}";
+void add_row(json::array& events, int row, const std::string& name) {
+  events.push_back(metadata("thread_name", row, {{"name", name}}));
+  events.push_back(metadata("thread_sort_index", row, {{"sort_index", row}}));
+}
+
+void add_event(json::array& events, std::string_view name, int row, nanoseconds begin,
+               nanoseconds end, uint64_t step) {
+  events.push_back(json::object{{"ph", "X"},
+                                {"cat", "stoker"},
+                                {"name", name},
+                                {"pid", 1},
+                                {"tid", row},
+                                {"ts", us(begin)},
+                                {"dur", us(end - begin)},
+                                {"args", json::object{{"step", step}}}});
 }
 
 // The time of one phase in each step. The last entry of Times is the time outside of all phases.
@@ -76,55 +84,60 @@ bool has_device_spans(const Profile& profile) {
                      [](const ProfiledStep& step) { return !step.device_spans.empty(); });
 }
 
-std::string times_field(const std::string& prefix, const PhaseTimes& times) {
-  return ",\"" + prefix + "median_ms\":" + fixed(times.median(), 6) + ",\"" + prefix +
-         "sum_ms\":" + fixed(times.sum(), 6);
+void add_times(json::object& fields, const std::string& prefix, const PhaseTimes& times) {
+  fields[prefix + "median_ms"] = to_nearest(times.median(), 1e6);
+  fields[prefix + "sum_ms"] = to_nearest(times.sum(), 1e6);
 }
 
 }  // namespace
 
 std::string to_chrome_trace(const Profile& profile) {
-  std::string out =
-      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"stokerd\",\"device\":\"" +
-      profile.device + "\"},\"traceEvents\":[\n";
-  out += R"({"ph":"M","name":"process_name","pid":1,"args":{"name":"stokerd"}},)"
-         "\n";
-  out += row_name(kStepsRow, "steps") + ",\n" + row_name(kHostRow, "trainer");
-  if (has_device_spans(profile)) out += ",\n" + row_name(kDeviceRow, profile.device);
+  json::array events;
+  events.push_back(json::object{{"ph", "M"},
+                                {"name", "process_name"},
+                                {"pid", 1},
+                                {"args", json::object{{"name", "stokerd"}}}});
+  add_row(events, kStepsRow, "steps");
+  add_row(events, kHostRow, "trainer");
+  if (has_device_spans(profile)) add_row(events, kDeviceRow, profile.device);
   for (const ProfiledStep& step : profile.steps) {
-    out += complete_event("step " + std::to_string(step.step), kStepsRow, step.begin, step.end,
-                          step.step);
+    add_event(events, "step " + std::to_string(step.step), kStepsRow, step.begin, step.end,
+              step.step);
     for (const PhaseSpan& span : step.spans)
-      out += complete_event(std::string(to_string(span.phase)), kHostRow, span.begin, span.end,
-                            step.step);
+      add_event(events, to_string(span.phase), kHostRow, span.begin, span.end, step.step);
     for (const PhaseSpan& span : step.device_spans)
-      out += complete_event(std::string(to_string(span.phase)), kDeviceRow, span.begin, span.end,
-                            step.step);
+      add_event(events, to_string(span.phase), kDeviceRow, span.begin, span.end, step.step);
   }
-  return out + "\n]}\n";
+  return json::serialize(json::object{
+             {"displayTimeUnit", "ms"},
+             {"otherData", json::object{{"program", "stokerd"}, {"device", profile.device}}},
+             {"traceEvents", std::move(events)}}) +
+         "\n";
 }
 
-std::string summary_fields(const Profile& profile) {
+json::object summarize(const Profile& profile) {
   const Times host = times_of(profile, &ProfiledStep::spans);
   const Times device = times_of(profile, &ProfiledStep::device_spans);
   PhaseTimes whole;
   for (const ProfiledStep& step : profile.steps)
     whole.ms_of_step.push_back(ms(step.end - step.begin));
   const double total = whole.sum();
-  std::string out =
-      "\"first_step\":" + std::to_string(profile.steps.empty() ? 0 : profile.steps.front().step) +
-      ",\"last_step\":" + std::to_string(profile.steps.empty() ? 0 : profile.steps.back().step) +
-      ",\"steps\":" + std::to_string(profile.steps.size()) + ",\"device\":\"" + profile.device +
-      "\",\"total_ms\":" + fixed(total, 6) + ",\"median_ms\":" + fixed(whole.median(), 6) +
-      ",\"phases\":[";
+  json::array phases;
   for (size_t i = 0; i <= kPhases; ++i) {
-    const std::string name = i < kPhases ? std::string(kPhaseNames[i]) : "other";
-    out += (i == 0 ? "{\"phase\":\"" : ",{\"phase\":\"") + name + "\"" + times_field("", host[i]) +
-           ",\"share\":" + fixed(total > 0 ? host[i].sum() / total : 0, 6);
-    if (has_device_spans(profile) && i < kPhases) out += times_field("device_", device[i]);
-    out += "}";
+    json::object phase{{"phase", i < kPhases ? std::string_view(kPhaseNames[i]) : "other"}};
+    add_times(phase, "", host[i]);
+    phase["share"] = to_nearest(total > 0 ? host[i].sum() / total : 0, 1e6);
+    if (has_device_spans(profile) && i < kPhases) add_times(phase, "device_", device[i]);
+    phases.push_back(std::move(phase));
   }
-  return out + "]";
+  const bool is_empty = profile.steps.empty();
+  return {{"first_step", is_empty ? 0 : profile.steps.front().step},
+          {"last_step", is_empty ? 0 : profile.steps.back().step},
+          {"steps", profile.steps.size()},
+          {"device", profile.device},
+          {"total_ms", to_nearest(total, 1e6)},
+          {"median_ms", to_nearest(whole.median(), 1e6)},
+          {"phases", std::move(phases)}};
 }
 
 }  // namespace stoker::train

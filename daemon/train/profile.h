@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/json/fwd.hpp>
+
 #include "daemon/train/step_observer.h"
 
 namespace stoker::train {
@@ -38,8 +40,7 @@ std::string to_chrome_trace(const Profile& profile);
 
 // `first_step`, `last_step`, `steps`, `device`, `total_ms`, `median_ms` per step, and `phases`.
 // Each phase has `phase`, `median_ms` per step, `sum_ms` and `share` of the total; on a GPU also
-// `device_median_ms` and `device_sum_ms`. The last phase is `other`. Returns the fields of a JSON
-// object without braces, so that the caller can add fields.
-std::string summary_fields(const Profile& profile);
+// `device_median_ms` and `device_sum_ms`. The last phase is `other`.
+boost::json::object summarize(const Profile& profile);
 
 }  // namespace stoker::train

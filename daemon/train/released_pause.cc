@@ -16,11 +16,10 @@ namespace {
 constexpr std::chrono::milliseconds kReleasedPollInterval{100};
 constexpr ThreadActivity kReleased{.operation = "wait for resume", .is_waiting = true};
 
-std::string released_reply(uint64_t step, double reserved_bytes) {
-  return "{\"step\":" + std::to_string(step) +
-         R"(,"state":"paused","released":true,"device_reserved_bytes":)" +
-         std::to_string(static_cast<uint64_t>(std::isnan(reserved_bytes) ? 0 : reserved_bytes)) +
-         "}";
+void answer_released(const Done& done, uint64_t step, double reserved_bytes) {
+  const auto bytes = static_cast<uint64_t>(std::isnan(reserved_bytes) ? 0 : reserved_bytes);
+  answer_at_step(done, step,
+                 {{"state", "paused"}, {"released", true}, {"device_reserved_bytes", bytes}});
 }
 
 // Returns true for `stop`.
@@ -31,15 +30,15 @@ bool answer_while_released(TrainerChannels& channels, const Request& request) {
         using C = std::decay_t<decltype(command)>;
         if constexpr (std::is_same_v<C, control::Resume>) {
           channels.is_paused = false;
-          answer_at_step(request.done, step, R"("state":"training")");
+          answer_at_step(request.done, step, {{"state", "training"}});
         } else if constexpr (std::is_same_v<C, control::Pause>) {
           channels.is_paused = true;
-          answer(request.done,
-                 released_reply(step, channels.board.read()->resources[Resource::kDeviceReserved]));
+          answer_released(request.done, step,
+                          channels.board.read()->resources[Resource::kDeviceReserved]);
         } else if constexpr (std::is_same_v<C, control::SaveCheckpoint>) {
-          answer_at_step(request.done, step, R"("already_saved":true)");
+          answer_at_step(request.done, step, {{"already_saved", true}});
         } else if constexpr (std::is_same_v<C, control::Stop>) {
-          answer_at_step(request.done, step, R"("state":"stopping")");
+          answer_at_step(request.done, step, {{"state", "stopping"}});
           return true;
         } else {
           answer(request.done,
@@ -79,10 +78,12 @@ void publish_released(TrainerChannels& channels, control::TrainerStatus last,
   }
   channels.board.publish(std::move(last));
   channels.pause_log.pause(step);
-  for (const Done& done : std::exchange(channels.release_requests, {}))
-    answer(done, usage.ok() ? Result<std::string>(
-                                  released_reply(step, static_cast<double>(usage->reserved_bytes)))
-                            : Result<std::string>(usage.status()));
+  for (const Done& done : std::exchange(channels.release_requests, {})) {
+    if (usage.ok())
+      answer_released(done, step, static_cast<double>(usage->reserved_bytes));
+    else
+      answer(done, usage.status());
+  }
 }
 
 bool wait_while_released(TrainerChannels& channels, const std::stop_token& stop) {

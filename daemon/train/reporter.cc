@@ -12,9 +12,7 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-double to_ms(nanoseconds time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
+double to_ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 // Not the CPU, whose memory is that of the process.
 bool has_memory(const cuda::DeviceUsage& use) { return use.reserved_bytes > 0; }

@@ -42,9 +42,9 @@ class Reporter {
 
   // ---- Times since the last record
   void begin_step();
-  void end_step(double lr);                  // with which its update was made
-  void add_wait(nanoseconds waited);         // for a batch
-  void add_stall(nanoseconds stall);         // by a snapshot
+  void end_step(double lr);           // with which its update was made
+  void add_wait(nanoseconds waited);  // for a batch
+  void add_stall(nanoseconds stall);  // by a snapshot
   void add_pause(nanoseconds began, nanoseconds ended);
   // For the other ranks, during a step.
   group::RankReport rank_report() const;
@@ -58,9 +58,9 @@ class Reporter {
 
   // ---- Status
   void publish(control::TrainerState activity);
-  void publish();                             // training, unless the writer is busy or degraded
-  void publish_settings();                    // after a live setting has changed
-  void publish_snapshot(nanoseconds stall);   // one was submitted
+  void publish();                            // training, unless the writer is busy or degraded
+  void publish_settings();                   // after a live setting has changed
+  void publish_snapshot(nanoseconds stall);  // one was submitted
 
  private:
   // The times measured since the last record.

@@ -10,41 +10,43 @@
 #include "daemon/train/tensor_statistics.h"
 #include "shared/base/glob.h"
 #include "shared/base/log.h"
+#include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
 
 namespace stoker::train {
 namespace {
+
+namespace json = boost::json;
 
 size_t max_tensors(const control::OpenInspection& request) {
   return request.histograms ? control::OpenInspection::kMaxHistograms
                             : control::OpenInspection::kMaxTensors;
 }
 
-std::string json_string(const std::string& text) {
-  return boost::json::serialize(boost::json::value(text));
+json::object describe_batch(uint64_t ticket, const std::vector<std::string>& files) {
+  json::array list;
+  for (size_t i = 0; i < std::min(files.size(), control::OpenInspection::kMaxFiles); ++i)
+    list.emplace_back(valid_utf8(files[i]));
+  return {{"ticket", ticket}, {"num_files", files.size()}, {"files", std::move(list)}};
 }
 
-// "[4,3,32,32]"
-std::string format_shape(at::IntArrayRef sizes) {
-  std::string text;
-  for (const int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
-  return "[" + text + "]";
+// `fields`: between the name and the values.
+json::object describe_tensor(std::string_view kind, const std::string& name,
+                             const metrics::TensorSummary& summary,
+                             const json::object& fields = {}) {
+  json::object tensor{{"kind", kind}, {"name", valid_utf8(name)}};
+  tensor.insert(fields.begin(), fields.end());
+  const json::object values = metrics::to_json(summary);
+  tensor.insert(values.begin(), values.end());
+  return tensor;
 }
 
-std::string format_batch(uint64_t ticket, std::vector<std::string> files) {
-  const size_t num_files = files.size();
-  files.resize(std::min(num_files, control::OpenInspection::kMaxFiles));
-  std::string list;
-  for (const std::string& file : files) list += (list.empty() ? "" : ",") + json_string(file);
-  return ",\"ticket\":" + std::to_string(ticket) + ",\"num_files\":" + std::to_string(num_files) +
-         ",\"files\":[" + list + "]";
-}
-
-std::string format_input(const TensorSpec& spec, const at::Tensor& tensor, bool with_histogram) {
-  const auto summary = read_statistics(enqueue_statistics(tensor, with_histogram));
-  return "{\"kind\":\"input\",\"name\":" + json_string(spec.name) + ",\"dtype\":\"" +
-         std::string(to_string(spec.dtype)) + "\",\"shape\":" + format_shape(tensor.sizes()) + "," +
-         metrics::to_json_fields(summary) + "}";
+json::object describe_input(const TensorSpec& spec, const at::Tensor& tensor, bool with_histogram) {
+  json::array shape;
+  for (const int64_t size : tensor.sizes()) shape.emplace_back(size);
+  return describe_tensor("input", spec.name,
+                         read_statistics(enqueue_statistics(tensor, with_histogram)),
+                         {{"dtype", to_string(spec.dtype)}, {"shape", std::move(shape)}});
 }
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
@@ -107,11 +109,12 @@ void TensorInspector::open(const control::OpenInspection& command, uint64_t step
   inspection->number = *number;
   if (!inspection->outputs.empty() && !outputs_) outputs_.emplace(model_);
   log_info("inspection started", {{"id", *number}, {"glob", command.glob}, {"step", step}});
-  answer(done, "{\"inspection\":" + std::to_string(*number) + ",\"step\":" + std::to_string(step) +
-                   ",\"parameters\":" + std::to_string(inspection->parameters.size()) +
-                   ",\"gradients\":" + std::to_string(inspection->gradients.size()) +
-                   ",\"activations\":" + std::to_string(inspection->outputs.size()) +
-                   ",\"inputs\":" + std::to_string(inspection->inputs.size()) + "}");
+  answer(done, json::serialize(json::object{{"inspection", *number},
+                                            {"step", step},
+                                            {"parameters", inspection->parameters.size()},
+                                            {"gradients", inspection->gradients.size()},
+                                            {"activations", inspection->outputs.size()},
+                                            {"inputs", inspection->inputs.size()}}));
   inspections_.push_back(*std::move(inspection));
 }
 
@@ -129,21 +132,21 @@ void TensorInspector::begin_step(uint64_t step) {
   for (Inspection& inspection : inspections_) {
     inspection.is_sampled = step % inspection.request.every == 0;
     inspection.entries.clear();
-    inspection.batch_fields.clear();
-    inspection.input_list.clear();
+    inspection.batch.clear();
+    inspection.inputs_seen.clear();
   }
 }
 
 void TensorInspector::on_batch(const feed::ReceivedBatch& batch, const FilesOf& files_of) {
   for (Inspection& inspection : inspections_) {
     if (!inspection.is_sampled || inspection.inputs.empty()) continue;
-    inspection.batch_fields = format_batch(batch.ticket, files_of(batch.ticket));
+    inspection.batch = describe_batch(batch.ticket, files_of(batch.ticket));
     const std::vector<TensorSpec>& sample = batch.layout.sample();
     const task::Batch tensors = batch_view(batch);
     for (size_t i = 0; i < sample.size(); ++i) {
       if (std::ranges::find(inspection.inputs, sample[i].name) == inspection.inputs.end()) continue;
-      inspection.input_list += (inspection.input_list.empty() ? "" : ",") +
-                               format_input(sample[i], tensors[i], inspection.request.histograms);
+      inspection.inputs_seen.push_back(
+          describe_input(sample[i], tensors[i], inspection.request.histograms));
     }
   }
 }
@@ -187,22 +190,24 @@ void TensorInspector::on_gradients() {
   }
 }
 
-std::string TensorInspector::format_record(uint64_t step, const Inspection& inspection) {
-  std::string row = "{\"step\":" + std::to_string(step) + inspection.batch_fields +
-                    ",\"tensors\":[" + inspection.input_list;
-  if (inspection.entries.empty()) return row + "]}";
-  if (!inspection.input_list.empty()) row += ",";
-  std::vector<at::Tensor> parts;
-  for (const TensorEntry& one : inspection.entries) parts.push_back(one.statistics);
-  const at::Tensor host = at::cat(parts).cpu();  // one copy for all tensors
-  int64_t at = 0;
-  for (const TensorEntry& one : inspection.entries) {
-    const auto summary = read_statistics(host.narrow(0, at, one.statistics.numel()));
-    row += (at == 0 ? "" : ",") + ("{\"kind\":\"" + std::string(one.kind)) +
-           "\",\"name\":" + json_string(one.name) + "," + metrics::to_json_fields(summary) + "}";
-    at += one.statistics.numel();
+std::string TensorInspector::format_record(uint64_t step, Inspection& inspection) {
+  json::object record{{"step", step}};
+  record.insert(inspection.batch.begin(), inspection.batch.end());
+  json::array tensors = std::exchange(inspection.inputs_seen, {});
+  if (!inspection.entries.empty()) {
+    std::vector<at::Tensor> parts;
+    for (const TensorEntry& one : inspection.entries) parts.push_back(one.statistics);
+    const at::Tensor host = at::cat(parts).cpu();  // one copy for all tensors
+    int64_t at = 0;
+    for (const TensorEntry& one : inspection.entries) {
+      const int64_t count = one.statistics.numel();
+      tensors.push_back(
+          describe_tensor(one.kind, one.name, read_statistics(host.narrow(0, at, count))));
+      at += count;
+    }
   }
-  return row + "]}";
+  record["tensors"] = std::move(tensors);
+  return json::serialize(record);
 }
 
 void TensorInspector::end_step() {
@@ -212,7 +217,7 @@ void TensorInspector::end_step() {
       inspection.entries.push_back(
           {"parameter", name, enqueue_statistics(parameter, inspection.request.histograms)});
     // Only outputs were requested, and none of the modules ran.
-    if (inspection.entries.empty() && inspection.input_list.empty()) continue;
+    if (inspection.entries.empty() && inspection.inputs_seen.empty()) continue;
     board_.push(inspection.number, format_record(step_, inspection));
     ++inspection.rows;
     if (inspection.request.steps == 0 || inspection.rows < inspection.request.steps) continue;

@@ -1,8 +1,8 @@
 // TensorInspector: computes statistics of parameters, gradients, module outputs and inputs during
 // training.
 //
-// Inputs are the tensors of the step's first batch as the workers have written them. Gradients are those of the complete step before clipping, parameters those after the update,
-// outputs those of the step's first micro-batch.
+// Inputs are the tensors of the step's first batch as the workers have written them. Gradients are those of the complete
+// step before clipping, parameters those after the update, outputs those of the step's first micro-batch.
 //
 // Threads:   the trainer thread only.
 // Blocking:  never for a client; waits for the device at the end of a sampled step.
@@ -16,6 +16,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 
 #include "daemon/train/activation_recorder.h"
 #include "daemon/train/inspection_board.h"
@@ -66,12 +69,13 @@ class TensorInspector {
     uint64_t rows = 0;
     bool is_sampled = false;  // samples the current step
     std::vector<TensorEntry> entries;
-    // Of the current step, in JSON: the fields of its first batch, and the list of its inputs.
-    std::string batch_fields, input_list;
+    // Of the current step: the fields of its first batch, and its inputs.
+    boost::json::object batch;
+    boost::json::array inputs_seen;
   };
   Result<Inspection> match(const control::OpenInspection& request) const;
   void on_output(const std::string& module, const at::Tensor& output);
-  static std::string format_record(uint64_t step, const Inspection& inspection);
+  static std::string format_record(uint64_t step, Inspection& inspection);
 
   const model::Model& model_;
   InspectionBoard& board_;

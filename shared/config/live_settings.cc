@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
 #include "shared/config/epochs.h"
 #include "shared/config/load_config.h"
@@ -112,11 +113,11 @@ Result<LiveConfig> unset_live(const Config& configured, LiveSettings live, const
   return LiveConfig{std::move(live), std::move(config)};
 }
 
-std::string to_json_value(const std::string& yaml) {
+boost::json::value to_json_value(const std::string& yaml) {
   boost::system::error_code error;
   const boost::json::value value = parse_json(yaml, error);
   const bool is_json = !error && value.is_primitive() && !value.is_string();
-  return is_json ? yaml : boost::json::serialize(boost::json::string(yaml));
+  return is_json ? value : boost::json::value(valid_utf8(yaml));
 }
 
 namespace {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/json/fwd.hpp>
+
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 
@@ -45,7 +47,7 @@ Result<LiveConfig> set_live(const Config& configured, LiveSettings live, const s
 Result<LiveConfig> unset_live(const Config& configured, LiveSettings live, const std::string& key);
 
 // A value as JSON: numbers, true, false and null as such, everything else as a text.
-std::string to_json_value(const std::string& yaml);
+boost::json::value to_json_value(const std::string& yaml);
 
 struct DroppedSetting {
   LiveSetting setting;

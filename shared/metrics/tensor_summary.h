@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/json/fwd.hpp>
+
 namespace stoker::metrics {
 
 struct TensorSummary {
@@ -37,8 +39,8 @@ struct NamedSummary {
   TensorSummary summary;
 };
 
-// One JSON object: count, mean, std, min, max, norm, zeros (as a fraction), nan, inf. With buckets
-// also `histogram`, a list of [limit, count] that starts with [below, 0].
-std::string to_json_fields(const TensorSummary& summary);
+// count, mean, std, min, max, norm, zeros (as a fraction), nan, inf. With buckets also `histogram`, a list of
+// [limit, count] that starts with [below, 0]. Six significant digits; null for what JSON cannot represent.
+boost::json::object to_json(const TensorSummary& summary);
 
 }  // namespace stoker::metrics

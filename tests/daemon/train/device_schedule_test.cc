@@ -64,6 +64,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -453,7 +454,7 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
   void report_graph(TracedGraph) override {}
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
     for (const metrics::NamedSummary& each : summaries)
-      results_.histograms[step] += each.name + to_json_fields(each.summary);
+      results_.histograms[step] += each.name + boost::json::serialize(to_json(each.summary));
   }
   void save_profile(RecordedProfile, Done) override {}
 

@@ -31,10 +31,6 @@ Profile three_steps() {
   return profile;
 }
 
-json::object summary_of(const Profile& profile) {
-  return json::parse("{" + summary_fields(profile) + "}").as_object();
-}
-
 std::map<std::string, json::object> phases_of(const json::object& summary) {
   std::map<std::string, json::object> phases;
   for (const auto& phase : summary.at("phases").as_array())
@@ -43,7 +39,7 @@ std::map<std::string, json::object> phases_of(const json::object& summary) {
 }
 
 TEST(ProfileTest, SumsPhaseTimesToTotal) {
-  const json::object summary = summary_of(three_steps());
+  const json::object summary = summarize(three_steps());
   EXPECT_EQ(summary.at("first_step").to_number<int>(), 41);
   EXPECT_EQ(summary.at("last_step").to_number<int>(), 43);
   EXPECT_EQ(summary.at("steps").to_number<int>(), 3);
@@ -59,7 +55,7 @@ TEST(ProfileTest, SumsPhaseTimesToTotal) {
 }
 
 TEST(ProfileTest, SumsRepeatedPhaseWithinStep) {
-  const auto phases = phases_of(summary_of(three_steps()));
+  const auto phases = phases_of(summarize(three_steps()));
   EXPECT_NEAR(phases.at("forward").at("median_ms").to_number<double>(), 4, 1e-9);
   EXPECT_NEAR(phases.at("forward").at("sum_ms").to_number<double>(), 12, 1e-9);
   // The median of 2, 4 and 12.
@@ -73,7 +69,7 @@ TEST(ProfileTest, ReportsDeviceTimesInAdditionToThreadTimes) {
   profile.device = "cuda:0";
   for (ProfiledStep& step : profile.steps)
     step.device_spans = {{Phase::kForward, step.begin + 4ms, step.begin + 9ms}};
-  const auto phases = phases_of(summary_of(profile));
+  const auto phases = phases_of(summarize(profile));
   EXPECT_NEAR(phases.at("forward").at("device_median_ms").to_number<double>(), 5, 1e-9);
   EXPECT_NEAR(phases.at("forward").at("median_ms").to_number<double>(), 4, 1e-9);
   EXPECT_NE(to_chrome_trace(profile).find("\"name\":\"cuda:0\""), std::string::npos);
@@ -120,7 +116,7 @@ TEST(ProfileTest, NestsEachSpanInsideItsStepInTrace) {
 
 TEST(ProfileTest, WritesEmptyTraceWithoutSteps) {
   EXPECT_TRUE(json::parse(to_chrome_trace({.device = "cpu", .steps = {}})).is_object());
-  EXPECT_EQ(summary_of({.device = "cpu", .steps = {}}).at("steps").to_number<int>(), 0);
+  EXPECT_EQ(summarize({.device = "cpu", .steps = {}}).at("steps").to_number<int>(), 0);
 }
 
 }  // namespace

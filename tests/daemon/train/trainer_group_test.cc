@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -335,7 +336,8 @@ TEST_F(TrainerGroupTest, RecordsSameHistogramsWithShards) {
     std::string text;
     for (const auto& [step, summaries] : run.histograms_)
       for (const auto& [name, summary] : summaries)
-        text += std::to_string(step) + ' ' + name + ' ' + metrics::to_json_fields(summary) + '\n';
+        text += std::to_string(step) + ' ' + name + ' ' +
+                boost::json::serialize(metrics::to_json(summary)) + '\n';
     return text;
   };
   EXPECT_THAT(histograms(alone), HasSubstr("6 gradients/"));

@@ -1,5 +1,6 @@
 #include "shared/config/live_settings.h"
 
+#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -140,11 +141,12 @@ TEST(LiveSettingsTest, DropsUnknownAndInvalidValuesOfCheckpoint) {
 }
 
 TEST(LiveSettingsTest, WritesValuesAsJson) {
-  EXPECT_EQ(to_json_value("0.0001"), "0.0001");
-  EXPECT_EQ(to_json_value("1.0e-08"), "1.0e-08");
-  EXPECT_EQ(to_json_value("null"), "null");
-  EXPECT_EQ(to_json_value("auto"), R"("auto")");
-  EXPECT_EQ(to_json_value("[1, 2]"), R"("[1, 2]")");
+  EXPECT_EQ(to_json_value("0.0001"), 1e-4);
+  EXPECT_EQ(to_json_value("1.0e-08"), 1e-8);
+  EXPECT_EQ(to_json_value("null"), nullptr);
+  EXPECT_EQ(to_json_value("auto"), "auto");
+  EXPECT_EQ(to_json_value("[1, 2]"), "[1, 2]");
+  EXPECT_EQ(to_json_value("a \"b\""), "a \"b\"");
 }
 
 TEST(SettingOriginsTest, TellsFileFromOverridesAndDefaults) {
