@@ -26,7 +26,9 @@ struct CommandLine {
   std::string replicas;                    // --replicas; empty: not set
   std::string placement;                   // --placement; empty: not set
   std::optional<uint64_t> max_staleness;   // --max-staleness
-  config::SettingOrigins origins;          // set by main() with the configuration
+  // Set by main() with the configuration.
+  config::SettingOrigins origins;
+  bool is_config_trusted = false;  // as config::OwnedConfig
 };
 
 // The command line, or the exit code if the process must exit (--help, --version or a usage error,

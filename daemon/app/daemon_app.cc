@@ -1,7 +1,6 @@
 #include "daemon/app/daemon_app.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <exception>
@@ -128,10 +127,7 @@ bool is_group_accepted(const config::Config& config, const CommandLine& command)
   const auto origin = command.origins.find("run.allow_group_access");
   if (origin == command.origins.end() || origin->second == config::SettingOrigin::kOverride)
     return true;
-  struct stat info {};
-  if (::stat(command.config.c_str(), &info) != 0) return false;
-  const bool is_own = info.st_uid == 0 || info.st_uid == ::geteuid();
-  return is_own && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return command.is_config_trusted;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "shared/base/status.h"
 #include "shared/config/config.h"
+#include "shared/config/load_config.h"
 
 namespace stoker::config {
 
@@ -18,10 +19,14 @@ struct OwnedConfig {
   bool is_own = false;                // of root or the user of this process
   bool is_writable_by_others = true;  // by its group or by all
   unsigned uid = 0;                   // of the owner
+
+  // Nobody else decides what it has.
+  bool is_trusted() const { return is_own && !is_writable_by_others; }
 };
 
 // Of one descriptor, so that the file whose owner is checked is the one that is read.
 Result<OwnedConfig> load_owned_config(const std::string& path,
-                                      const std::vector<std::string>& overrides);
+                                      const std::vector<std::string>& overrides,
+                                      SettingOrigins* maybe_origins = nullptr);
 
 }  // namespace stoker::config
