@@ -13,23 +13,18 @@
 #include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/run.h"
+#include "daemon/app/run_outputs.h"
 #include "daemon/app/run_segment.h"
-#include "daemon/app/tensorboard_summary.h"
 #include "daemon/parameter_server/parameter_server.h"
 #include "daemon/parameter_server/replica_trainer.h"
 #include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/training_error.h"
-#include "daemon/writer/checkpoint_writer.h"
-#include "daemon/writer/retention_manager.h"
-#include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/base/thread_registry.h"
 #include "shared/config/load_config.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/sandboxed_dataset.h"
-#include "shared/metrics/metrics_writer.h"
 #include "shared/model/model_file.h"
 #include "shared/run/batch_sizes.h"
 
@@ -38,7 +33,6 @@ namespace {
 
 using parameter_server::Job;
 
-constexpr std::chrono::seconds kWriterGrace{10};
 constexpr const char* kBegunKey = "begun";  // the chief has trained since the servers have started
 constexpr const char* kIndexKey = "index_complete";
 constexpr const char* kTicketKey = "first_ticket";  // of the whole run, modulo 2^64
@@ -123,59 +117,6 @@ class SampleReads {
  private:
   std::stop_source source_;
   const std::stop_callback<std::function<void()>> forward_;
-};
-
-// Records and checkpoints of the chief.
-class ChiefOutputs {
- public:
-  ChiefOutputs(const config::Config& config, const run::RunLayout& layout, Clock& clock)
-      : config_(config), layout_(layout), clock_(clock) {}
-  ~ChiefOutputs() { (void)close(); }
-
-  Result<parameter_server::ChiefDuties> open(const SegmentStart& start) {
-    metrics::MetricsWriterOptions recording;
-    recording.train_metrics_path = layout_.train_metrics_file();
-    if (config_.metrics.tensorboard) recording.tensorboard_directory = layout_.tensorboard_dir();
-    STOKER_ASSIGN_OR_RETURN(metrics_, metrics::MetricsWriter::open(default_file_system(), clock_,
-                                                                   recording, start.resume));
-    if (!start.resume)
-      write_start_summary(config_, start.state->training_metrics(), clock_, *metrics_);
-    retention_.emplace(config_, start.metric_table, *start.store, layout_, clock_);
-    writer::WriterOptions saving;
-    saving.delete_expired = [this](bool is_disk_full) { retention_->delete_expired(is_disk_full); };
-    saving.before_commit = [this]() -> Status {
-      if (const Status flushed = metrics_->flush(kWriterGrace); !flushed.ok())
-        log_warn("metrics write failed", {{"error", flushed.to_string()}});
-      return {};
-    };
-    saving.after_commit = [this](const checkpoint::Manifest& committed) {
-      writer::record_last_checkpoint(default_file_system(), layout_, committed);
-    };
-    writer_ = std::make_unique<writer::CheckpointWriter>(*start.store, std::move(saving), clock_);
-    threads_.start(std::make_unique<ThreadRecord>("metrics", "write records"),
-                   [this](std::stop_token stop) { return metrics_->run(stop); });
-    threads_.start(std::make_unique<ThreadRecord>("checkpoints", "write checkpoint"),
-                   [this](std::stop_token stop) { return writer_->run(stop); });
-    return parameter_server::ChiefDuties{
-        .writer = *writer_,
-        .report = [this](const metrics::TrainMetrics& record) { return metrics_->report(record); },
-        .manifest = start.manifest,
-        .metrics_bytes = metrics_->position(),
-        .save_after_resume = start.save_after_resume};
-  }
-  Status close() {
-    threads_.request_stop();
-    return threads_.join(kWriterGrace);
-  }
-
- private:
-  const config::Config& config_;
-  const run::RunLayout& layout_;
-  Clock& clock_;
-  std::unique_ptr<metrics::MetricsWriter> metrics_;
-  std::optional<writer::RetentionManager> retention_;
-  std::unique_ptr<writer::CheckpointWriter> writer_;
-  Coordinator threads_;  // of the objects above
 };
 
 }  // namespace
@@ -313,13 +254,9 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   start.config = config_;
   start.config.cluster.replicas = cluster.replicas;  // also if an option has set it
   start.store = std::move(store);
-  ChiefOutputs outputs(config_, layout_, clock_);
-  std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
     warn_of_several_workers(config_, cluster, start.state->model());
     STOKER_RETURN_IF_ERROR(start_as_chief(start, saved));
-    STOKER_ASSIGN_OR_RETURN(auto opened, outputs.open(start));
-    duties.emplace(std::move(opened));
   }
   const Status shared =
       share_first_ticket(met, cluster, config_, *start.state, preparation_stop_.get_token());
@@ -327,6 +264,18 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   SampleReads reads(stop);
   STOKER_ASSIGN_OR_RETURN(start.data,
                           reads.open(config_, layout_.index_dir(), std::move(start.data)));
+  RunOutputs outputs(config_, layout_, *start.data, *start.store, start.metric_table, clock_);
+  std::optional<parameter_server::ChiefDuties> duties;
+  if (is_chief) {
+    STOKER_RETURN_IF_ERROR(outputs.open_records(start.state->training_metrics(), start.resume));
+    outputs.start(outputs.writer_options());
+    const auto report = [&outputs](const auto& record) { return outputs.report(record); };
+    duties.emplace(parameter_server::ChiefDuties{.writer = outputs.writer(),
+                                                 .report = report,
+                                                 .manifest = start.manifest,
+                                                 .metrics_bytes = outputs.metrics_bytes(),
+                                                 .save_after_resume = start.save_after_resume});
+  }
   auto parts = parameter_server::make_server_parts(*start.state, cluster.task.cluster.ps.size(),
                                                    cluster.placement, is_chief);
   if (cluster.task.cluster.worker.size() > 1)

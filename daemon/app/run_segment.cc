@@ -1,30 +1,22 @@
 #include "daemon/app/run_segment.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
 #include <utility>
 
 #include <ATen/Parallel.h>
-#include <boost/json.hpp>
 
 #include "daemon/app/dataset_refresher.h"
 #include "daemon/app/rollback.h"
 #include "daemon/app/stream_data.h"
 #include "daemon/app/stream_history_file.h"
-#include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/validate_batch.h"
 #include "daemon/train/device.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
-#include "shared/base/thread_registry.h"
-#include "shared/base/utf8.h"
-#include "shared/metrics/json_lines.h"
-#include "shared/run/setting_changes.h"
 
 namespace stoker::app {
 namespace {
@@ -32,69 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 constexpr std::string_view kLogLevel = "log.level";
 constexpr auto kGrace = 10s;  // for the threads to exit after their last work item
-
-// Lost records must not prevent a checkpoint.
-void flush_records(metrics::MetricsWriter* maybe_metrics) {
-  if (maybe_metrics == nullptr) return;
-  if (const Status flushed = maybe_metrics->flush(kGrace); !flushed.ok())
-    log_warn("metrics write failed", {{"error", flushed.to_string()}});
-}
-
-// The run directory can be relative to the working directory of stokerd; the client can have
-// another one.
-std::string absolute(const std::string& path) {
-  std::error_code error;
-  const auto found = std::filesystem::absolute(path, error);
-  return error ? path : found.lexically_normal().string();
-}
-
-// LibTorch writes the file itself; it is renamed when it is complete.
-Status save_kernels(const train::RecordedProfile& recorded, const std::string& path) {
-  const std::string unfinished = path + ".tmp";
-  STOKER_RETURN_IF_ERROR(recorded.save_kernels(unfinished));
-  return default_file_system().rename(unfinished, path);
-}
-
-// Writes profiles/step-N.json, where N is the last profiled step, and step-N.kernels.json if a
-// LibTorch profile was requested. Returns a summary.
-Result<std::string> write_profile(const run::RunLayout& layout,
-                                  const train::RecordedProfile& recorded) {
-  char name[40];
-  std::snprintf(name, sizeof name, "step-%09llu",
-                static_cast<unsigned long long>(recorded.profile.steps.back().step));
-  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout.profiles_dir()));
-  const std::string path = join_path(layout.profiles_dir(), name);
-  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), path + ".json",
-                                               train::to_chrome_trace(recorded.profile)));
-  boost::json::object reply = train::summarize(recorded.profile);
-  reply["path"] = valid_utf8(absolute(path + ".json"));
-  if (recorded.save_kernels) {
-    STOKER_RETURN_IF_ERROR(save_kernels(recorded, path + ".kernels.json"));
-    reply["kernels_path"] = valid_utf8(absolute(path + ".kernels.json"));
-  }
-  return boost::json::serialize(reply);
-}
-
-Status append_line(const std::string& path, const std::string& line) {
-  STOKER_ASSIGN_OR_RETURN(const auto file,
-                          metrics::JsonLinesFile::open(default_file_system(), path));
-  STOKER_RETURN_IF_ERROR(file->append_line(line));
-  return file->sync();
-}
-
-// Appends to setting_changes.jsonl, and replaces config.yaml by the configuration in effect, which
-// stoker-eval and stokerctl read.
-void record_setting_change(const run::RunLayout& layout, const run::SettingChange& change,
-                           const config::Config& config) {
-  const auto log_failure = [](const std::string& path, const Status& status) {
-    if (!status.ok())
-      log_warn("setting changes not recorded", {{"path", path}, {"error", status.to_string()}});
-  };
-  log_failure(layout.setting_changes_file(),
-              append_line(layout.setting_changes_file(), run::to_json(change)));
-  log_failure(layout.config_file(),
-              config::write_config(default_file_system(), layout.config_file(), config));
-}
 
 }  // namespace
 
@@ -144,43 +73,29 @@ Status RunSegment::open() {
 
 // Metrics and checkpoints, from the position of `resume_` on.
 Status RunSegment::open_outputs() {
-  metrics::MetricsWriterOptions recording;
-  recording.train_metrics_path = layout_.train_metrics_file();
-  if (config_.metrics.tensorboard) recording.tensorboard_directory = layout_.tensorboard_dir();
-  if (is_chief()) {
-    STOKER_ASSIGN_OR_RETURN(
-        metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
-    if (!resume_) write_start_summary(config_, state_->training_metrics(), clock_, *metrics_);
-  }
-  retention_manager_ =
-      std::make_unique<writer::RetentionManager>(config_, metric_table_, *store_, layout_, clock_);
-  writer::WriterOptions saving;
-  saving.delete_expired = [this](bool is_disk_full) {
-    retention_manager_->delete_expired(is_disk_full);
-  };
+  outputs_ = std::make_unique<RunOutputs>(config_, layout_, *data_, *store_, metric_table_, clock_);
+  if (is_chief())
+    STOKER_RETURN_IF_ERROR(outputs_->open_records(state_->training_metrics(), resume_));
+  writer::WriterOptions saving = outputs_->writer_options();
   // If a checkpoint exists, so do the records and sample errors up to its step.
-  saving.before_commit = [this]() -> Status {
+  saving.before_commit = [this, before = std::move(saving.before_commit)]() -> Status {
     if (maybe_group_ != nullptr) STOKER_RETURN_IF_ERROR(maybe_group_->check_newest());
-    flush_records(metrics_.get());
+    STOKER_RETURN_IF_ERROR(before());
     feed_->flush_sample_errors();
     return {};
   };
-  saving.after_commit = [this](const checkpoint::Manifest& committed) {
-    writer::record_last_checkpoint(default_file_system(), layout_, committed);
-    if (config::training_stream(config_))
-      archive_finished_files(
-          config_, join_path(store_->directory(),
-                             checkpoint::CheckpointStore::checkpoint_name(committed.step)));
-  };
+  saving.after_commit =
+      [this, after = std::move(saving.after_commit)](const checkpoint::Manifest& committed) {
+        after(committed);
+        if (config::training_stream(config_))
+          archive_finished_files(
+              config_, join_path(store_->directory(),
+                                 checkpoint::CheckpointStore::checkpoint_name(committed.step)));
+      };
   if (state_->optimizer().is_sharded()) share_commits(saving);
   STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator,
                           train::make_pinned_allocator(config_.train.device, state_->device()));
-  writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
-  if (metrics_)
-    writers_.start(std::make_unique<ThreadRecord>("metrics", "write records"),
-                   [this](std::stop_token stop) { return metrics_->run(stop); });
-  writers_.start(std::make_unique<ThreadRecord>("checkpoints", "write checkpoint"),
-                 [this](std::stop_token stop) { return writer_->run(stop); });
+  outputs_->start(std::move(saving));
   return {};
 }
 
@@ -253,15 +168,15 @@ Status RunSegment::start_feed() {
 Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels,
                                                 std::stop_token stop) {
   validate_ = validate_batch(config_, *data_);
-  if (metrics_) summarize_first_batch_ = first_batch_summarizer(config_, *data_, *metrics_);
   // A permanent failure of the workers ends the data: the trainer saves its state and returns.
   const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
   STOKER_ASSIGN_OR_RETURN(const auto* const maybe_module,
                           train::module_of(config_.train.device, device()));
   const uint64_t first_step = state_->step;
-  train::Trainer trainer(configured_, *state_, *this, *this, channels, *writer_, clock_,
+  train::Trainer trainer(configured_, *state_, *this, *outputs_, channels, outputs_->writer(),
+                         clock_,
                          {.manifest = manifest_,
-                          .metrics_bytes = metrics_ ? metrics_->position() : 0,
+                          .metrics_bytes = outputs_->metrics_bytes(),
                           .save_after_resume = save_after_resume_,
                           .is_saved = is_saved_,
                           .maybe_group = maybe_group_,
@@ -271,26 +186,15 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
   if (const Status feed = feeders_.reason(); !feed.ok()) return feed;
   const bool has_finished = outcome.ok() && (*outcome == train::TrainerOutcome::kFinished ||
                                              *outcome == train::TrainerOutcome::kDataExhausted);
-  if (has_finished && first_step < state_->step && metrics_) write_end_summary(clock_, *metrics_);
+  if (has_finished && first_step < state_->step) outputs_->record_end();
   return outcome;
 }
 
-// What the trainer does not use itself. The files are written by the thread of the metrics.
+// What the trainer does not use itself.
 void RunSegment::apply_setting(uint64_t step, const config::Config& config,
                                const config::SettingChange& change) {
   if (change.key == kLogLevel) set_log_level(config.log.level);
-  retention_manager_->set_policy(config);
-  if (!metrics_) return;
-  const run::SettingChange record{.time = to_iso8601(clock_.wall()),
-                                  .step = step,
-                                  .key = change.key,
-                                  .previous = change.previous,
-                                  .current = change.current};
-  const bool posted = metrics_->post(
-      [&layout = layout_, record, config] { record_setting_change(layout, record, config); });
-  if (!posted)
-    log_warn("setting changes not recorded",
-             {{"path", layout_.setting_changes_file()}, {"error", "the metrics queue is full"}});
+  outputs_->record_setting(step, config, change);
 }
 
 Status RunSegment::shut_down() {
@@ -299,9 +203,7 @@ Status RunSegment::shut_down() {
   watchers_.request_stop();
   Status fed = feeders_.join(kGrace);
   if (const Status watched = watchers_.join(kGrace); fed.ok()) fed = watched;
-  flush_records(metrics_.get());
-  writers_.request_stop();
-  const Status written = writers_.join(kGrace);
+  const Status written = outputs_->close();
   save_stream_history();
   return fed.ok() ? written : fed;
 }
@@ -391,36 +293,6 @@ uint64_t RunSegment::sample_errors_before(uint64_t ticket) {
   return feed_->sample_errors_before(ticket);
 }
 
-// ---- MetricsSink
-
-uint64_t RunSegment::report(const metrics::TrainMetrics& record) {
-  return metrics_ ? metrics_->report(record) : 0;
-}
-
-void RunSegment::report_first_batch(const feed::ReceivedBatch& batch) {
-  if (summarize_first_batch_) summarize_first_batch_(batch);
-}
-
-void RunSegment::report_graph(train::TracedGraph graph) {
-  write_graph(config_, *data_, std::move(graph), *metrics_);
-}
-
-void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) {
-  if (metrics_) metrics_->report_histograms(step, std::move(summaries));
-}
-
-void RunSegment::save_profile(train::RecordedProfile recorded, train::Done done) {
-  // Shared, because a posted function must be copyable.
-  const auto profile = std::make_shared<const train::RecordedProfile>(std::move(recorded));
-  const bool posted = metrics_->post(
-      [&layout = layout_, profile, done] { train::answer(done, write_profile(layout, *profile)); });
-  if (!posted) {
-    train::answer(done, Status(StatusCode::kBusy,
-                               "the metrics queue is full because the disk is too "
-                               "slow; the profile is lost"));
-  }
-}
-
 // ---- Requests of other threads
 
 void RunSegment::add_live(control::TrainerStatus& status) const {
@@ -428,14 +300,8 @@ void RunSegment::add_live(control::TrainerStatus& status) const {
   if (status.feed.ready_batches == 0)
     if (const std::string source = feed_->waits_for(); !source.empty())
       status.waiting_for = "data from " + source;
-  const auto saved = writer_->stats();
-  status.checkpoint.last_saved_step = std::max(status.checkpoint.last_saved_step, saved.last_step);
-  status.checkpoint.is_saving = saved.in_flight;
-  status.checkpoint.commit_ms = saved.last_ms;
-  status.checkpoint.saved_total = saved.saved;
-  status.checkpoint.failed_total = saved.failures;
-  status.checkpoint.skipped_total = saved.skipped;
-  status.checkpoint.last_error = saved.last_error;
+  const auto saved = outputs_->writer().stats();
+  train::add_writer(saved, status.checkpoint);
   // The trainer notices a failed save only when it reports.
   const bool trains = status.state == control::TrainerState::kTraining ||
                       status.state == control::TrainerState::kSaving;
@@ -443,7 +309,7 @@ void RunSegment::add_live(control::TrainerStatus& status) const {
 }
 
 std::optional<uint64_t> RunSegment::save_progress() const {
-  const auto stats = writer_->stats();
+  const auto stats = outputs_->writer().stats();
   if (!stats.in_flight) return std::nullopt;
   return stats.saved + stats.failures;
 }

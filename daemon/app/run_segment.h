@@ -19,16 +19,15 @@
 #include <string>
 #include <vector>
 
+#include "daemon/app/run_outputs.h"
 #include "daemon/group/process_group.h"
 #include "daemon/supervisor/feed_supervisor.h"
 #include "daemon/train/batch_source.h"
-#include "daemon/train/metrics_sink.h"
 #include "daemon/train/sharded_commit.h"
 #include "daemon/train/trainer.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
 #include "daemon/writer/checkpoint_writer.h"
-#include "daemon/writer/retention_manager.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
@@ -77,7 +76,7 @@ struct SegmentStart {
 // "training started"
 void log_training(const config::Config& config, const train::TrainingState& state);
 
-class RunSegment final : private train::BatchSource, private train::MetricsSink {
+class RunSegment final : private train::BatchSource {
  public:
   // `config`: as configured. `maybe_refresher`: null if data.train is not refreshed. `maybe_group`: null if this process
   // trains alone.
@@ -138,13 +137,6 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   std::vector<uint64_t> quarantined() const override;
   uint64_t sample_errors_before(uint64_t ticket) override;
 
-  // MetricsSink
-  uint64_t report(const metrics::TrainMetrics& record) override;
-  void report_first_batch(const feed::ReceivedBatch& batch) override;
-  void report_graph(train::TracedGraph graph) override;
-  void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override;
-  void save_profile(train::RecordedProfile recorded, train::Done done) override;
-
   // Constant after construction.
   const uint64_t number_;
   const config::Config& configured_;
@@ -171,21 +163,16 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
 
   // Set by open(); each has its own synchronization.
   std::unique_ptr<ring::ShmRing> ring_;
-  std::unique_ptr<metrics::MetricsWriter> metrics_;  // null on ranks other than the chief
-  std::unique_ptr<writer::RetentionManager> retention_manager_;
   std::unique_ptr<train::ShardedCommit> sharded_commit_;  // null: one process writes checkpoints
-  std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<supervisor::FeedSupervisor> feed_;
+  std::unique_ptr<RunOutputs> outputs_;  // its threads use the objects above
 
   std::optional<feed::StreamState> stream_;  // after the last batch that was accepted
 
   // Set by train().
   std::function<Status(const feed::ReceivedBatch&)> validate_;  // empty: every batch is valid
-  std::function<void(const feed::ReceivedBatch&)>
-      summarize_first_batch_;  // empty: nothing to report
 
   // The threads of the objects above, so destroyed first, in reverse order.
-  Coordinator writers_;
   Coordinator feeders_;
   Coordinator watchers_;  // DatasetMonitor
 };

@@ -11,6 +11,7 @@
 
 #include <c10/util/ScopeExit.h>
 
+#include "daemon/train/reporter.h"
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
@@ -373,16 +374,7 @@ void ReplicaTrainer::publish(control::TrainerState activity) {
   status_.step = state_.step;
   status_.lr = learning_rate_at(config_, state_.step);
   status_.feed.ready_batches = reader_.has_next() ? 1 : 0;
-  if (chief_) {
-    const auto saved = chief_->writer.stats();
-    status_.checkpoint.last_saved_step =
-        std::max(status_.checkpoint.last_saved_step, saved.last_step);
-    status_.checkpoint.is_saving = saved.in_flight;
-    status_.checkpoint.commit_ms = saved.last_ms;
-    status_.checkpoint.saved_total = saved.saved;
-    status_.checkpoint.failed_total = saved.failures;
-    status_.checkpoint.last_error = saved.last_error;
-  }
+  if (chief_) train::add_writer(chief_->writer.stats(), status_.checkpoint);
   channels_.board.publish(status_);
   channels_.board.record_progress();
 }

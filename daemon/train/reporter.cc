@@ -26,6 +26,16 @@ void add_device_memory(const cuda::DeviceUsage& device, ResourceUse& use) {
 
 }  // namespace
 
+void add_writer(const writer::WriterStats& saved, control::TrainerStatus::Checkpoint& status) {
+  status.last_saved_step = std::max(status.last_saved_step, saved.last_step);
+  status.is_saving = saved.in_flight;
+  status.commit_ms = saved.last_ms;
+  status.saved_total = saved.saved;
+  status.failed_total = saved.failures;
+  status.skipped_total = saved.skipped;
+  status.last_error = saved.last_error;
+}
+
 Reporter::Reporter(const config::Config& config, TrainingState& state, BatchSource& source,
                    MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
                    Clock& clock, Coordination& ranks, std::string data)

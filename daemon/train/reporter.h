@@ -28,6 +28,9 @@
 
 namespace stoker::train {
 
+// What the writer of the checkpoints has done, for the status.
+void add_writer(const writer::WriterStats& saved, control::TrainerStatus::Checkpoint& status);
+
 class Reporter {
  public:
   using nanoseconds = std::chrono::nanoseconds;
