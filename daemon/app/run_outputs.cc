@@ -93,8 +93,8 @@ Status RunOutputs::open_records(const std::vector<std::string>& training_metrics
   metrics::MetricsWriterOptions recording;
   recording.train_metrics_path = layout_.train_metrics_file();
   if (config_.metrics.tensorboard) recording.tensorboard_directory = layout_.tensorboard_dir();
-  STOKER_ASSIGN_OR_RETURN(metrics_, metrics::MetricsWriter::open(default_file_system(), clock_,
-                                                                 recording, resume));
+  STOKER_ASSIGN_OR_RETURN(
+      metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume));
   if (!resume) write_start_summary(config_, training_metrics, clock_, *metrics_);
   summarize_first_batch_ = first_batch_summarizer(config_, data_, *metrics_);
   return {};

@@ -11,6 +11,7 @@
 
 #include <c10/util/ScopeExit.h>
 
+#include "daemon/train/released_pause.h"
 #include "daemon/train/reporter.h"
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
@@ -24,6 +25,7 @@ namespace {
 constexpr ThreadActivity kWaitForTicket{.operation = "wait for a ticket", .is_waiting = true};
 constexpr ThreadActivity kWaitForServers{.operation = "wait for parameter servers",
                                          .is_waiting = true};
+constexpr ThreadActivity kPaused{.operation = "wait for resume", .is_waiting = true};
 constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::seconds kStatusInterval{1};
 // Others train on while the chief takes records: with a record of each step, it would never end.
@@ -156,12 +158,14 @@ Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
     }
   }();
   reading_.request_stop();
-  if (!outcome.ok()) reject_saving(outcome.status());
+  reject_requests(outcome.ok() ? train::training_ended() : outcome.status());
   return outcome;
 }
 
-void ReplicaTrainer::reject_saving(const Status& reason) {
+void ReplicaTrainer::reject_requests(const Status& reason) {
   for (const train::Done& done : std::exchange(save_requests_, {})) train::answer(done, reason);
+  for (const train::Request& pause : std::exchange(pause_requests_, {}))
+    train::answer(pause.done, reason);
 }
 
 Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
@@ -175,7 +179,7 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     }
     if (chief_) {
       if (stop_requested_) is_save_due_ = is_last_save_ = true;
-      if (is_save_due_) STOKER_RETURN_IF_ERROR(save_if_complete(stop));
+      if (is_save_due_ || channels_.is_paused) STOKER_RETURN_IF_ERROR(save_or_pause(stop));
       if (has_saved_last_) break;
     }
     ServerConnection::Claimed claimed;
@@ -215,20 +219,39 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
 }
 
 void ReplicaTrainer::execute_commands() {
-  for (const train::Request& request : channels_.mailbox.take()) {
-    if (const auto* const stopping = std::get_if<control::Stop>(&request.command)) {
-      stop_requested_ = true;
-      is_preempted_ |= stopping->is_preemption;
-      train::answer_at_step(request.done, state_.step, {{"state", "stopping"}});
-    } else if (std::holds_alternative<control::SaveCheckpoint>(request.command) && chief_) {
-      save_requests_.push_back(request.done);
-      is_save_due_ = true;
-    } else {
-      train::answer(request.done,
-                    Status(StatusCode::kInvalidArgument,
-                           "not supported with parameter servers; of the commands that change the "
-                           "run, only `checkpoint` and `stop` are, by the chief"));
-    }
+  for (const train::Request& request : channels_.mailbox.take()) execute(request);
+}
+
+void ReplicaTrainer::execute(const train::Request& request) {
+  const control::Command& command = request.command;
+  if (const auto* const stopping = std::get_if<control::Stop>(&command)) {
+    stop_requested_ = true;
+    is_preempted_ |= stopping->is_preemption;
+    train::answer_at_step(request.done, state_.step, {{"state", "stopping"}});
+  } else if (chief_ && std::holds_alternative<control::SaveCheckpoint>(command)) {
+    save_requests_.push_back(request.done);
+    is_save_due_ = true;
+  } else if (chief_ && std::holds_alternative<control::Pause>(command)) {
+    channels_.is_paused = true;
+    pause_requests_.push_back(request);
+  } else if (chief_ && std::holds_alternative<control::Resume>(command)) {
+    answer_pauses();  // if it was not paused yet
+    channels_.is_paused = false;
+    train::answer_at_step(request.done, state_.step, {{"state", "training"}});
+  } else {
+    train::answer(request.done,
+                  Status(StatusCode::kInvalidArgument,
+                         "not supported with parameter servers; of the commands that change the "
+                         "run, only `pause`, `resume`, `checkpoint` and `stop` are, by the chief"));
+  }
+}
+
+void ReplicaTrainer::answer_pauses() {
+  for (const train::Request& pause : std::exchange(pause_requests_, {})) {
+    if (std::get<control::Pause>(pause.command).release)
+      train::answer_unreleased(pause.done, state_.step, train::kNoDeviceMemory);
+    else
+      train::answer_at_step(pause.done, state_.step, {{"state", "paused"}});
   }
 }
 
@@ -370,7 +393,8 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
 }
 
 void ReplicaTrainer::publish(control::TrainerState activity) {
-  status_.state = activity;
+  const bool is_paused = channels_.is_paused && pause_requests_.empty() && !stop_requested_;
+  status_.state = is_paused ? control::TrainerState::kPaused : activity;
   status_.step = state_.step;
   status_.lr = learning_rate_at(config_, state_.step);
   status_.feed.ready_batches = reader_.has_next() ? 1 : 0;
@@ -405,21 +429,57 @@ Status ReplicaTrainer::check_saved() {
   return Status(StatusCode::kIoError, "the last state could not be saved: " + stats.last_error);
 }
 
-// The state does not change until this one has read it.
-Status ReplicaTrainer::save_if_complete(const std::stop_token& stop) {
-  if (!is_last_save_ && !chief_->writer.wait_idle(std::chrono::milliseconds(0))) return {};
+// The state does not change until this one has read it, or as long as training is paused.
+Status ReplicaTrainer::save_or_pause(const std::stop_token& stop) {
+  const bool must_wait = !is_last_save_ && !channels_.is_paused;
+  if (must_wait && !chief_->writer.wait_idle(std::chrono::milliseconds(0))) return {};
   STOKER_ASSIGN_OR_RETURN(const auto begun, connection_.begin_save(stop));
   if (!begun) return {};
+  const auto& [step, sums] = *begun;
   // All of them: their number does not grow during a save.
   STOKER_RETURN_IF_ERROR(take_records(std::numeric_limits<size_t>::max(), stop));
-  STOKER_RETURN_IF_ERROR(save(begun->first, begun->second, stop));
-  is_save_due_ = false;
+  if (channels_.is_paused && !is_last_save_)
+    STOKER_RETURN_IF_ERROR(wait_while_paused(step, sums, stop));
+  if (stop_requested_) is_save_due_ = is_last_save_ = true;
+  if (std::exchange(is_save_due_, false)) STOKER_RETURN_IF_ERROR(save(step, sums, stop));
   if (is_last_save_) {
     STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
     has_saved_last_ = true;
     return {};  // end_run() follows; until then there is no update
   }
   return connection_.end_save(stop);
+}
+
+// The other workers wait for tickets.
+Status ReplicaTrainer::wait_while_paused(uint64_t step, const Sums& sums,
+                                         const std::stop_token& stop) {
+  state_.step = step;
+  channels_.board.set_step(step);
+  channels_.pause_log.pause(step);
+  publish(control::TrainerState::kPaused);
+  answer_pauses();
+  const auto began = clock_.monotonic();
+  {
+    const ScopedActivity paused(kPaused);
+    const train::ScopedPhase unwatched(channels_.board, control::TrainerPhase::kUnwatched);
+    while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
+      if (is_save_due_ && chief_->writer.wait_idle(std::chrono::milliseconds(0))) {
+        is_save_due_ = false;
+        STOKER_RETURN_IF_ERROR(save(step, sums, stop));
+      }
+      channels_.mailbox.wait(kPollInterval);
+      execute_commands();
+      answer_pauses();
+      STOKER_RETURN_IF_ERROR(connection_.keep_alive(stop));
+      STOKER_RETURN_IF_ERROR(read_cluster_status(stop));
+    }
+  }
+  const auto ended = clock_.monotonic();
+  reported_at_ += ended - began;
+  meter_.begin(ended);  // a pause uses nothing
+  channels_.pause_log.resume(step);
+  publish(control::TrainerState::kTraining);
+  return {};
 }
 
 Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_token& stop) {

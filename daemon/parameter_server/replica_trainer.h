@@ -5,7 +5,7 @@
 //
 // Threads:   run() on one thread. Other threads send requests through the mailbox and read the status
 //            board.
-// Blocking:  waits for tickets, for the servers, and on the chief at the end for the last checkpoint;
+// Blocking:  waits for tickets, for the servers, and on the chief while paused and at the end for the last checkpoint;
 //            less than a second without checking the stop token.
 // Ownership: what the constructor takes by reference must outlive this object.
 // Errors:    as train::Trainer, and kPeerLost: a parameter server is lost.
@@ -84,6 +84,8 @@ class ReplicaTrainer {
  private:
   Result<run::RunOutcome> train(const std::stop_token& stop);
   void execute_commands();
+  void execute(const train::Request& request);
+  void answer_pauses();
   Status close_gap(const std::stop_token& stop);
   Status train_on(const ServerConnection::Claimed& claimed, const std::stop_token& stop);
   Sums sums_of_micro_batch();
@@ -93,13 +95,14 @@ class ReplicaTrainer {
   Status read_cluster_status(const std::stop_token& stop);
   void report(const ServerConnection::Record& record);
   bool request_due_save(uint64_t step);
-  Status save_if_complete(const std::stop_token& stop);
+  Status save_or_pause(const std::stop_token& stop);
+  Status wait_while_paused(uint64_t step, const Sums& sums, const std::stop_token& stop);
   Status save(uint64_t step, const Sums& sums, const std::stop_token& stop);
   void set_sums(const Sums& sums);
   Sums sums_of_state() const;
   Status check_saved();
   Status wait_for_writer(const std::stop_token& stop);
-  void reject_saving(const Status& reason);
+  void reject_requests(const Status& reason);
   void publish(control::TrainerState activity);
   // The servers count tickets as if all steps had as many as those of this start.
   uint64_t planned_ticket(uint64_t ticket) const { return ticket + ticket_offset_; }
@@ -133,6 +136,7 @@ class ReplicaTrainer {
   uint64_t checked_step_ = 0;   // for which a save was considered
   uint64_t recorded_step_ = 0;  // of the last record
   std::vector<train::Done> save_requests_;
+  std::vector<train::Request> pause_requests_;  // until no parameter changes any more
   std::chrono::nanoseconds reported_at_{0};
   ResourceMeter meter_;
   uint64_t reported_step_ = 0;

@@ -1,11 +1,11 @@
 #include "daemon/train/commands.h"
 
-#include <string_view>
 #include <utility>
 #include <variant>
 
 #include <boost/json.hpp>
 
+#include "daemon/train/released_pause.h"
 #include "shared/base/log.h"
 #include "shared/config/config_warnings.h"
 
@@ -103,13 +103,10 @@ void Commands::execute(const control::Pause& pause, const Request& request) {
   channels_.is_paused = true;
   reporter_.publish();  // before the answer, which a request for the status can follow
   if (!pause.release) return answer_at_step(request.done, state_.step, {{"state", "paused"}});
-  const auto answer_unreleased = [&](std::string_view reason) {
-    answer_at_step(request.done, state_.step,
-                   {{"state", "paused"}, {"released", false}, {"reason", reason}});
-  };
-  if (!has_device_memory_)
-    return answer_unreleased("training on the CPU has no memory of a device to release");
-  if (state_.step == 0) return answer_unreleased("the run has no step that it could continue from");
+  if (!has_device_memory_) return answer_unreleased(request.done, state_.step, kNoDeviceMemory);
+  if (state_.step == 0)
+    return answer_unreleased(request.done, state_.step,
+                             "the run has no step that it could continue from");
   channels_.release_requests.push_back(request.done);
 }
 

@@ -60,6 +60,10 @@ void PauseLog::resume(uint64_t step) {
   if (std::exchange(is_paused_, false)) log_info("training resumed", {{"step", step}});
 }
 
+void answer_unreleased(const Done& done, uint64_t step, std::string_view reason) {
+  answer_at_step(done, step, {{"state", "paused"}, {"released", false}, {"reason", reason}});
+}
+
 void publish_released(TrainerChannels& channels, control::TrainerStatus last,
                       const Result<cuda::DeviceUsage>& usage) {
   const uint64_t step = channels.board.step();

@@ -5,12 +5,19 @@
 // Blocking: wait_while_released() until `resume`, `stop` or the stop token.
 #pragma once
 
+#include <cstdint>
 #include <stop_token>
+#include <string_view>
 
 #include "daemon/cuda/device_streams.h"
 #include "daemon/train/trainer_channels.h"
 
 namespace stoker::train {
+
+// The reply to `pause --release` if the memory stays where it is, for this reason.
+void answer_unreleased(const Done& done, uint64_t step, std::string_view reason);
+inline constexpr std::string_view kNoDeviceMemory =
+    "training on the CPU has no memory of a device to release";
 
 // Publishes the status and answers the commands that requested the release, after the trainer and its
 // state were destroyed. `last`: the status of that trainer at its end. `usage`: of the device since then; an

@@ -481,6 +481,35 @@ TEST_F(ClusterRunTest, ShowsTasksInStatusOfChief) {
   expect_codes(tasks, 0);
 }
 
+TEST_F(ClusterRunTest, PausesUntilItIsResumed) {
+  for (const std::string replicas : {"sync", "async"}) {
+    const std::string run = run_dir(replicas);
+    mode_ = {"--replicas",          replicas, "--set",
+             "control.socket=auto", "--set",  "checkpoint.save_every_steps=null"};
+    configure_endless();
+    auto tasks = start_all(run);
+    ASSERT_TRUE(has_trained(run, 4));
+    const auto code_of_command = [&](const std::vector<std::string>& command) {
+      Process process = ctl(run, command, "ctl");
+      return code_of(process);
+    };
+    EXPECT_EQ(code_of_command({"pause"}), 0);
+    const std::string paused = text_of(path("ctl.out"));
+    EXPECT_EQ(code_of_command({"checkpoint"}), 0);
+    const uint64_t saved = newest_step(run);
+    EXPECT_EQ(paused, "paused at step " + std::to_string(saved) + "\n");
+    EXPECT_EQ(newest_record_step(run), saved);
+    EXPECT_EQ(code_of_command({"status"}), 0);
+    EXPECT_THAT(text_of(path("ctl.out")), HasSubstr("paused"));
+    EXPECT_EQ(code_of_command({"resume"}), 0);
+    ASSERT_TRUE(has_trained(run, saved + 4));
+    EXPECT_EQ(code_of_command({"pause"}), 0);
+    EXPECT_EQ(code_of_command({"stop"}), 0);
+    expect_codes(tasks, 0);
+    EXPECT_EQ(newest_step(run), newest_record_step(run));
+  }
+}
+
 // Nothing else saves before the end.
 TEST_F(ClusterRunTest, SavesAndStopsOnCommand) {
   mode_ = {"--replicas",          "sync",  "--set",
@@ -497,7 +526,7 @@ TEST_F(ClusterRunTest, SavesAndStopsOnCommand) {
   const uint64_t saved = newest_step(run_dir());
   EXPECT_GE(saved, 4u);
   EXPECT_EQ(text_of(path("ctl.out")), "saved at step " + std::to_string(saved) + "\n");
-  EXPECT_NE(code_of_command({"pause"}), 0);
+  EXPECT_NE(code_of_command({"set", "optimizer.lr", "0.1"}), 0);
   EXPECT_THAT(text_of(path("ctl.out")), HasSubstr("not supported with parameter servers"));
 
   ASSERT_TRUE(has_trained(run_dir(), saved + 4));

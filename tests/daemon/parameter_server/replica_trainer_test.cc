@@ -5,6 +5,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -324,10 +325,55 @@ class HalfStepServers final : public StubServers {
     if (num_pushed_ >= 3) save.emplace(num_pushed_ / 2, Sums{.steps = 1});
     return save;
   }
+  uint64_t num_pushed() const { return num_pushed_; }
 
  private:
   uint64_t num_pushed_ = 0;
 };
+
+TEST(ReplicaTrainerPauseTest, HoldsStateUntilResumed) {
+  const test::TemporaryDirectory directory;
+  config::Config config = one_sample_config(2);
+  config.train.gradient_accumulation_steps = 2;
+  const WatchedDataset data;
+  const data::order::SamplePlan plan = plan_of(config, data);
+  checkpoint::CheckpointStore store(directory.path(), default_file_system());
+  writer::WriterOptions options;
+  options.delete_expired = [](bool) {};
+  writer::CheckpointWriter writer(store, options, system_clock());
+  Coordinator threads;
+  threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
+  train::TrainerChannels channels{system_clock()};
+  HalfStepServers servers;
+  std::vector<std::string> replies;
+  std::vector<uint64_t> num_pushed;
+  // Each command is sent when the one before is answered.
+  const auto post = [&](control::Command command, std::function<void()> next) {
+    channels.mailbox.post({std::move(command), [&, next](const Result<std::string>& reply) {
+                             replies.push_back(reply.ok() ? *reply : reply.status().to_string());
+                             num_pushed.push_back(servers.num_pushed());
+                             if (next) next();
+                           }});
+  };
+  control::TrainerState paused{};
+  post(control::Pause{}, [&] {
+    paused = channels.board.read()->state;
+    post(control::SaveCheckpoint{}, [&] { post(control::Resume{}, {}); });
+  });
+  const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
+  ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
+                         ChiefDuties{.writer = writer, .report = [](const auto&) { return 0; }});
+  const auto outcome = trainer.run({});
+  threads.request_stop();
+  ASSERT_TRUE(threads.join(kPatience).ok());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kFinished);
+  EXPECT_EQ(paused, control::TrainerState::kPaused);
+  EXPECT_EQ(replies, (std::vector<std::string>{R"({"step":1,"state":"paused"})", R"({"step":1})",
+                                               R"({"step":1,"state":"training"})"}));
+  EXPECT_EQ(num_pushed, (std::vector<uint64_t>{3, 3, 3}));
+  EXPECT_EQ(servers.num_pushed(), 4u);
+}
 
 // The statistics of batch norm over the inputs, which are the numbers of the samples.
 TEST(ReplicaTrainerBuffersTest, SavesThoseOfCompleteSteps) {
