@@ -269,9 +269,8 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   if (is_chief) {
     STOKER_RETURN_IF_ERROR(outputs.open_records(start.state->training_metrics(), start.resume));
     outputs.start(outputs.writer_options());
-    const auto report = [&outputs](const auto& record) { return outputs.report(record); };
     duties.emplace(parameter_server::ChiefDuties{.writer = outputs.writer(),
-                                                 .report = report,
+                                                 .sink = outputs,
                                                  .manifest = start.manifest,
                                                  .metrics_bytes = outputs.metrics_bytes(),
                                                  .save_after_resume = start.save_after_resume});

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -17,6 +16,7 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/feed/make_sample_plan.h"
 
 namespace stoker::app {
 namespace {
@@ -276,15 +276,9 @@ std::optional<feed::StreamHistory> RunSegment::history_of(const feed::StreamStat
 }
 
 std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {
-  std::vector<std::string> files;
-  if (config_.feed.producers == config::ProducerMode::kExternal) return files;
-  std::set<std::string> seen;
-  for (int64_t row = 0; row < config_.train.micro_batch_size; ++row) {
-    const uint64_t sample = plan_.at(ticket, static_cast<uint64_t>(row)).sample;
-    const std::string file = data_->source(sample).file;
-    if (!file.empty() && seen.insert(file).second) files.push_back(file);
-  }
-  return files;
+  if (config_.feed.producers == config::ProducerMode::kExternal) return {};
+  return feed::files_of(*data_, plan_, ticket,
+                        static_cast<uint64_t>(config_.train.micro_batch_size));
 }
 
 std::vector<uint64_t> RunSegment::quarantined() const { return feed_->quarantined(); }

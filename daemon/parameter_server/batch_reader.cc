@@ -22,7 +22,7 @@ constexpr ThreadActivity kWaitForBatch{.operation = "wait for the batch", .is_wa
 BatchReader::BatchReader(const data::Dataset& data, const data::order::SamplePlan& plan)
     : data_(data), plan_(plan), shapes_(data, plan) {}
 
-Result<task::Batch> BatchReader::read(uint64_t ticket, const std::stop_token& stop) {
+Result<feed::ReceivedBatch> BatchReader::read(uint64_t ticket, const std::stop_token& stop) {
   bool is_prefetched = false;
   Status status;
   {
@@ -41,7 +41,12 @@ Result<task::Batch> BatchReader::read(uint64_t ticket, const std::stop_token& st
   }
   if (!is_prefetched) status = fill(memory_, ticket);
   STOKER_RETURN_IF_ERROR(status);
-  return train::batch_view(shapes_.of(ticket), memory_.data(), c10::Device(c10::kCPU));
+  const ring::BatchLayout& layout = shapes_.of(ticket);
+  feed::ReceivedBatch batch{.ticket = ticket, .layout = layout, .tensors = {}};
+  const std::span<std::byte> slot(memory_.data(), layout.slot_bytes());
+  for (size_t i = 0; i < layout.sample().size(); ++i)
+    batch.tensors.emplace_back(layout.rows(slot, i, 0, layout.batch()));
+  return batch;
 }
 
 Status BatchReader::prefetch(uint64_t ticket) {

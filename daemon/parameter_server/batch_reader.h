@@ -22,11 +22,11 @@
 #include <stop_token>
 #include <vector>
 
-#include "daemon/train/batch_view.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/feed/batch_shapes.h"
 
 namespace stoker::parameter_server {
@@ -35,7 +35,7 @@ class BatchReader {
  public:
   BatchReader(const data::Dataset& data, const data::order::SamplePlan& plan);
 
-  Result<task::Batch> read(uint64_t ticket, const std::stop_token& stop);
+  Result<feed::ReceivedBatch> read(uint64_t ticket, const std::stop_token& stop);
   // Replaces the ticket of the call before, whose batch is then read again if it is needed.
   Status prefetch(uint64_t ticket);
   bool has_next();  // a batch that is prefetched

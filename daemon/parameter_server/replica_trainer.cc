@@ -11,12 +11,14 @@
 
 #include <c10/util/ScopeExit.h>
 
+#include "daemon/train/batch_view.h"
 #include "daemon/train/released_pause.h"
 #include "daemon/train/reporter.h"
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
+#include "shared/feed/make_sample_plan.h"
 #include "shared/run/batch_sizes.h"
 
 namespace stoker::parameter_server {
@@ -139,8 +141,13 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   status_.feed.workers_transforming = status_.feed.workers_waiting = std::nan("");
   if (state.step > 0) saved_step_ = state.step;
   checked_step_ = recorded_step_ = state.step;
-  if (chief_ && (config.train.gradient_accumulation_steps > 1 || step_.max_count() > 0))
-    state.keep_undo();
+  if (!chief_) return;
+  if (config.train.gradient_accumulation_steps > 1 || step_.max_count() > 0) state.keep_undo();
+  instrumentation_.emplace(config.metrics, chief_->sink, channels.inspections, clock, state.model(),
+                           state.device(), data.spec(),
+                           [&data, &plan, rows = config.train.micro_batch_size](uint64_t ticket) {
+                             return feed::files_of(data, plan, ticket, static_cast<uint64_t>(rows));
+                           });
 }
 
 Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
@@ -158,14 +165,18 @@ Result<run::RunOutcome> ReplicaTrainer::run(const std::stop_token& stop) {
     }
   }();
   reading_.request_stop();
-  reject_requests(outcome.ok() ? train::training_ended() : outcome.status());
+  end_requests(outcome.status());
   return outcome;
 }
 
-void ReplicaTrainer::reject_requests(const Status& reason) {
-  for (const train::Done& done : std::exchange(save_requests_, {})) train::answer(done, reason);
+void ReplicaTrainer::end_requests(const Status& failure) {
+  const Status ended = train::training_ended(failure);
+  if (instrumentation_ && failure.ok()) instrumentation_->finish("training ended");
+  if (instrumentation_ && !failure.ok()) instrumentation_->abandon("training ended", ended);
+  for (const train::Done& done : std::exchange(save_requests_, {}))
+    train::answer(done, failure.ok() ? ended : failure);
   for (const train::Request& pause : std::exchange(pause_requests_, {}))
-    train::answer(pause.done, reason);
+    train::answer(pause.done, ended);
 }
 
 Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
@@ -238,6 +249,12 @@ void ReplicaTrainer::execute(const train::Request& request) {
     answer_pauses();  // if it was not paused yet
     channels_.is_paused = false;
     train::answer_at_step(request.done, state_.step, {{"state", "training"}});
+  } else if (const auto* const profile = std::get_if<control::Profile>(&command);
+             chief_ && profile != nullptr) {
+    instrumentation_->profile(*profile, request.done, request.on_progress);
+  } else if (const auto* const open = std::get_if<control::OpenInspection>(&command);
+             chief_ && open != nullptr) {
+    instrumentation_->open_inspection(*open, state_.step, request.done);
   } else {
     train::answer(request.done,
                   Status(StatusCode::kInvalidArgument,
@@ -273,9 +290,9 @@ Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
                                 const std::stop_token& stop) {
   const auto [ticket, step] = std::pair(claimed.ticket, claimed.step);
   const uint64_t planned = planned_ticket(ticket);
-  const auto asked_at = clock_.monotonic();
-  STOKER_ASSIGN_OR_RETURN(task::Batch batch, reader_.read(planned, stop));
-  data_wait_ += clock_.monotonic() - asked_at;
+  if (instrumentation_) instrumentation_->enter_step(step + 1);
+  STOKER_ASSIGN_OR_RETURN(const feed::ReceivedBatch batch, read_batch(planned, stop));
+  if (instrumentation_) instrumentation_->on_batch(batch);
   if (claimed.prefetch) STOKER_RETURN_IF_ERROR(reader_.prefetch(planned_ticket(*claimed.prefetch)));
   {
     const ScopedActivity waiting(kWaitForServers);
@@ -289,12 +306,32 @@ Status ReplicaTrainer::train_on(const ServerConnection::Claimed& claimed,
     state_.begin_step();
   }
   begun_step_ = step;
-  step_.add(state_.task().mixed(std::move(batch), config_.run.seed, planned), /*is_first=*/true);
+  step_.set_observer(maybe_observer());
+  step_.add(state_.task().mixed(train::batch_view(batch), config_.run.seed, planned),
+            /*is_first=*/true);
   const Sums sums = sums_of_micro_batch();
   if (sums.count >= 0) num_values_ = num_values_.value_or(0) + sums.count;
+  STOKER_RETURN_IF_ERROR(push(ticket, step, sums, stop));
+  if (instrumentation_) instrumentation_->end_step(step + 1);
+  return {};
+}
+
+Result<feed::ReceivedBatch> ReplicaTrainer::read_batch(uint64_t ticket,
+                                                       const std::stop_token& stop) {
+  const train::PhaseScope waiting(maybe_observer(), train::Phase::kDataWait);
+  const auto asked_at = clock_.monotonic();
+  auto batch = reader_.read(ticket, stop);
+  data_wait_ += clock_.monotonic() - asked_at;
+  return batch;
+}
+
+// The servers update.
+Status ReplicaTrainer::push(uint64_t ticket, uint64_t step, const Sums& sums,
+                            const std::stop_token& stop) {
   const ScopedActivity waiting(kWaitForServers);
-  const auto pushed = connection_.push(ticket, step, sums, state_.optimizer().gradients(),
-                                       step_.settle_reached(), stop);
+  const auto& gradients = state_.optimizer().gradients();
+  const train::PhaseScope updating(maybe_observer(), train::Phase::kOptimizer);
+  const auto pushed = connection_.push(ticket, step, sums, gradients, step_.settle_reached(), stop);
   step_.drop();
   return pushed.status();
 }
@@ -375,7 +412,7 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   metrics.degraded = chief_->writer.is_degraded() ? 1 : 0;
   if (meter_.is_due(now)) metrics.resources = status_.resources = meter_.measure(now);
   metrics.wall_time = to_iso8601(clock_.wall());
-  chief_->metrics_bytes = chief_->report(metrics);
+  chief_->metrics_bytes = chief_->sink.report(metrics);
   reported_at_ = now;
   reported_step_ = record.step;
   state_.loss_trend.add(metrics.loss);
@@ -477,6 +514,7 @@ Status ReplicaTrainer::wait_while_paused(uint64_t step, const Sums& sums,
   const auto ended = clock_.monotonic();
   reported_at_ += ended - began;
   meter_.begin(ended);  // a pause uses nothing
+  instrumentation_->begin_step();
   channels_.pause_log.resume(step);
   publish(control::TrainerState::kTraining);
   return {};

@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -25,8 +24,10 @@
 #include "daemon/parameter_server/server_connection.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "daemon/parameter_server/variable_store.h"
+#include "daemon/train/metrics_sink.h"
 #include "daemon/train/remaining_time.h"
 #include "daemon/train/save_triggers.h"
+#include "daemon/train/step_instrumentation.h"
 #include "daemon/train/train_step.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
@@ -61,8 +62,7 @@ bool is_recorded(const config::Config& config, uint64_t step);
 // What only the chief has.
 struct ChiefDuties {
   writer::CheckpointWriter& writer;
-  // Returns the length of train.jsonl including the record.
-  std::function<uint64_t(const metrics::TrainMetrics& record)> report;
+  train::MetricsSink& sink;
   checkpoint::Manifest manifest;  // template of the checkpoints of this run
   uint64_t metrics_bytes = 0;     // length of train.jsonl
   bool save_after_resume = false;
@@ -86,8 +86,15 @@ class ReplicaTrainer {
   void execute_commands();
   void execute(const train::Request& request);
   void answer_pauses();
+  void end_requests(const Status& failure);
   Status close_gap(const std::stop_token& stop);
   Status train_on(const ServerConnection::Claimed& claimed, const std::stop_token& stop);
+  // Null while the chief records no profile and no inspection.
+  train::StepObserver* maybe_observer() {
+    return instrumentation_ ? instrumentation_->maybe_observer() : nullptr;
+  }
+  Result<feed::ReceivedBatch> read_batch(uint64_t ticket, const std::stop_token& stop);
+  Status push(uint64_t ticket, uint64_t step, const Sums& sums, const std::stop_token& stop);
   Sums sums_of_micro_batch();
   void undo_step_without_values();
   // The chief.
@@ -102,7 +109,6 @@ class ReplicaTrainer {
   Sums sums_of_state() const;
   Status check_saved();
   Status wait_for_writer(const std::stop_token& stop);
-  void reject_requests(const Status& reason);
   void publish(control::TrainerState activity);
   // The servers count tickets as if all steps had as many as those of this start.
   uint64_t planned_ticket(uint64_t ticket) const { return ticket + ticket_offset_; }
@@ -121,6 +127,7 @@ class ReplicaTrainer {
   std::stop_source reading_;
   BatchReader reader_;
   train::TrainStep step_;
+  std::optional<train::StepInstrumentation> instrumentation_;  // of the chief
   train::SaveTriggers triggers_;
   control::TrainerStatus status_;
   bool stop_requested_ = false;

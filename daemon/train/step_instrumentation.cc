@@ -7,22 +7,28 @@
 
 namespace stoker::train {
 
-std::vector<std::string> StepInstrumentation::input_names(BatchSource& source) {
+namespace {
+
+std::vector<std::string> names_of(const std::vector<TensorSpec>& sample) {
   std::vector<std::string> names;
-  for (const TensorSpec& spec : source.ring().layout().sample()) names.push_back(spec.name);
+  for (const TensorSpec& spec : sample) names.push_back(spec.name);
   return names;
 }
+
+}  // namespace
 
 StepInstrumentation::StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                                          InspectionBoard& inspections, Clock& clock,
                                          const model::Model& model, c10::Device device,
-                                         BatchSource& source)
+                                         const std::vector<TensorSpec>& sample,
+                                         TensorInspector::FilesOf files_of)
     : sink_(sink),
       clock_(clock),
       model_(model),
       device_(device),
-      source_(source),
-      inspector_(model, inspections, input_names(source)),
+      input_names_(names_of(sample)),
+      files_of_(std::move(files_of)),
+      inspector_(model, inspections, input_names_),
       histograms_(model, config.tensorboard ? config.histogram_every_steps.value_or(0) : 0, sink) {}
 
 void StepInstrumentation::on_begin(Phase phase) {

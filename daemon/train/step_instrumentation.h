@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "daemon/train/batch_source.h"
 #include "daemon/train/graph_tracer.h"
 #include "daemon/train/histograms.h"
 #include "daemon/train/inspection_board.h"
@@ -21,15 +20,18 @@
 #include "daemon/train/step_profiler.h"
 #include "daemon/train/tensor_inspector.h"
 #include "shared/base/clock.h"
+#include "shared/base/tensor_spec.h"
 #include "shared/config/run_config.h"
 
 namespace stoker::train {
 
 class StepInstrumentation final : private StepObserver {
  public:
+  // `sample`: the tensors of a batch. `files_of`: see TensorInspector::on_batch().
   StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                       InspectionBoard& inspections, Clock& clock, const model::Model& model,
-                      c10::Device device, BatchSource& source);
+                      c10::Device device, const std::vector<TensorSpec>& sample,
+                      TensorInspector::FilesOf files_of);
 
   // Null while no instrumentation is active.
   StepObserver* maybe_observer() { return is_active() ? this : nullptr; }
@@ -57,12 +59,12 @@ class StepInstrumentation final : private StepObserver {
   // Call with the first batch of the step, before it is trained on.
   void on_batch(const feed::ReceivedBatch& batch) {
     if (inspector_.any()) [[unlikely]]
-      inspector_.on_batch(batch, [this](uint64_t ticket) { return source_.files_of(ticket); });
+      inspector_.on_batch(batch, files_of_);
   }
   // Call with the tensors of each micro-batch, on the device, before its forward pass.
   void on_micro_batch(const task::Batch& batch) {
     if (tracer_) [[unlikely]]
-      tracer_->set_batch(batch, input_names(source_));
+      tracer_->set_batch(batch, input_names_);
   }
   void end_step(uint64_t step) {
     if (is_active()) [[unlikely]]
@@ -77,7 +79,6 @@ class StepInstrumentation final : private StepObserver {
   bool is_active() const {
     return profiler_ || inspector_.any() || histograms_.is_active() || tracer_;
   }
-  static std::vector<std::string> input_names(BatchSource& source);
   void on_begin(Phase phase) override;
   void on_end(Phase phase) noexcept override;
   void end_instrumented_step(uint64_t step);
@@ -87,7 +88,8 @@ class StepInstrumentation final : private StepObserver {
   Clock& clock_;
   const model::Model& model_;
   const c10::Device device_;
-  BatchSource& source_;
+  const std::vector<std::string> input_names_;
+  const TensorInspector::FilesOf files_of_;
   std::optional<StepProfiler> profiler_;
   TensorInspector inspector_;
   Histograms histograms_;

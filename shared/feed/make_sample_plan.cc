@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -253,6 +254,17 @@ std::string format_buckets(const data::order::LengthBuckets& buckets) {
 }
 
 }  // namespace
+
+std::vector<std::string> files_of(const data::Dataset& data, const data::order::SamplePlan& plan,
+                                  uint64_t ticket, uint64_t rows) {
+  std::vector<std::string> files;
+  std::set<std::string> seen;
+  for (uint64_t row = 0; row < rows; ++row) {
+    std::string file = data.source(plan.at(ticket, row).sample).file;
+    if (!file.empty() && seen.insert(file).second) files.push_back(std::move(file));
+  }
+  return files;
+}
 
 void log_padding_ratio(const data::Dataset& data, const data::order::PlanOptions& options) {
   if (data.max_length() == 0) return;

@@ -63,6 +63,10 @@ Result<data::order::SamplePlan> load_sample_plan(const config::Config& config,
                                                  const std::string& index_dir, uint64_t ticket,
                                                  const PlanStart& start = {});
 
+// The files of the samples planned for the first `rows` rows of a ticket, each once, in order.
+std::vector<std::string> files_of(const data::Dataset& data, const data::order::SamplePlan& plan,
+                                  uint64_t ticket, uint64_t rows);
+
 // Logs the fraction of padding in the computation, with and without feed.bucket_boundaries. Logs
 // nothing if all samples have the same length.
 void log_padding_ratio(const data::Dataset& data, const data::order::PlanOptions& options);

@@ -20,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/parameter_server/batch_reader.h"
+#include "daemon/train/batch_view.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/checkpoint/store.h"
@@ -116,7 +117,7 @@ class BatchReaderTest : public testing::Test {
   double read(uint64_t ticket) {
     const auto batch = reader_.read(ticket, {});
     EXPECT_TRUE(batch.ok()) << batch.status().to_string();
-    return batch.ok() ? batch->front()[0][3].item<double>() : -1;
+    return batch.ok() ? train::batch_view(*batch).front()[0][3].item<double>() : -1;
   }
   void prefetch(uint64_t ticket) {
     EXPECT_TRUE(reader_.prefetch(ticket).ok());
@@ -173,6 +174,19 @@ TEST_F(BatchReaderTest, StopsWhileBatchIsPrefetched) {
   EXPECT_EQ(reader_.read(7, stop.get_token()).status().code(), StatusCode::kCancelled);
   data_.set_blocked({});
 }
+
+class SavedProfiles final : public train::MetricsSink {
+ public:
+  uint64_t report(const metrics::TrainMetrics&) override { return 0; }
+  void report_first_batch(const feed::ReceivedBatch&) override {}
+  void report_graph(train::TracedGraph) override {}
+  void report_histograms(uint64_t, std::vector<metrics::NamedSummary>) override {}
+  void save_profile(train::RecordedProfile recorded, train::Done) override {
+    profiles_.push_back(std::move(recorded.profile));
+  }
+
+  std::vector<train::Profile> profiles_;
+};
 
 // ---- trainer -------------------------------------------------------------------------------------
 
@@ -331,48 +345,102 @@ class HalfStepServers final : public StubServers {
   uint64_t num_pushed_ = 0;
 };
 
-TEST(ReplicaTrainerPauseTest, HoldsStateUntilResumed) {
-  const test::TemporaryDirectory directory;
-  config::Config config = one_sample_config(2);
-  config.train.gradient_accumulation_steps = 2;
-  const WatchedDataset data;
-  const data::order::SamplePlan plan = plan_of(config, data);
-  checkpoint::CheckpointStore store(directory.path(), default_file_system());
-  writer::WriterOptions options;
-  options.delete_expired = [](bool) {};
-  writer::CheckpointWriter writer(store, options, system_clock());
-  Coordinator threads;
-  threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
-  train::TrainerChannels channels{system_clock()};
-  HalfStepServers servers;
-  std::vector<std::string> replies;
-  std::vector<uint64_t> num_pushed;
-  // Each command is sent when the one before is answered.
-  const auto post = [&](control::Command command, std::function<void()> next) {
-    channels.mailbox.post({std::move(command), [&, next](const Result<std::string>& reply) {
-                             replies.push_back(reply.ok() ? *reply : reply.status().to_string());
-                             num_pushed.push_back(servers.num_pushed());
-                             if (next) next();
-                           }});
-  };
+class ReplicaTrainerCommandTest : public testing::Test {
+ protected:
+  ReplicaTrainerCommandTest() {
+    config_ = one_sample_config(2);
+    config_.train.gradient_accumulation_steps = 2;
+    options_.delete_expired = [](bool) {};
+  }
+  Result<run::RunOutcome> run() {
+    const data::order::SamplePlan plan = plan_of(config_, data_);
+    writer::CheckpointWriter writer(store_, options_, system_clock());
+    Coordinator threads;
+    threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
+    const auto state = *train::TrainingState::create(config_, data_, c10::Device(c10::kCPU));
+    ReplicaTrainer trainer(config_, data_, plan, *state, servers_, channels_, system_clock(),
+                           ChiefDuties{.writer = writer, .sink = sink_});
+    auto outcome = trainer.run({});
+    threads.request_stop();
+    EXPECT_TRUE(threads.join(kPatience).ok());
+    return outcome;
+  }
+  // Calls `next` when the command is answered.
+  void post(control::Command command, std::function<void()> next = {}) {
+    channels_.mailbox.post(
+        {.command = std::move(command), .done = [this, next](const Result<std::string>& reply) {
+           replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
+           num_pushed_.push_back(servers_.num_pushed());
+           if (next) next();
+         }});
+  }
+
+  const test::TemporaryDirectory directory_;
+  config::Config config_;
+  const WatchedDataset data_;
+  checkpoint::CheckpointStore store_{directory_.path(), default_file_system()};
+  writer::WriterOptions options_;
+  train::TrainerChannels channels_{system_clock()};
+  SavedProfiles sink_;
+  HalfStepServers servers_;
+  std::vector<std::string> replies_;
+  std::vector<uint64_t> num_pushed_;  // gradients, at each reply
+};
+
+TEST_F(ReplicaTrainerCommandTest, HoldsStateUntilResumed) {
   control::TrainerState paused{};
   post(control::Pause{}, [&] {
-    paused = channels.board.read()->state;
-    post(control::SaveCheckpoint{}, [&] { post(control::Resume{}, {}); });
+    paused = channels_.board.read()->state;
+    post(control::SaveCheckpoint{}, [&] { post(control::Resume{}); });
   });
-  const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
-  ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
-                         ChiefDuties{.writer = writer, .report = [](const auto&) { return 0; }});
-  const auto outcome = trainer.run({});
-  threads.request_stop();
-  ASSERT_TRUE(threads.join(kPatience).ok());
+  const auto outcome = run();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_EQ(*outcome, run::RunOutcome::kFinished);
   EXPECT_EQ(paused, control::TrainerState::kPaused);
-  EXPECT_EQ(replies, (std::vector<std::string>{R"({"step":1,"state":"paused"})", R"({"step":1})",
-                                               R"({"step":1,"state":"training"})"}));
-  EXPECT_EQ(num_pushed, (std::vector<uint64_t>{3, 3, 3}));
-  EXPECT_EQ(servers.num_pushed(), 4u);
+  EXPECT_EQ(replies_, (std::vector<std::string>{R"({"step":1,"state":"paused"})", R"({"step":1})",
+                                                R"({"step":1,"state":"training"})"}));
+  EXPECT_EQ(num_pushed_, (std::vector<uint64_t>{3, 3, 3}));
+  EXPECT_EQ(servers_.num_pushed(), 4u);
+}
+
+TEST_F(ReplicaTrainerCommandTest, SavesStateOfPauseThatIsStopped) {
+  post(control::Pause{}, [&] { post(control::Stop{}); });
+  const auto outcome = run();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+  EXPECT_EQ(servers_.num_pushed(), 3u);
+  const auto saved = store_.list();
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  ASSERT_EQ(saved->size(), 1u);
+  EXPECT_EQ(saved->front().step, 1u);
+}
+
+TEST_F(ReplicaTrainerCommandTest, ProfilesMicroBatchesOfChief) {
+  using train::Phase;
+  post(control::Profile{.steps = 3});
+  const auto outcome = run();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  ASSERT_EQ(sink_.profiles_.size(), 1u);
+  std::vector<uint64_t> steps;
+  for (const train::ProfiledStep& step : sink_.profiles_[0].steps) {
+    steps.push_back(step.step);
+    std::vector<Phase> phases;
+    for (const train::PhaseSpan& span : step.spans) phases.push_back(span.phase);
+    EXPECT_EQ(phases, (std::vector<Phase>{Phase::kDataWait, Phase::kForward, Phase::kBackward,
+                                          Phase::kOptimizer}));
+  }
+  EXPECT_EQ(steps, (std::vector<uint64_t>{1, 1, 2}));
+}
+
+TEST_F(ReplicaTrainerCommandTest, InspectsMicroBatchesOfChief) {
+  post(control::OpenInspection{.glob = "*", .inputs = true});
+  const auto outcome = run();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  const auto records = channels_.inspections.read(1, 0);
+  ASSERT_TRUE(records.ok()) << records.status().to_string();
+  for (const std::string text : {R"("step":1,"ticket":0)", R"("step":2,"ticket":3)",
+                                 R"("kind":"gradient")", R"("kind":"parameter")"})
+    EXPECT_NE(records->find(text), std::string::npos) << text << " in " << *records;
 }
 
 // The statistics of batch norm over the inputs, which are the numbers of the samples.
@@ -392,11 +460,12 @@ TEST(ReplicaTrainerBuffersTest, SavesThoseOfCompleteSteps) {
   Coordinator threads;
   threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
   train::TrainerChannels channels{system_clock()};
+  SavedProfiles sink;
   channels.mailbox.post({.command = control::SaveCheckpoint{}, .done = {}});
   HalfStepServers servers;
   const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
   ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
-                         ChiefDuties{.writer = writer, .report = [](const auto&) { return 0; }});
+                         ChiefDuties{.writer = writer, .sink = sink});
   const auto outcome = trainer.run({});
   threads.request_stop();
   ASSERT_TRUE(threads.join(kPatience).ok());
@@ -496,10 +565,11 @@ TEST_P(StepsWithoutValuesTest, LeaveBuffers) {
   Coordinator threads;
   threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
   train::TrainerChannels channels{system_clock()};
+  SavedProfiles sink;
   AllStepsServers servers(accumulate);
   const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
   ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
-                         ChiefDuties{.writer = writer, .report = [](const auto&) { return 0; }});
+                         ChiefDuties{.writer = writer, .sink = sink});
   const auto outcome = trainer.run({});
   threads.request_stop();
   ASSERT_TRUE(threads.join(kPatience).ok());
