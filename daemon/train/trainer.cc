@@ -92,18 +92,16 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       writer_(writer),
       clock_(clock),
       make_engine_(std::move(make_engine)),
-      uses_tree_(config.distributed.reduction == config::Reduction::kOrdered),
       is_sharded_(state.optimizer().is_sharded()),
       ranks_(make_coordination(start.maybe_group, config_, state, source, channels)),
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
       reporter_(config_, state, source, sink, channels, writer, clock, *ranks_,
                 describe_data(start.manifest)),
-      step_(state.model(), state.task(), state.optimizer(), config_.train, state.loss_scale(),
-            static_cast<int64_t>(ranks_->share().length())),
       guard_(config_.train, state),
       instrumentation_(config_.metrics, sink, channels.inspections, clock, state.model(),
                        state.device(), source.ring().layout().sample(),
                        [&source](uint64_t ticket) { return source.files_of(ticket); }),
+      update_(config_, state, guard_, *ranks_, instrumentation_),
       checkpointing_(config_, state, source, *ranks_, reporter_, instrumentation_, writer,
                      channels.board, clock, make_checkpointing_start(start, state.step)),
       commands_({.configured = config,
@@ -211,36 +209,21 @@ Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
 }
 
 Status Trainer::open_engine() {
-  const auto work = [this](const task::Batch& batch, MicroBatchInfo micro_batch) {
-    this->work(batch, micro_batch);
-  };
-  const auto prepare = [this](task::Batch batch, uint64_t ticket, MicroBatchInfo micro_batch) {
-    const PhaseScope copying(observer_of(micro_batch), Phase::kCopy);
-    return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
-  };
-  const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
-  Coordination::Updates updates{
-      .update = [this] { update(); },
-      .update_ema = {},
-      .announces_save = [this](uint64_t step) { return checkpointing_.must_announce(step); },
-      .report = [this] { return reporter_.rank_report(); }};
-  if (state_.ema_weights() != nullptr) updates.update_ema = [this] { update_ema(); };
-  StepEngine::Calls calls{prepare, work, release, ranks_->exchanges(step_, std::move(updates)),
-                          ranks_->sums()};
+  const auto calls = update_.calls(
+      [this](uint64_t ticket) { source_.ring().release(ticket); },
+      {.update = {},
+       .update_ema = {},
+       .announces_save = [this](uint64_t step) { return checkpointing_.must_announce(step); },
+       .report = [this] { return reporter_.rank_report(); }});
   auto made = make_engine_ ? make_engine_(calls)
                            : make_engine(config_.train, state_.device(), source_.ring(),
                                          receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
-  if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
+  update_.start(*engine_);
   if (const std::string why = state_.model().capture_obstacle(); !why.empty())
     engine_->stop_capturing(why);
   return {};
-}
-
-// Other steps may run later than the call, when another step is instrumented or none.
-StepObserver* Trainer::observer_of(MicroBatchInfo micro_batch) {
-  return micro_batch.is_instrumented ? instrumentation_.maybe_observer() : nullptr;
 }
 
 // Saves nothing: copying from the device may fail too, and the last checkpoint is complete.
@@ -249,7 +232,7 @@ Status Trainer::failed(const std::exception& error) const {
   const std::string at = "step " + std::to_string(state_.step + 1);
   if (status.code() != StatusCode::kOutOfMemory) return status.with_context(at);
   return Status(StatusCode::kOutOfMemory, at + ": " + status.message() + "; " +
-                                              memory_usage(state_, step_.tree_bytes()) + "; " +
+                                              memory_usage(state_, update_.tree_bytes()) + "; " +
                                               memory_saving_hints(config_));
 }
 
@@ -405,36 +388,22 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   instrumentation_.enter_step(state_.step + 1);
   ranks_->begin_step(state_.step + 1);
   reporter_.begin_step();
+  update_.begin();
   double lr = 0;
   const ring::TicketShare& share = ranks_->share();
   const auto parts = static_cast<int64_t>(share.length());
-  if (parts > 1) engine_->submit([this] { step_began_ = state_.mark(); });
   for (int64_t part = 0; part < parts; ++part) {
     const uint64_t ticket = state_.ticket + share.begin() + static_cast<uint64_t>(part);
     STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(ticket, stop));
     if (!batch) {
       // An incomplete step is undone, and the ticket stays at the start of the step.
-      if (part > 0) {
-        engine_->submit([this] {
-          state_.rewind(*step_began_);
-          step_.drop();
-        });
-      }
+      if (part > 0) update_.undo();
       return false;
     }
     if (state_.step == 0 && part == 0) sink_.report_first_batch(*batch);
     if (part == 0) instrumentation_.on_batch(*batch);
-    const MicroBatchInfo micro_batch{
-        .is_first = part == 0,
-        .is_last = part + 1 == parts,
-        .is_instrumented = instrumentation_.maybe_observer() != nullptr,
-        .level = uses_tree_ ? SumTree::level_of(part) : 0};
-    if (micro_batch.is_last) {
-      lr = learning_rate(config_, state_);
-      engine_->submit([this, lr] { state_.optimizer().set_lr(lr); });
-    }
-    if (config_.run.rng == config::Rng::kPerTicket) seed_generators(batch->ticket);
-    engine_->run(*batch, micro_batch);
+    lr = learning_rate(config_, state_);  // a command can have changed it
+    update_.run(*batch, part, lr);
     STOKER_RETURN_IF_ERROR(ranks_->exchange_status());
     channels_.board.record_progress();
   }
@@ -443,48 +412,10 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   state_.ticket += static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   if (const feed::StreamState* const stream = source_.maybe_stream()) state_.stream = *stream;
   reporter_.end_step(lr);
-  // The state does not depend on which micro-batches this process has trained on.
-  if (config_.run.rng == config::Rng::kPerTicket) seed_generators(state_.ticket);
+  update_.end();
   STOKER_ASSIGN_OR_RETURN(const auto agreed, ranks_->agree());
   commands_.execute(agreed);
   return true;
-}
-
-void Trainer::seed_generators(uint64_t ticket) {
-  engine_->submit([this, ticket] { state_.seed_generators(config_.run.seed, ticket); });
-}
-
-void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
-  if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
-  step_.set_observer(observer_of(micro_batch));
-  if (micro_batch.is_first) state_.begin_step();
-  if (micro_batch.is_last)
-    ranks_->begin_sums([this](size_t sum) { engine_->on_gradients_complete(sum); });
-  step_.add(batch, micro_batch.is_first || uses_tree_);
-  if (micro_batch.is_last) ranks_->end_sums();
-  if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
-  if (micro_batch.is_last && !ranks_->shares_steps()) update();
-}
-
-void Trainer::update() {
-  guard_.finish(step_);
-  const at::Tensor& maybe_skipped = state_.optimizer().skipped();
-  if (maybe_skipped.defined() && (engine_->is_asynchronous() || is_skipped()))
-    state_.undo_if(maybe_skipped);
-  if (!is_sharded_) update_ema();
-}
-
-void Trainer::update_ema() {
-  if (state_.ema_weights() == nullptr) return;
-  if (engine_->is_asynchronous())
-    state_.ema_weights()->update(state_.optimizer().skipped());
-  else if (!is_skipped())
-    state_.ema_weights()->update();
-}
-
-bool Trainer::is_skipped() const {
-  const at::Tensor& maybe_skipped = state_.optimizer().skipped();
-  return maybe_skipped.defined() && maybe_skipped.item<double>() != 0;
 }
 
 // ---- After a step

@@ -3,7 +3,7 @@
 //
 //   Commands        requests of clients, and live settings
 //   Coordination    what the ranks of a group decide together
-//   StepEngine      the work of a step on the device: TrainStep, and the update through NonfiniteGuard
+//   ParameterUpdate the gradients of a step and the update, which a StepEngine runs on the device
 //   Reporter        records and status
 //   Checkpointing   when and how the state is saved
 //
@@ -37,10 +37,10 @@
 #include "daemon/train/coordination.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
+#include "daemon/train/parameter_update.h"
 #include "daemon/train/reporter.h"
 #include "daemon/train/step_engine.h"
 #include "daemon/train/step_instrumentation.h"
-#include "daemon/train/train_step.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
 #include "daemon/writer/checkpoint_writer.h"
@@ -111,12 +111,6 @@ class Trainer {
   Result<bool> do_step(std::stop_token stop);
   // nullopt: training ends here.
   Result<std::optional<feed::ReceivedBatch>> next_batch(uint64_t ticket, std::stop_token stop);
-  StepObserver* observer_of(MicroBatchInfo micro_batch);
-  void seed_generators(uint64_t ticket);
-  void work(const task::Batch& batch, MicroBatchInfo micro_batch);
-  void update();
-  void update_ema();
-  bool is_skipped() const;  // the step that was just finished; waits for the device
 
   // ---- After a step
   // False if the run must roll back.
@@ -138,19 +132,16 @@ class Trainer {
   writer::CheckpointWriter& writer_;
   Clock& clock_;
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
-  const bool uses_tree_;                   // distributed.reduction: ordered
   const bool is_sharded_;                  // the optimizer
-  // Before step_, which can take the gradients from the parameters.
+  // Before update_, which can take the gradients from the parameters.
   const std::unique_ptr<Coordination> ranks_;
   feed::BatchReceiver receiver_;
   Reporter reporter_;
-  TrainStep step_;
   NonfiniteGuard guard_;
   StepInstrumentation instrumentation_;
+  ParameterUpdate update_;
   Checkpointing checkpointing_;
   Commands commands_;
-  // At the start of the step; only for functions of the engine.
-  std::optional<TrainingState::Mark> step_began_;
   bool has_data_ended_ = false;
   std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 };
