@@ -51,7 +51,7 @@ struct DatasetRequest {
   }
   // Of an error in the files; one of config_error() has its own key.
   Status with_path(const Status& error) const {
-    return error.code() == StatusCode::kInvalidArgument ? error : error.with_context(key("path"));
+    return error.message().starts_with(key("")) ? error : error.with_context(key("path"));
   }
 };
 

@@ -32,6 +32,8 @@ class ByteSource {
   virtual Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) = 0;
   // The same for at least `count` bytes, with those after them that are available without waiting.
   virtual Result<std::span<const std::byte>> peek_available(uint64_t offset, size_t count) = 0;
+  // The bytes before `offset` are not needed any more. Spans remain valid until the next peek.
+  virtual void discard_before(uint64_t /*offset*/) {}
 };
 
 class MemorySource final : public ByteSource {

@@ -7,6 +7,7 @@
 #include "shared/data/dataset_files.h"
 #include "shared/data/format/csv_table.h"
 #include "shared/data/format/format.h"
+#include "shared/data/format/framed_records.h"
 #include "shared/data/format/text_records.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/record/record_index.h"
@@ -26,26 +27,23 @@ config::DatasetConfig with_record(const DatasetRequest& request, config::RecordC
 
 record::FieldBytes size_in_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-class CsvRecords final : public TextRecords {
+class CsvFields final : public RecordFields {
  public:
-  CsvRecords(files::FileTable files, record::RecordTable table, std::vector<size_t> indices,
-             char delimiter)
-      : TextRecords(std::move(files), std::move(table)),
-        indices_(std::move(indices)),
-        delimiter_(delimiter) {}
+  CsvFields(const record::SampleSpec& spec, std::vector<size_t> indices, char delimiter)
+      : RecordFields(spec), indices_(std::move(indices)), delimiter_(delimiter) {}
 
-  Status read(uint64_t record, record::RecordValues& values) const override {
-    thread_local CsvRow row;
-    STOKER_ASSIGN_OR_RETURN(const std::string_view text, read_line(record));
-    STOKER_RETURN_IF_ERROR(at(record, row.split(text, delimiter_)));
-    for (size_t i = 0; i < indices_.size(); ++i)
-      if (indices_[i] < row.size()) values.fields[i] = size_in_bytes(row[indices_[i]]);
+  Status read(std::span<const std::byte> record, std::span<record::FieldValue> values,
+              std::optional<size_t> /*maybe_known*/) override {
+    STOKER_RETURN_IF_ERROR(row_.split(record::to_string_view(record), delimiter_));
+    for (size_t i = 0; i < values.size(); ++i)
+      if (indices_[i] < row_.size()) values[i] = size_in_bytes(row_[indices_[i]]);
     return {};
   }
 
  private:
   const std::vector<size_t> indices_;
   const char delimiter_;
+  CsvRow row_;
 };
 
 // Those of pandas.read_csv, except the empty cell.
@@ -283,12 +281,14 @@ Result<std::unique_ptr<Dataset>> open_csv(const DatasetRequest& request, files::
   const DatasetRequest resolved{
       .name = request.name, .config = config, .index_dir = request.index_dir};
   STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(resolved));
-  STOKER_ASSIGN_OR_RETURN(std::vector<size_t> indices, columns.indices(request, spec));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<size_t> indices, columns.indices(request, spec));
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
                                        LineLocation::kWidth, spec);
   if (!table) return no_csv(request);
-  auto records = std::make_unique<CsvRecords>(std::move(index.files), *std::move(table),
-                                              std::move(indices), delimiter_of(request));
+  auto records = make_framed_records(std::move(index.files), *std::move(table), line_framing(),
+                                     spec, [spec, indices, delimiter = delimiter_of(request)] {
+                                       return std::make_unique<CsvFields>(spec, indices, delimiter);
+                                     });
   return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),
                                      std::move(records));
 }

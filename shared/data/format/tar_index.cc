@@ -103,6 +103,28 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
+void TarMembers::clear() {
+  std::ranges::fill(found_, std::nullopt);
+  extensions_.clear();
+}
+
+Status TarMembers::add(const TarMember& member, std::string_view extension) {
+  std::string lower = lower_case(extension);
+  if (std::ranges::find(extensions_, lower) != extensions_.end())
+    return Status(StatusCode::kCorrupt, "has two members " + quote_for_message(lower));
+  if (extensions_.size() == kMaxTarMembers)
+    return Status(StatusCode::kCorrupt,
+                  "has more than " + std::to_string(kMaxTarMembers) + " members");
+  for (size_t field = 0; field < fields_.size(); ++field) {
+    const auto rank = fields_[field].extension_rank(lower);
+    if (rank && (!found_[field] || *rank < found_[field]->rank))
+      found_[field] = Member{
+          .rank = *rank, .content = member.content, .size = member.size, .is_link = member.is_link};
+  }
+  extensions_.push_back(std::move(lower));
+  return {};
+}
+
 Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
                             std::span<const std::byte> member, record::FieldValue& value) {
   value = record::FieldBytes(member);
@@ -130,7 +152,8 @@ class TarIndexer {
         shard_(shard),
         index_(index),
         ignored_(ignored),
-        found_(tar_fields.size()),
+        members_(tar_fields),
+        contents_(tar_fields.size()),
         values_(tar_fields.size()),
         sequence_(tar_fields.size()) {
     for (const TarField& field : tar_fields)
@@ -154,15 +177,6 @@ class TarIndexer {
   }
 
  private:
-  // The member found for one field of the sample.
-  struct Found {
-    bool is_there = false;
-    bool is_link = false;
-    size_t rank = 0;
-    TarLocation location;
-    std::string content;  // only if it is parsed
-  };
-
   // If the first header is invalid, the file is probably not a tar file; a corrupt one is less
   // likely.
   static Status is_reported(const Status& status, const TarMember& last) {
@@ -170,10 +184,10 @@ class TarIndexer {
     return Status(status.code(), status.message() + "; if it is not a tar file, narrow the glob");
   }
 
-  Status wrong(const std::string& what) const {
-    return index_.at(first_header_, "sample " + quote_for_message(key_, kShownKey),
-                     Status(StatusCode::kCorrupt, what));
+  Status wrong(const Status& status) const {
+    return index_.at(first_header_, "sample " + quote_for_message(key_, kShownKey), status);
   }
+  Status wrong(const std::string& what) const { return wrong(Status(StatusCode::kCorrupt, what)); }
 
   // A link of which no field is read does no harm.
   bool is_wanted(const TarMember& member) const {
@@ -186,28 +200,22 @@ class TarIndexer {
   Status take(const TarMember& member) {
     const auto name = split_tar_name(member.name);
     if (!name) return ++ignored_.members, Status();
-    if (members_.empty() || name->key != key_) {
+    if (members_.extensions().empty() || name->key != key_) {
       STOKER_RETURN_IF_ERROR(end_sample());
       key_ = name->key;
       first_header_ = member.header;
       if (key_.size() > kMaxTarKey)
         return wrong("its key has " + std::to_string(key_.size()) + " bytes");
     }
-    std::string extension = lower_case(name->extension);
-    if (std::ranges::find(members_, extension) != members_.end())
-      return wrong("has two members " + quote_for_message(extension));
-    if (members_.size() == kMaxTarMembers)
-      return wrong("has more than " + std::to_string(kMaxTarMembers) + " members");
+    STOKER_RETURN_IF_ERROR(wrong(members_.add(member, name->extension)));
     for (size_t i = 0; i < tar_fields_.size(); ++i) {
-      const auto rank = tar_fields_[i].extension_rank(extension);
-      if (rank && (!found_[i].is_there || *rank < found_[i].rank))
-        STOKER_RETURN_IF_ERROR(take_field(i, *rank, member));
+      const auto& found = members_.of(i);
+      if (found && found->content == member.content) STOKER_RETURN_IF_ERROR(take_field(i, member));
     }
-    members_.push_back(std::move(extension));
     return {};
   }
 
-  Status take_field(size_t i, size_t rank, const TarMember& member) {
+  Status take_field(size_t i, const TarMember& member) {
     const TarField& field = tar_fields_[i];
     const bool has_length = is_of_sequence(field);
     const bool is_parsed = has_length || field.is_label || field.is_json();
@@ -219,31 +227,31 @@ class TarIndexer {
       return wrong("its member of " + std::to_string(member.size) + " bytes is past the limit of " +
                    std::to_string(max_elements));
     }
-    found_[i] = {.is_there = true,
-                 .is_link = member.is_link,
-                 .rank = rank,
-                 .location = {.content = member.content, .size = member.size},
-                 .content = {}};
+    contents_[i].clear();
     if (!is_parsed || member.is_link) return {};
     STOKER_ASSIGN_OR_RETURN(const auto bytes, shard_.peek(member.content, member.size));
-    found_[i].content = record::to_string_view(bytes);
+    contents_[i] = record::to_string_view(bytes);
     return {};
   }
 
   Status end_sample() {
-    if (members_.empty()) return {};
+    if (members_.extensions().empty()) return {};
     std::vector<uint64_t>& row = row_;
     row.clear();
     Status valid;
     for (size_t i = 0; valid.ok() && i < tar_fields_.size(); ++i) {
       valid = value_of(i);
-      if (!tar_fields_[i].is_label) row.push_back(found_[i].location.to_number());
+      if (!tar_fields_[i].is_label) row.push_back(location_of(i).to_number());
     }
     Status added = valid.ok() ? index_.add(first_header_, what(), values_, row)
                               : index_.add_bad(first_header_, what(), valid);
     members_.clear();
-    std::ranges::fill(found_, Found());
     return added;
+  }
+
+  TarLocation location_of(size_t i) const {
+    const auto& found = members_.of(i);
+    return found ? TarLocation{.content = found->content, .size = found->size} : TarLocation();
   }
 
   // Whether the index needs the length of the value.
@@ -253,37 +261,33 @@ class TarIndexer {
 
   // Sets values_[i]. For values that are not parsed, the index only needs to know that they exist.
   Status value_of(size_t i) {
-    const Found& found = found_[i];
+    const auto& found = members_.of(i);
     values_[i] = record::FieldValue();
-    if (!found.is_there) return {};
-    if (found.is_link) return link_in_tar(tar_fields_[i].extensions[found.rank]);
-    values_[i] = std::as_bytes(std::span(found.content));
+    if (!found) return {};
+    const std::string& extension = tar_fields_[i].extensions[found->rank];
+    if (found->is_link) return link_in_tar(extension);
+    values_[i] = content_of(i);
     if (is_of_sequence(tar_fields_[i])) {
-      const Status read = sequence_[i].read(tar_fields_[i], spec_.values_per_step(i),
-                                            std::as_bytes(std::span(found.content)), values_[i]);
+      const Status read =
+          sequence_[i].read(tar_fields_[i], spec_.values_per_step(i), content_of(i), values_[i]);
       return read;
     }
-    if (tar_fields_[i].is_npy) return npy_value_of(i);
+    if (tar_fields_[i].is_npy) return npy_value_of(i).with_context(extension);
     if (!tar_fields_[i].is_json()) return {};
-    const Status read = parsers_[i]->read(found.content, std::span(&values_[i], 1));
-    return read.with_context(tar_fields_[i].extensions[found.rank]);
+    return parsers_[i]->read(contents_[i], std::span(&values_[i], 1)).with_context(extension);
   }
+
+  record::FieldBytes content_of(size_t i) const { return std::as_bytes(std::span(contents_[i])); }
 
   // Labels are decoded. An input is a uint8 image or numbers; the first array of a shard decides
   // for all.
   Status npy_value_of(size_t i) {
-    const Found& found = found_[i];
-    if (tar_fields_[i].is_label) {
-      const Status read = read_npy_label(std::as_bytes(std::span(found.content)), values_[i]);
-      return read.with_context(tar_fields_[i].extensions[found.rank]);
-    }
+    if (tar_fields_[i].is_label) return read_npy_label(content_of(i), values_[i]);
     if (i == 0 && !has_form_) {
+      const TarLocation location = location_of(i);
       STOKER_ASSIGN_OR_RETURN(
-          const auto head,
-          shard_.peek(found.location.content, std::min(found.location.size, kMaxNpyHeader)));
-      const auto bytes = npy_is_bytes(head, found.location.size);
-      if (!bytes) return bytes.status().with_context(tar_fields_[i].extensions[found.rank]);
-      has_bytes_ = *bytes;
+          const auto head, shard_.peek(location.content, std::min(location.size, kMaxNpyHeader)));
+      STOKER_ASSIGN_OR_RETURN(has_bytes_, npy_is_bytes(head, location.size));
       has_form_ = true;
     }
     if (!has_bytes_ || i > 0) values_[i] = record::FieldFloats(&kSomeNumber, 1);
@@ -292,9 +296,10 @@ class TarIndexer {
 
   std::string what() const {
     std::string text = "sample " + quote_for_message(key_, kShownKey) + " (";
-    for (size_t i = 0; i < std::min(members_.size(), kShownMembers); ++i)
-      text += (i == 0 ? "" : " ") + quote_for_message(members_[i]);
-    return text + (members_.size() > kShownMembers ? " …)" : ")");
+    const auto extensions = members_.extensions();
+    for (size_t i = 0; i < std::min(extensions.size(), kShownMembers); ++i)
+      text += (i == 0 ? "" : " ") + quote_for_message(extensions[i]);
+    return text + (extensions.size() > kShownMembers ? " …)" : ")");
   }
 
   static constexpr float kSomeNumber = 0;
@@ -310,8 +315,8 @@ class TarIndexer {
   // State of the current sample.
   std::string key_;
   uint64_t first_header_ = 0;
-  std::vector<std::string> members_;  // their extensions
-  std::vector<Found> found_;
+  TarMembers members_;
+  std::vector<std::string> contents_;  // of the members of the fields, if they are parsed
   std::vector<record::FieldValue> values_;
   std::vector<SequenceMember> sequence_;
   std::vector<uint64_t> row_;

@@ -66,6 +66,33 @@ std::optional<TarName> split_tar_name(std::string_view name);
 // Extensions are case-insensitive.
 std::string lower_case(std::string_view text);
 
+// TarMembers: of one sample, for each field the member with its preferred extension.
+//
+// Threads: one at a time.
+// Errors:  kCorrupt: two members with the same extension, or more than kMaxTarMembers.
+class TarMembers {
+ public:
+  struct Member {
+    size_t rank = 0;       // of its extension, among those of the field
+    uint64_t content = 0;  // offset
+    uint64_t size = 0;
+    bool is_link = false;
+  };
+
+  explicit TarMembers(std::span<const TarField> fields) : fields_(fields), found_(fields.size()) {}
+
+  void clear();
+  Status add(const TarMember& member, std::string_view extension);
+  const std::optional<Member>& of(size_t field) const { return found_[field]; }
+  // Of all members, in lower case.
+  std::span<const std::string> extensions() const { return extensions_; }
+
+ private:
+  const std::span<const TarField> fields_;
+  std::vector<std::optional<Member>> found_;
+  std::vector<std::string> extensions_;
+};
+
 // SequenceMember: decodes the value of one field of a sequence from its member in a tar file.
 //
 // Threads: one at a time. The value refers to the bytes of the member and to memory of this object,

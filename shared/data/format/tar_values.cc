@@ -1,6 +1,7 @@
 #include "shared/data/format/tar_values.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace stoker::data::format {
@@ -48,6 +49,59 @@ Status TarValues::read(size_t field, std::span<const std::byte> member, Buffer& 
   if (!described.is_json()) return {};
   buffer.json = described.make_json();
   return buffer.json->read(record::to_string_view(member), std::span(&value, 1));
+}
+
+namespace {
+
+class TarFields final : public RecordFields {
+ public:
+  TarFields(const record::SampleSpec& spec, TarValues values)
+      : RecordFields(spec),
+        values_(std::move(values)),
+        members_(values_.fields()),
+        buffers_(values_.fields().size()) {}
+
+  Status read(std::span<const std::byte> record, std::span<record::FieldValue> values,
+              std::optional<size_t> /*maybe_known*/) override {
+    STOKER_RETURN_IF_ERROR(find_members(record));
+    for (size_t field = 0; field < values.size(); ++field) {
+      const auto& found = members_.of(field);
+      values[field] = record::FieldValue();
+      if (!found) continue;
+      if (found->is_link) return link_in_tar(values_.fields()[field].extensions[found->rank]);
+      const auto member = record.subspan(found->content, found->size);
+      STOKER_RETURN_IF_ERROR(values_.read(field, member, buffers_[field], values[field]));
+    }
+    return {};
+  }
+
+ private:
+  Status find_members(std::span<const std::byte> record) {
+    members_.clear();
+    files::MemorySource bytes(record);
+    TarReader tar(bytes);
+    for (TarMember member;;) {
+      STOKER_ASSIGN_OR_RETURN(const bool more, tar.next(member));
+      if (!more) return {};
+      if (!member.is_file && !member.is_link) continue;
+      const auto name = split_tar_name(member.name);
+      if (name) STOKER_RETURN_IF_ERROR(members_.add(member, name->extension));
+    }
+  }
+
+  const TarValues values_;
+  TarMembers members_;
+  std::vector<TarValues::Buffer> buffers_;  // one per field
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RecordFields>> make_tar_fields(const DatasetRequest& request,
+                                                      const record::SampleSpec& spec) {
+  STOKER_ASSIGN_OR_RETURN(auto fields, tar_fields(request, spec));
+  const auto form = spec.image ? record::InputForm::kImage : record::InputForm::kNumbers;
+  return std::unique_ptr<RecordFields>(std::make_unique<TarFields>(
+      spec, TarValues(std::move(fields), spec, *request.config.record(), form)));
 }
 
 }  // namespace stoker::data::format

@@ -14,8 +14,10 @@
 
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
+#include "shared/data/dataset_request.h"
 #include "shared/data/format/json_values.h"
 #include "shared/data/format/npy_value.h"
+#include "shared/data/format/record_fields.h"
 #include "shared/data/format/tar_index.h"
 #include "shared/data/record/field_value.h"
 #include "shared/data/record/sample_spec.h"
@@ -44,5 +46,9 @@ class TarValues {
   const std::vector<NpyWanted> arrays_;    // one per field
   std::vector<uint64_t> values_per_step_;  // one per field of sequences; else empty
 };
+
+// The fields of samples that are tar files of their own, as a stream has them.
+Result<std::unique_ptr<RecordFields>> make_tar_fields(const DatasetRequest& request,
+                                                      const record::SampleSpec& spec);
 
 }  // namespace stoker::data::format

@@ -1,9 +1,7 @@
 // Format `text`: the files are concatenated to one stream. Tokens are bytes or, with a tokenizer,
 // those of the token cache, in which the end token follows each file.
-#include <cassert>
 #include <utility>
 
-#include "shared/base/tensor_role.h"
 #include "shared/data/cache/token_cache.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/dataset_request.h"
@@ -16,43 +14,6 @@
 
 namespace stoker::data::format {
 namespace {
-
-class TextDataset final : public Dataset, public SampleFiles {
- public:
-  TextDataset(std::string fingerprint, files::FileTable files, SampleRange range,
-              uint64_t block_size)
-      : stream_(std::move(files)),
-        begin_(range.begin),
-        block_size_(block_size),
-        info_{.size = (range.size() - 1) / block_size,
-              .fingerprint = std::move(fingerprint),
-              .spec = {{.name = tensor_name(TensorRole::kTokens),
-                        .dtype = DType::kU8,
-                        .shape = {static_cast<int64_t>(block_size + 1)}}},
-              .classes = 256,
-              .shard_ends = stream_.shard_ends(begin_, block_size, (range.size() - 1) / block_size),
-              .maybe_files = this} {}
-
-  const DatasetInfo& info() const override { return info_; }
-  SampleSource source(uint64_t sample) const override {
-    return stream_.source(begin_ + sample * block_size_);
-  }
-
-  Status read(uint64_t sample, const RandomKey&,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == block_size_ + 1);
-    return stream_.read(begin_ + sample * block_size_, outputs[0]);
-  }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    stream_.prefetch(begin_ + sample * block_size_, block_size_ + 1, bytes);
-  }
-
- private:
-  const ByteStream stream_;
-  const uint64_t begin_;
-  const uint64_t block_size_;
-  const DatasetInfo info_;
-};
 
 // Null without a tokenizer.
 Result<std::shared_ptr<const tokenizer::Tokenizer>> read_tokenizer(const DatasetRequest& request) {
@@ -122,8 +83,8 @@ Result<std::unique_ptr<Dataset>> open_text(const DatasetRequest& request, files:
   STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
   if (range.size() < block_size + 1) return too_short(request, range.size(), "bytes");
   std::string fingerprint = index.fingerprint();
-  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
-      std::move(fingerprint), std::move(index.files), range, block_size));
+  return make_tokens_dataset(std::move(fingerprint), whole_files(std::move(index.files), 1, 256),
+                             range, block_size);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shared/data/file_kind.h"
+#include "shared/data/record/field_value.h"
 
 namespace stoker::data::format {
 namespace {
@@ -114,14 +115,8 @@ Status scan_lines(const files::FileReader& reader, const files::FileTable& files
   }
 }
 
-namespace {
-
-constexpr uint64_t kLastLine = (uint64_t{1} << (64 - LineLocation::kBytesBits)) - 1;
-
-}  // namespace
-
 LineLocation LineLocation::of(const TextLine& row) {
-  return {.offset = row.offset, .line = std::min(row.line, kLastLine), .bytes = row.text.size()};
+  return {.offset = row.offset, .line = row.line, .bytes = row.text.size()};
 }
 
 LineLocation LineLocation::of_numbers(std::span<const uint64_t> numbers) {
@@ -131,7 +126,8 @@ LineLocation LineLocation::of_numbers(std::span<const uint64_t> numbers) {
 }
 
 std::array<uint64_t, LineLocation::kWidth> LineLocation::to_numbers() const {
-  return {offset, line << kBytesBits | bytes};
+  constexpr uint64_t kLastLine = (uint64_t{1} << (64 - kBytesBits)) - 1;
+  return {offset, std::min(line, kLastLine) << kBytesBits | bytes};
 }
 
 std::string line_location_text(uint64_t line) { return "line " + std::to_string(line); }
@@ -140,19 +136,6 @@ config::RecordConfig with_shape(config::RecordConfig record) {
   if (record.input_shape.empty() && !record.fields.input.empty())
     record.input_shape = {static_cast<int64_t>(record.fields.input.size())};
   return record;
-}
-
-Result<std::string_view> TextRecords::read_line(uint64_t record) const {
-  thread_local std::vector<std::byte> bytes;
-  const LineLocation where = location(record);
-  bytes.resize(where.bytes);
-  STOKER_RETURN_IF_ERROR(reader().read(table().shard_index(record), where.offset, bytes));
-  return record::to_string_view(bytes);
-}
-
-void TextRecords::prefetch(uint64_t record, files::PrefetchedBytes& bytes) const {
-  const LineLocation where = location(record);
-  reader().prefetch(table().shard_index(record), where.offset, where.bytes, bytes);
 }
 
 }  // namespace stoker::data::format

@@ -23,7 +23,6 @@
 #include "shared/data/files/byte_source.h"
 #include "shared/data/files/file_reader.h"
 #include "shared/data/files/file_table.h"
-#include "shared/data/record/table_reader.h"
 
 namespace stoker::data::format {
 
@@ -51,6 +50,7 @@ class RowReader {
   Result<bool> next(TextLine& row);
   // Of the next row; after an error, of the wrong one.
   uint64_t offset() const { return at_; }
+  uint64_t line() const { return line_; }
   // Continues with the row at `offset`, which is not 0.
   void seek(uint64_t offset);
 
@@ -74,10 +74,6 @@ class RowReader {
 Status scan_lines(const files::FileReader& reader, const files::FileTable& files, size_t file,
                   const LineEnd& line_end, const std::function<Status(const TextLine&)>& on_line);
 
-// text rows: shared by the formats whose records are rows of text with named fields.
-//
-// Threads: values; TextRecords as TableReader.
-
 // Location of a row, packed into two numbers of the index.
 struct LineLocation {
   static constexpr uint64_t kWidth = 2;
@@ -98,23 +94,5 @@ std::string line_location_text(uint64_t line);
 
 // The record config. An empty input_shape is set to a vector with one element per input name.
 config::RecordConfig with_shape(config::RecordConfig record);
-
-// Records that are rows of text. The first numbers of a row of the table are its LineLocation.
-class TextRecords : public record::TableReader {
- public:
-  using record::TableReader::TableReader;
-  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override;
-
- protected:
-  uint64_t offset(uint64_t record) const override { return location(record).offset; }
-  std::string what(uint64_t record) const override {
-    return line_location_text(location(record).line);
-  }
-  LineLocation location(uint64_t record) const {
-    return LineLocation::of_numbers(table().row(record));
-  }
-  // The row with its line end, in a thread-local buffer that is valid until the thread's next call.
-  Result<std::string_view> read_line(uint64_t record) const;
-};
 
 }  // namespace stoker::data::format

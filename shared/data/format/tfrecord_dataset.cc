@@ -1,142 +1,155 @@
 // Format `tfrecord`: TFRecord files of tf.train.Example, with named features.
 //
-// Each read reads the whole record and verifies its checksum.
-#include <algorithm>
-#include <utility>
+// Indexing reads frames, feature names and labels and skips everything else; records of sequences are read
+// completely to determine their length. Each read reads the whole record and verifies its checksum.
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "shared/data/dataset_files.h"
 #include "shared/data/format/format.h"
-#include "shared/data/format/tfrecord_index.h"
-#include "shared/data/record/record_dataset.h"
-#include "shared/data/record/record_index.h"
-#include "shared/data/record/table_reader.h"
+#include "shared/data/format/framed_records.h"
+#include "shared/data/format/tf_example.h"
 
 namespace stoker::data::format {
 namespace {
 
-// Thread-local buffers of the last record read.
-struct ReadRecord {
-  std::vector<std::byte> bytes;
-  ExampleValues values;
-};
+using List = FeatureLocation::List;
+using record::FieldValue;
 
-ReadRecord& record_of_thread() {
-  thread_local ReadRecord record;
-  return record;
+constexpr uint64_t kMaxLabel = 4096;  // size in bytes of the list of a label or a group
+
+// An empty value of the list's type, which is all that the index needs for most fields.
+FieldValue value_of_type(const FeatureLocation& location) {
+  switch (location.list) {
+    case List::kBytes:
+      return record::FieldBytes();
+    case List::kFloats:
+    case List::kSteps:
+      return record::FieldFloats();
+    case List::kInts:
+      return record::FieldInts();
+    case List::kMissing:
+      break;
+  }
+  return {};
 }
 
-class TfRecords final : public record::TableReader, public record::TextSource {
+// The features of one serialized Example. Time steps are concatenated; in a sequence, each step of the
+// input must have the number of elements of the input's step, each step of another field one.
+class ExampleFields final : public RecordFields {
  public:
-  TfRecords(files::FileTable shards, record::RecordTable table, const record::SampleSpec& spec)
-      : record::TableReader(std::move(shards), std::move(table)),
-        spec_(spec),
-        label_(spec.label_value()) {}
+  explicit ExampleFields(const record::SampleSpec& spec)
+      : RecordFields(spec),
+        locations_(spec.names.size()),
+        bytes_(spec.names.size()),
+        ints_(spec.names.size()),
+        floats_(spec.names.size()) {}
 
-  Status read(uint64_t record, record::RecordValues& values) const override {
-    ReadRecord& kept = record_of_thread();
-    STOKER_RETURN_IF_ERROR(load(record, kept));
-    for (size_t name = 0; name < values.fields.size(); ++name) {
-      if (name == label_) continue;
-      const auto value = kept.values.value(spec_, name);
-      if (!value) return at(record, value.status());
-      values.fields[name] = *value;
+  Status read(std::span<const std::byte> record, std::span<FieldValue> values,
+              std::optional<size_t> maybe_known) override {
+    files::MemorySource source(record);
+    STOKER_RETURN_IF_ERROR(find_features(source, spec().names, locations_));
+    for (size_t name = 0; name < values.size(); ++name) {
+      if (name == maybe_known) continue;
+      const FeatureLocation& location = locations_[name];
+      auto value = decode(name, record.subspan(location.begin, location.size), location.list);
+      if (!value) return value.status().with_context("feature '" + spec().names[name] + "'");
+      values[name] = *value;
     }
     return {};
   }
 
-  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
-    if (const uint64_t count = max_bytes(record); count > 0)
-      reader().prefetch(table().shard_index(record), offset(record), count, bytes);
+  Result<uint64_t> scan(Framer& framer, const Frame& frame, std::span<FieldValue> values) override {
+    files::PartSource record(framer.source(), frame.offset + kFrameHead,
+                             frame.bytes - kFrameHead - kFrameTail);
+    if (spec().is_sequence()) {
+      STOKER_ASSIGN_OR_RETURN(const auto bytes, record.peek(0, record.size()));
+      STOKER_RETURN_IF_ERROR(read(bytes, values, std::nullopt));
+      return uint64_t{0};
+    }
+    STOKER_RETURN_IF_ERROR(find_features(record, spec().names, locations_));
+    for (size_t name = 0; name < values.size(); ++name)
+      values[name] = value_of_type(locations_[name]);
+    for (const auto& value : {spec().label_value(), spec().group_value()}) {
+      if (!value) continue;
+      const Status read = scan_value(record, *value, values[*value]);
+      if (!read.ok()) return in_field(*value, read);
+    }
+    if (!spec().is_text() || locations_[0].list == List::kMissing) return uint64_t{0};
+    if (locations_[0].list != List::kBytes)
+      return in_field(0, corrupt_record("must be bytes, got a list of numbers"));
+    const auto text = find_one_bytes(record, locations_[0]);
+    if (!text) return in_field(0, text.status());
+    return text->size;
   }
-
-  const record::TextSource* maybe_texts() const override { return this; }
-  uint64_t text_bytes(uint64_t record) const override { return table().row(record)[1]; }
-
-  Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
-    ReadRecord& kept = record_of_thread();
-    STOKER_RETURN_IF_ERROR(load(record, kept));
-    const auto value = kept.values.value(spec_, 0);
-    if (!value) return at(record, value.status());
-    const auto* const text = std::get_if<record::FieldBytes>(&*value);
-    if (text == nullptr || text->size() != text_bytes(record))
-      return at(record, Status(StatusCode::kCorrupt,
-                               "its text has a different length than when the file was indexed"));
-    std::ranges::copy(text->subspan(from, out.size()), out.begin());
-    return {};
-  }
-  void prefetch_text(uint64_t record, uint64_t /*from*/, uint64_t /*count*/,
-                     files::PrefetchedBytes& bytes) const override {
-    prefetch(record, bytes);
-  }
-
- protected:
-  uint64_t offset(uint64_t record) const override { return table().row(record)[0]; }
 
  private:
-  // Upper bound of the size of the frame, from the offset of the next record in the table. Usually
-  // this is the exact size; the frame itself has the actual length. 0 if the index is invalid.
-  uint64_t max_bytes(uint64_t record) const {
-    const size_t shard = table().shard_index(record);
-    const bool is_last = record + 1 == table().shard_ends[shard];
-    const uint64_t begin = offset(record);
-    const uint64_t end = is_last ? shards().stamp(shard).size : offset(record + 1);
-    if (end <= begin) return 0;
-    return std::min(end - begin, kFrameHead + kMaxTfrecordBytes + kFrameTail);
+  Status in_field(size_t name, const Status& status) const {
+    return status.with_context(std::string(to_string(spec().role_of(name))) + " '" +
+                               spec().names[name] + "'");
   }
 
-  Status load(uint64_t record, ReadRecord& kept) const {
-    kept.bytes.resize(max_bytes(record));
-    if (kept.bytes.empty())
-      return at(record, Status(StatusCode::kCorrupt, "index does not match the file"));
-    STOKER_RETURN_IF_ERROR(reader().read(table().shard_index(record), offset(record), kept.bytes));
-    const auto data = framed_data(kept.bytes);
-    if (!data) return at(record, data.status());
-    return at(record, kept.values.find(*data, spec_));
+  // A label or a group.
+  Status scan_value(files::ByteSource& record, size_t name, FieldValue& value) {
+    const FeatureLocation& location = locations_[name];
+    if (location.list == List::kMissing) return {};
+    if (location.list == List::kSteps)
+      return corrupt_record("is a list of steps, but one value is needed");
+    if (location.size > kMaxLabel)
+      return corrupt_record("is " + std::to_string(location.size) + " bytes, no " +
+                            std::string(to_string(spec().role_of(name))));
+    STOKER_ASSIGN_OR_RETURN(const auto list, record.peek(location.begin, location.size));
+    bytes_[name].assign(list.begin(), list.end());
+    STOKER_ASSIGN_OR_RETURN(value, decode(name, bytes_[name], location.list));
+    return {};
   }
 
-  // Constant after construction.
-  const record::SampleSpec spec_;
-  const std::optional<size_t> label_;
+  Result<FieldValue> decode(size_t name, std::span<const std::byte> list, List type) {
+    if (spec().has_captions() && name == 1 && type != List::kMissing) {
+      STOKER_RETURN_IF_ERROR(decode_texts(list, type, texts_));
+      return FieldValue(std::as_bytes(std::span(texts_)));
+    }
+    if (type == List::kFloats) STOKER_RETURN_IF_ERROR(decode_floats(list, floats_[name]));
+    if (type == List::kInts) STOKER_RETURN_IF_ERROR(decode_ints(list, ints_[name]));
+    if (type == List::kSteps) {
+      STOKER_ASSIGN_OR_RETURN(
+          type, decode_steps(list, spec().is_sequence() ? spec().values_per_step(name) : 0,
+                             floats_[name], ints_[name]));
+    }
+    if (type == List::kFloats) return FieldValue(record::FieldFloats(floats_[name]));
+    if (type == List::kInts) return FieldValue(record::FieldInts(ints_[name]));
+    if (type == List::kMissing) return FieldValue();
+    files::MemorySource source(list);
+    STOKER_ASSIGN_OR_RETURN(
+        const ValueLocation one,
+        find_one_bytes(source, {.list = List::kBytes, .begin = 0, .size = list.size()}));
+    return FieldValue(record::FieldBytes(list.subspan(one.begin, one.size)));
+  }
+
+  // Of the last record, one per name.
+  std::vector<FeatureLocation> locations_;
+  std::vector<std::vector<std::byte>> bytes_;  // of scan()
+  std::vector<std::vector<int64_t>> ints_;
+  std::vector<std::vector<float>> floats_;
+  std::string texts_;  // captions
 };
-
-Result<std::string> tfrecord_fingerprint_text(const DatasetRequest& request) {
-  return record::record_fingerprint_text("tfrecord", request);
-}
-
-Result<files::IndexMetadata> build_tfrecord_metadata(const DatasetRequest& request,
-                                                     const files::FileTable& files,
-                                                     const files::ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::for_index(request));
-  const files::FileReader reader(files);
-  record::RecordIndexBuilder index(request, spec, files, tfrecord_row_width(spec), progress);
-  for (size_t file = 0; file < files.size(); ++file) {
-    files::FileSource shard(reader, file, files.stamp(file).size);
-    STOKER_RETURN_IF_ERROR(index_tfrecord_shard(spec, shard, index));
-    index.end_shard();
-  }
-  return index.finish();
-}
-
-Result<std::unique_ptr<Dataset>> open_tfrecord(const DatasetRequest& request, files::Index index) {
-  STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(request));
-  std::string fingerprint = index.fingerprint();
-  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       tfrecord_row_width(spec), spec);
-  if (!table) return table.status().with_context("data." + request.name);
-  auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table), spec);
-  return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),
-                                     std::move(records));
-}
 
 }  // namespace
 
+const FramedFormat& framed_tfrecord() {
+  static const FramedFormat kFormat{
+      .name = "tfrecord",
+      .framing = tfrecord_framing(),
+      .make_fields = [](const record::SampleSpec& spec) -> std::unique_ptr<RecordFields> {
+        return std::make_unique<ExampleFields>(spec);
+      }};
+  return kFormat;
+}
+
 const DatasetFormatOps& tfrecord_format() {
-  static constexpr DatasetFormatOps kFormatOps{.name = "tfrecord",
-                                               .fingerprint_text = tfrecord_fingerprint_text,
-                                               .scan = scan_shards,
-                                               .build_metadata = build_tfrecord_metadata,
-                                               .open = open_tfrecord,
-                                               .has_rows = true};
+  static constexpr DatasetFormatOps kFormatOps = framed_format_ops<framed_tfrecord>("tfrecord");
   return kFormatOps;
 }
 

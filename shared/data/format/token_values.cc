@@ -2,9 +2,18 @@
 
 #include <cstring>
 
+#include "shared/base/tensor_role.h"
+
 namespace stoker::data::format {
 
-void widen_tokens_in_place(std::span<std::byte> bytes) {
+TensorSpec token_block_spec(uint64_t tokens, uint64_t token_bytes) {
+  return {.name = tensor_name(TensorRole::kTokens),
+          .dtype = token_bytes == 1 ? DType::kU8 : DType::kI32,
+          .shape = {static_cast<int64_t>(tokens)}};
+}
+
+void widen_tokens_in_place(std::span<std::byte> bytes, uint64_t token_bytes) {
+  if (token_bytes != sizeof(uint16_t)) return;
   // Each value is read before it is overwritten.
   const std::byte* from = bytes.data() + bytes.size() / 2;
   for (size_t i = 0; i < bytes.size() / 4; ++i) {
@@ -15,7 +24,9 @@ void widen_tokens_in_place(std::span<std::byte> bytes) {
   }
 }
 
-std::optional<LargeToken> find_large_token(std::span<const std::byte> tokens) {
+std::optional<LargeToken> find_large_token(std::span<const std::byte> tokens,
+                                           uint64_t token_bytes) {
+  if (token_bytes < sizeof(int32_t)) return std::nullopt;
   uint32_t all = 0;  // no early exit, so that the loop is vectorized
   for (size_t i = 0; i < tokens.size() / 4; ++i) {
     uint32_t token;

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "shared/base/tensor_role.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/file_kind.h"
@@ -40,9 +39,7 @@ class TokensDataset final : public Dataset, public SampleFiles {
         width_(tokens.width),
         info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
-              .spec = {{.name = tensor_name(TensorRole::kTokens),
-                        .dtype = DType::kI32,
-                        .shape = {static_cast<int64_t>(block_size + 1)}}},
+              .spec = {token_block_spec(block_size + 1, width_)},
               .classes = tokens.classes,
               .shard_ends = stream_.shard_ends(position(0), block_size * width_,
                                                (range.size() - 1) / block_size),
@@ -54,12 +51,8 @@ class TokensDataset final : public Dataset, public SampleFiles {
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 1 && outputs[0].size() == spec()[0].bytes());
     const std::span<std::byte> out = outputs[0];
-    if (width_ == 2) {
-      STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out.last(out.size() / 2)));
-      widen_tokens_in_place(out);
-      return {};
-    }
-    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out));
+    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out.last((block_size_ + 1) * width_)));
+    widen_tokens_in_place(out, width_);
     return check_positive(sample, out);
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
@@ -70,7 +63,7 @@ class TokensDataset final : public Dataset, public SampleFiles {
   uint64_t position(uint64_t sample) const { return (begin_ + sample * block_size_) * width_; }
 
   Status check_positive(uint64_t sample, std::span<const std::byte> out) const {
-    const auto large = find_large_token(out);
+    const auto large = find_large_token(out, width_);
     if (!large) return {};
     const SampleSource where = stream_.source(position(sample) + 4 * large->index);
     return Status(StatusCode::kCorrupt, where.file + ": token " + std::to_string(large->token) +
@@ -225,13 +218,18 @@ Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, file
   STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
   if (range.size() < block_size + 1) return too_short(request, range.size(), "tokens");
   std::string fingerprint = index.fingerprint();
-  TokenStream stream{.files = std::move(index.files), .width = width};
-  for (size_t file = 0; file < stream.files.size(); ++file)
-    stream.bytes.push_back(stream.files.stamp(file).size);
-  return make_tokens_dataset(std::move(fingerprint), std::move(stream), range, block_size);
+  return make_tokens_dataset(std::move(fingerprint), whole_files(std::move(index.files), width, 0),
+                             range, block_size);
 }
 
 }  // namespace
+
+TokenStream whole_files(files::FileTable files, uint64_t width, uint64_t classes) {
+  TokenStream stream{.files = std::move(files), .width = width, .classes = classes};
+  for (size_t file = 0; file < stream.files.size(); ++file)
+    stream.bytes.push_back(stream.files.stamp(file).size);
+  return stream;
+}
 
 std::unique_ptr<Dataset> make_tokens_dataset(std::string fingerprint, TokenStream tokens,
                                              SampleRange range, uint64_t block_size) {

@@ -107,7 +107,7 @@ Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
   const auto missing = std::ranges::find_if(values, is_missing);
   if (missing != values.end()) {
     add_dropped(incomplete_, offset, what,
-                missing_field_text(static_cast<size_t>(missing - values.begin())));
+                spec().missing_text(static_cast<size_t>(missing - values.begin())));
     return {};
   }
   Status added = add_good(offset, what, values, row);
@@ -158,8 +158,7 @@ Status RecordIndexBuilder::note_bad(uint64_t offset, std::string_view what, cons
 Result<uint64_t> RecordIndexBuilder::hash_of_group(const FieldValue& group) const {
   const auto text = group_text(group);
   if (text.ok()) return name_hash(*text);
-  return Status(text.status().code(),
-                "group '" + spec().names.back() + "' " + text.status().message());
+  return spec().in_field(spec().num_values(), text.status());
 }
 
 Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
@@ -167,11 +166,7 @@ Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
   const auto label = spec().label_value();
   if (!label) return {};
   const auto number = labels_.add(values[*label]);
-  if (!number) {
-    const Status named(number.status().code(),
-                       "label '" + spec().names[*label] + "' " + number.status().message());
-    return named;
-  }
+  if (!number) return spec().in_field(*label, number.status());
   if (labels_.needs_location(*number)) labels_.set_location(location_text(offset, what));
   table_.labels.push_back(*number);
   return {};
@@ -184,7 +179,7 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
   is_fatal_ = !measure && maybe_tokenizer_ != nullptr;
   if (!measure) return is_fatal_ ? at(offset, what, measure.status()) : measure.status();
   if (measure->length == 0) {
-    add_dropped(incomplete_, offset, what, missing_field_text(0));
+    add_dropped(incomplete_, offset, what, spec().missing_text(0));
     return std::optional<uint64_t>();
   }
   const config::OnOverflow overflow = record_.sequence.on_overflow;
@@ -281,10 +276,6 @@ void RecordIndexBuilder::add_dropped(DroppedRecords& dropped, uint64_t offset,
                                      std::string_view what, const std::string& how) {
   if (dropped.count++ == 0)
     dropped.first = at(offset, what, Status(StatusCode::kCorrupt, how)).message();
-}
-
-std::string RecordIndexBuilder::missing_field_text(size_t name) const {
-  return "has no " + std::string(to_string(spec().role_of(name))) + " '" + spec().names[name] + "'";
 }
 
 std::string RecordIndexBuilder::counted(const DroppedRecords& dropped,

@@ -103,7 +103,6 @@ class RecordIndexBuilder {
                    const std::string& how);
   const SampleSpec& spec() const { return assembler_.spec(); }
   std::string location_text(uint64_t offset, std::string_view what) const;
-  std::string missing_field_text(size_t name) const;
   std::string counted(const DroppedRecords& dropped, const std::string& are) const;
   // The record at `offset` of the current shard is read.
   void report(uint64_t offset);

@@ -425,6 +425,10 @@ Status SampleSpec::in_field(size_t value, Status status) const {
                                    status.message());
 }
 
+std::string SampleSpec::missing_text(size_t value) const {
+  return "has no " + std::string(to_string(role_of(value))) + " '" + names[value] + "'";
+}
+
 void SampleSpec::set_input_form(InputForm form) {
   const bool is_tensor = input().role == FieldRole::kInput && !is_sequence();
   if (is_tensor && form == InputForm::kBytes) fields.front().dtype = DType::kU8;

@@ -188,6 +188,8 @@ struct SampleSpec {
   uint64_t values_per_step(size_t value = 0) const;
   // Adds the name of the value to `status`: "input 'x' is not there".
   Status in_field(size_t value, Status status) const;
+  // Of a record without the value: "has no input 'x'".
+  std::string missing_text(size_t value) const;
 
   // For inputs that are neither images nor sequences: the form found in the first record.
   void set_input_form(InputForm form);

@@ -7,15 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "shared/base/utf8.h"
 #include "shared/config/dataset_config.h"
-#include "shared/data/files/byte_source.h"
-#include "shared/data/format/json_values.h"
-#include "shared/data/format/tar_index.h"
-#include "shared/data/format/tar_reader.h"
+#include "shared/data/format/framed_records.h"
+#include "shared/data/format/record_fields.h"
 #include "shared/data/format/tar_values.h"
-#include "shared/data/format/text_records.h"
-#include "shared/data/format/tfrecord_index.h"
 #include "shared/data/format/token_values.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/field_value.h"
@@ -26,6 +21,7 @@
 namespace stoker::data::stream {
 namespace {
 
+using format::RecordFields;
 using record::FieldValue;
 using record::SampleSpec;
 
@@ -36,12 +32,11 @@ Status unusable(const std::string& what) { return Status(StatusCode::kCorrupt, w
 // A block of text or tokens.
 class BlockDecoder final : public RecordDecoder {
  public:
-  BlockDecoder(const Framing& framing, bool is_text)
+  explicit BlockDecoder(const Framing& framing)
       : framing_(framing),
-        classes_(is_text ? 256 : 0),
-        spec_{{.name = "tokens",
-               .dtype = is_text ? DType::kU8 : DType::kI32,
-               .shape = {static_cast<int64_t>(framing.block_bytes / framing.token_bytes)}}} {}
+        classes_(framing.token_bytes == 1 ? 256 : 0),
+        spec_{format::token_block_spec(framing.block_bytes / framing.token_bytes,
+                                       framing.token_bytes)} {}
 
   std::vector<TensorSpec> spec(uint64_t /*length*/) const override { return spec_; }
   uint64_t classes() const override { return classes_; }
@@ -52,8 +47,7 @@ class BlockDecoder final : public RecordDecoder {
   Result<bool> read(std::span<const std::byte> record) override {
     assert(record.size() == framing_.block_bytes);
     block_ = record;
-    if (framing_.token_bytes < sizeof(int32_t)) return true;
-    const auto large = format::find_large_token(record);
+    const auto large = format::find_large_token(record, framing_.token_bytes);
     if (!large) return true;
     return unusable("token " + std::to_string(large->token) + ", number " +
                     std::to_string(large->index) +
@@ -63,7 +57,7 @@ class BlockDecoder final : public RecordDecoder {
   Status write(const RandomKey&, std::span<const std::span<std::byte>> outputs) override {
     assert(outputs.size() == 1 && outputs[0].size() == spec_[0].bytes());
     std::ranges::copy(block_, outputs[0].last(block_.size()).begin());
-    if (framing_.token_bytes == sizeof(uint16_t)) format::widen_tokens_in_place(outputs[0]);
+    format::widen_tokens_in_place(outputs[0], framing_.token_bytes);
     return {};
   }
 
@@ -78,114 +72,9 @@ class BlockDecoder final : public RecordDecoder {
 
 // ---- Formats with fields
 
-// Finds the values of the named fields of a record. They refer to the record and to this object, and
-// are valid until the next call.
-class FieldReader {
- public:
-  virtual ~FieldReader() = default;
-  virtual Status read(std::span<const std::byte> record, std::span<FieldValue> values) = 0;
-};
-
-class JsonFields final : public FieldReader {
- public:
-  explicit JsonFields(const SampleSpec& spec)
-      : values_(spec.names, spec.is_sequence() ? spec.values_per_step() : 0) {}
-
-  Status read(std::span<const std::byte> record, std::span<FieldValue> values) override {
-    return values_.read(record::to_string_view(record), values);
-  }
-
- private:
-  format::JsonValues values_;
-};
-
-class ExampleFields final : public FieldReader {
- public:
-  explicit ExampleFields(const SampleSpec& spec) : spec_(spec) {}
-
-  Status read(std::span<const std::byte> record, std::span<FieldValue> values) override {
-    STOKER_RETURN_IF_ERROR(values_.find(record, spec_));
-    for (size_t name = 0; name < values.size(); ++name) {
-      STOKER_ASSIGN_OR_RETURN(values[name], values_.value(spec_, name));
-    }
-    return {};
-  }
-
- private:
-  const SampleSpec spec_;
-  format::ExampleValues values_;
-};
-
-class TarFields final : public FieldReader {
- public:
-  explicit TarFields(format::TarValues values)
-      : values_(std::move(values)),
-        found_(values_.fields().size()),
-        buffers_(values_.fields().size()) {}
-
-  Status read(std::span<const std::byte> record, std::span<FieldValue> values) override {
-    STOKER_RETURN_IF_ERROR(find_members(record));
-    for (size_t field = 0; field < values.size(); ++field) {
-      values[field] = FieldValue();
-      if (!found_[field]) continue;
-      if (found_[field]->is_link)
-        return format::link_in_tar(values_.fields()[field].extensions[found_[field]->rank]);
-      const auto member = record.subspan(found_[field]->content, found_[field]->size);
-      STOKER_RETURN_IF_ERROR(values_.read(field, member, buffers_[field], values[field]));
-    }
-    return {};
-  }
-
- private:
-  // The member with the preferred extension of a field.
-  struct Found {
-    size_t rank = 0;
-    uint64_t content = 0;
-    uint64_t size = 0;
-    bool is_link = false;
-  };
-
-  Status find_members(std::span<const std::byte> record) {
-    std::ranges::fill(found_, std::nullopt);
-    extensions_.clear();
-    files::MemorySource bytes(record);
-    format::TarReader members(bytes);
-    for (format::TarMember member;;) {
-      STOKER_ASSIGN_OR_RETURN(const bool more, members.next(member));
-      if (!more) return {};
-      const bool is_member = member.is_file || member.is_link;
-      const auto name = is_member ? format::split_tar_name(member.name) : std::nullopt;
-      if (name) STOKER_RETURN_IF_ERROR(take(member, format::lower_case(name->extension)));
-    }
-  }
-
-  Status take(const format::TarMember& member, std::string extension) {
-    if (std::ranges::find(extensions_, extension) != extensions_.end())
-      return unusable("has two members " + quote_for_message(extension));
-    if (extensions_.size() == format::kMaxTarMembers)
-      return unusable("has more than " + std::to_string(format::kMaxTarMembers) + " members");
-    const auto& fields = values_.fields();
-    for (size_t field = 0; field < fields.size(); ++field) {
-      const auto rank = fields[field].extension_rank(extension);
-      if (rank && (!found_[field] || *rank < found_[field]->rank))
-        found_[field] = Found{.rank = *rank,
-                              .content = member.content,
-                              .size = member.size,
-                              .is_link = member.is_link};
-    }
-    extensions_.push_back(std::move(extension));
-    return {};
-  }
-
-  const format::TarValues values_;
-  std::vector<std::optional<Found>> found_;  // one per field
-  std::vector<format::TarValues::Buffer> buffers_;
-  std::vector<std::string> extensions_;  // of all members of the record
-};
-
 class FieldDecoder final : public RecordDecoder {
  public:
-  FieldDecoder(std::unique_ptr<FieldReader> reader, SampleSpec spec,
+  FieldDecoder(std::unique_ptr<RecordFields> reader, SampleSpec spec,
                const config::DatasetConfig& config)
       : reader_(std::move(reader)),
         assembler_(std::move(spec)),
@@ -205,7 +94,7 @@ class FieldDecoder final : public RecordDecoder {
   uint64_t length() const override { return std::min(length_, spec().max_length); }
 
   Result<bool> read(std::span<const std::byte> record) override {
-    STOKER_RETURN_IF_ERROR(reader_->read(record, fields_));
+    STOKER_RETURN_IF_ERROR(reader_->read(record, fields_, std::nullopt));
     const auto missing = std::ranges::find_if(fields_, record::is_missing);
     if (missing != fields_.end()) return drop_missing(missing - fields_.begin());
     STOKER_RETURN_IF_ERROR(read_label());
@@ -227,8 +116,7 @@ class FieldDecoder final : public RecordDecoder {
   Result<bool> drop_missing(ptrdiff_t value) const {
     const auto index = static_cast<size_t>(value);
     if (on_missing_field_ == config::OnMissingField::kDrop) return false;
-    return unusable("has no " + std::string(to_string(spec().role_of(index))) + " '" +
-                    spec().names[index] + "'");
+    return unusable(spec().missing_text(index));
   }
 
   Status read_label() {
@@ -276,7 +164,7 @@ class FieldDecoder final : public RecordDecoder {
   }
 
   // Constant after construction.
-  const std::unique_ptr<FieldReader> reader_;
+  const std::unique_ptr<RecordFields> reader_;
   const record::SampleAssembler assembler_;
   const config::OnMissingField on_missing_field_;
   const config::OnOverflow on_overflow_;
@@ -309,20 +197,7 @@ Status set_classes(const DatasetRequest& request, SampleSpec& spec) {
   return {};
 }
 
-Result<std::unique_ptr<FieldReader>> make_reader(const DatasetRequest& request,
-                                                 const Framing& framing, const SampleSpec& spec) {
-  if (framing.kind == Framing::Kind::kLines)
-    return std::unique_ptr<FieldReader>(std::make_unique<JsonFields>(spec));
-  if (framing.kind == Framing::Kind::kTfrecord)
-    return std::unique_ptr<FieldReader>(std::make_unique<ExampleFields>(spec));
-  STOKER_ASSIGN_OR_RETURN(auto fields, format::tar_fields(request, spec));
-  const auto form = spec.image ? record::InputForm::kImage : record::InputForm::kNumbers;
-  return std::unique_ptr<FieldReader>(std::make_unique<TarFields>(
-      format::TarValues(std::move(fields), spec, *request.config.record(), form)));
-}
-
-Result<std::unique_ptr<RecordDecoder>> make_field_decoder(const DatasetRequest& request,
-                                                          const Framing& framing) {
+Result<SampleSpec> make_spec(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(SampleSpec spec, SampleSpec::of(request));
   if (spec.is_text())
     return request.config_error("sequence.max_length",
@@ -331,25 +206,34 @@ Result<std::unique_ptr<RecordDecoder>> make_field_decoder(const DatasetRequest& 
   STOKER_RETURN_IF_ERROR(set_classes(request, spec));
   const std::string& priority = request.config.fields()->priority;
   if (!priority.empty()) spec.names.push_back(priority);
-  STOKER_ASSIGN_OR_RETURN(auto reader, make_reader(request, framing, spec));
+  return spec;
+}
+
+Result<std::unique_ptr<RecordDecoder>> make_tar_decoder(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, make_spec(request));
+  STOKER_ASSIGN_OR_RETURN(auto fields, format::make_tar_fields(request, spec));
   return std::unique_ptr<RecordDecoder>(
-      std::make_unique<FieldDecoder>(std::move(reader), std::move(spec), request.config));
+      std::make_unique<FieldDecoder>(std::move(fields), std::move(spec), request.config));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<RecordDecoder>> RecordDecoder::make(const DatasetRequest& request) {
+  const config::DatasetFormat format = request.config.format();
+  if (format == config::DatasetFormat::kJsonl) return make(request, format::framed_jsonl());
+  if (format == config::DatasetFormat::kTfrecord) return make(request, format::framed_tfrecord());
+  if (format == config::DatasetFormat::kWebdataset) return make_tar_decoder(request);
   STOKER_ASSIGN_OR_RETURN(const Framing framing, framing_of(request));
-  if (framing.kind == Framing::Kind::kBlocks) {
-    const bool is_text = request.config.format() == config::DatasetFormat::kText;
-    return std::unique_ptr<RecordDecoder>(std::make_unique<BlockDecoder>(framing, is_text));
-  }
-  if (request.config.format() != config::DatasetFormat::kJsonl)
-    return make_field_decoder(request, framing);
-  config::DatasetConfig config = request.config;
-  auto& record = std::get<config::JsonlDataset>(config.source).record;
-  record = format::with_shape(std::move(record));
-  return make_field_decoder({.name = request.name, .config = config}, framing);
+  return std::unique_ptr<RecordDecoder>(std::make_unique<BlockDecoder>(framing));
+}
+
+Result<std::unique_ptr<RecordDecoder>> RecordDecoder::make(const DatasetRequest& request,
+                                                           const format::FramedFormat& format) {
+  const config::DatasetConfig config = format.resolved(request.config);
+  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, make_spec({.name = request.name, .config = config}));
+  auto fields = format.make_fields(spec);
+  return std::unique_ptr<RecordDecoder>(
+      std::make_unique<FieldDecoder>(std::move(fields), std::move(spec), config));
 }
 
 }  // namespace stoker::data::stream

@@ -21,11 +21,18 @@
 #include "shared/data/counter_rng.h"
 #include "shared/data/dataset_request.h"
 
+namespace stoker::data::format {
+struct FramedFormat;
+}  // namespace stoker::data::format
+
 namespace stoker::data::stream {
 
 class RecordDecoder {
  public:
   static Result<std::unique_ptr<RecordDecoder>> make(const DatasetRequest& request);
+  // For records of this format, whatever the one of the request is.
+  static Result<std::unique_ptr<RecordDecoder>> make(const DatasetRequest& request,
+                                                     const format::FramedFormat& format);
   virtual ~RecordDecoder() = default;
 
   // The tensors of a sample whose length is at most `length`; 0: of any sample.

@@ -8,10 +8,8 @@
 // Blocking: next() and skip_to() as ByteInput::read(). A record is complete when its last byte was
 //           read; a sample of a tar stream when the header of the next one or the zero block that ends
 //           its archive was, or the stream has ended.
-// Errors:   kCorrupt with name, record and offset: a record that the stream ends in, one of more than
-//           kMaxRecordBytes, bytes between records that belong to none, a wrong checksum, a compressed
-//           stream; those of ByteInput, with its name. If can_continue(), only this record is lost,
-//           otherwise next() must not be called again.
+// Errors:   those of format::Framer, with name, record and offset; those of ByteInput, with its name. If
+//           can_continue(), only this record is lost, otherwise next() must not be called again.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +20,7 @@
 
 #include "shared/base/status.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/format/framing.h"
 #include "shared/data/stream/byte_input.h"
 #include "shared/data/stream/stream_buffer.h"
 
@@ -29,24 +28,7 @@ namespace stoker::data::stream {
 
 constexpr uint64_t kMaxRecordBytes = uint64_t{64} << 20;
 
-// How the bytes of a stream are divided into records.
-struct Framing {
-  enum class Kind {
-    kLines,     // JSON objects, one per line; blank lines are skipped
-    kBlocks,    // of a constant size, for text and tokens
-    kTfrecord,  // frames with checksums
-    kTar        // samples of a tar file (WebDataset), or of several joined by cat
-  };
-  Kind kind = Kind::kLines;
-  // kBlocks: consecutive blocks share the last token. What is left at the end of the stream and does
-  // not fill a block is dropped.
-  uint64_t block_bytes = 0;
-  uint64_t token_bytes = 1;
-  // A record ends with its line end, a sample of a tar stream with the header or zero block behind it;
-  // the end of the stream is the end of none, and neither is a token. For a stream that can break off
-  // anywhere.
-  bool needs_ends = false;
-};
+using format::Framing;
 // kInvalidArgument: the format cannot be read without an index; those of block_size_of().
 Result<Framing> framing_of(const DatasetRequest& request);
 // Whether the records of a stream are found again if bytes of it are missing.
@@ -61,8 +43,8 @@ struct StreamPosition {
 
 struct StreamRecord {
   StreamPosition at;
-  // A line with its line end, if there is one; a block; the data of a frame; tar members with their
-  // headers, a small tar file. Valid until the next call.
+  // The content of its frame: a line with its line end, if there is one; a block; the data of a TFRecord;
+  // tar members with their headers, a small tar file. Valid until the next call.
   std::span<const std::byte> bytes;
 };
 
@@ -70,7 +52,7 @@ class RecordStream {
  public:
   // `start`: the position of the next byte of the input, if its first bytes were read elsewhere.
   RecordStream(const Framing& framing, std::unique_ptr<ByteInput> input, StreamPosition start = {});
-  ~RecordStream();
+  ~RecordStream() = default;
   RecordStream(const RecordStream&) = delete;
   RecordStream& operator=(const RecordStream&) = delete;
 
@@ -82,26 +64,22 @@ class RecordStream {
   Status skip_to(const StreamPosition& to, const std::stop_token& stop);
   // After the last record, also after one that is lost.
   StreamPosition position() const { return position_; }
-  bool can_continue() const;
+  bool can_continue() const { return framer_->can_continue(); }
   // After an error: the stream ends in the record, which starts at position().
-  bool is_incomplete() const;
+  bool is_incomplete() const { return framer_->is_incomplete(); }
   const ByteInput& input() const { return buffer_.input(); }
   // Memory for reading: the window of the stream and that of its decompression.
   size_t held_bytes() const { return buffer_.held_bytes(); }
   // At the end: the bytes that did not fill a block.
-  uint64_t dropped_bytes() const;
+  uint64_t dropped_bytes() const { return framer_->dropped_bytes(); }
 
  private:
-  class Framer;
-  class LineFramer;
-  class BlockFramer;
-  class TfrecordFramer;
-  class TarFramer;
-  static std::unique_ptr<Framer> make_framer(const Framing& framing, StreamBuffer& buffer,
-                                             uint64_t offset);
+  Result<bool> find_next(StreamRecord& record);
+  // Adds the location to an error of the record. Errors of the input have their own.
+  Status wrong(uint64_t offset, const Status& status) const;
 
   StreamBuffer buffer_;
-  const std::unique_ptr<Framer> framer_;
+  const std::unique_ptr<format::Framer> framer_;
   StreamPosition position_;
 };
 

@@ -41,9 +41,7 @@ class StreamBuffer final : public files::ByteSource {
     return window_bytes_.load(std::memory_order_relaxed) + input_->held_bytes();
   }
 
-  // The bytes before `offset` are not needed any more. Spans remain valid until the next peek.
-  void discard_before(uint64_t offset);
-  // The same, and reads as far as `offset`. kCorrupt if the input ends before it.
+  // Discards the bytes before `offset`, and reads as far. kCorrupt if the input ends before it.
   Status skip_to(uint64_t offset);
 
   // ByteSource. Offsets must not be below a discarded one.
@@ -51,6 +49,7 @@ class StreamBuffer final : public files::ByteSource {
   Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override;
   // Discards the bytes before `offset`.
   Result<std::span<const std::byte>> peek_available(uint64_t offset, size_t count) override;
+  void discard_before(uint64_t offset) override;
 
  private:
   uint64_t end() const { return begin_ + count_; }

@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/data/format/tfrecord_index.h"
+#include "shared/data/format/framing.h"
 #include "tests/shared/data/example_writer.h"
 #include "tests/shared/data/stream/stream_fixture.h"
 #include "tests/shared/data/tar_writer.h"
@@ -39,13 +39,14 @@ using testing::read_records;
 using testing::ReadRecords;
 using ::testing::SizeIs;
 
-constexpr Framing kLines{.kind = Framing::Kind::kLines};
-constexpr Framing kTfrecords{.kind = Framing::Kind::kTfrecord};
-constexpr Framing kTar{.kind = Framing::Kind::kTar};
-constexpr Framing blocks(uint64_t tokens, uint64_t token_bytes) {
-  return {.kind = Framing::Kind::kBlocks,
-          .block_bytes = tokens * token_bytes,
-          .token_bytes = token_bytes};
+const Framing kLines = format::line_framing();
+const Framing kTfrecords = format::tfrecord_framing();
+const Framing kTar = format::tar_framing();
+Framing blocks(uint64_t tokens, uint64_t token_bytes) {
+  return format::block_framing(tokens * token_bytes, token_bytes);
+}
+bool is_of_kind(const Framing& framing, const Framing& kind) {
+  return framing.make_framer == kind.make_framer;
 }
 
 void expect_corrupt(const ReadRecords& read, const std::string& what) {
@@ -118,7 +119,7 @@ TEST_P(FramingTest, NumbersRecordsAndReportsTheirOffsets) {
     if (i > 0) {
       EXPECT_GE(read.starts[i].offset, read.ends[i - 1].offset);
     }
-    if (example.framing.kind != Framing::Kind::kTfrecord) {  // whose record is without its frame
+    if (example.framing.wrapper_bytes == 0) {
       EXPECT_EQ(example.content.substr(read.starts[i].offset, read.records[i].size()),
                 read.records[i]);
     }
@@ -223,7 +224,7 @@ TEST_P(FramingTest, ReturnsOnlyCompleteRecordsOfTruncatedStream) {
 TEST_P(FramingTest, ContinuesBehindLastCompleteRecord) {
   Framing framing = GetParam().framing;
   framing.needs_ends = true;
-  const bool has_lines = framing.kind == Framing::Kind::kLines;
+  const bool has_lines = framing.has_lines;
   const std::string content = GetParam().content + (has_lines ? "\n" : "");
   std::vector<std::string> expected = GetParam().records;
   ASSERT_FALSE(expected.empty());
@@ -288,15 +289,8 @@ TEST_P(FramingTest, ReturnsFirstRecordWhileProducerPauses) {
   const Example& example = GetParam();
   const ReadRecords whole = read_records(example.framing, example.content);
   const uint64_t bytes = [&] {
-    switch (example.framing.kind) {
-      case Framing::Kind::kTfrecord:
-        return whole.ends[0].offset;
-      case Framing::Kind::kTar:
-        return whole.starts[1].offset + 3 * 512;
-      case Framing::Kind::kLines:
-      case Framing::Kind::kBlocks:
-        break;
-    }
+    if (is_of_kind(example.framing, kTfrecords)) return whole.ends[0].offset;
+    if (is_of_kind(example.framing, kTar)) return whole.starts[1].offset + 3 * 512;
     return whole.starts[0].offset + whole.records[0].size();
   }();
   std::array<int, 2> fds{};
@@ -320,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, FramingTest, ::testing::ValuesIn(examples()),
 TEST(LineStreamTest, ReportsObjectThatStreamEndsIn) {
   const ReadRecords read = read_records(kLines, "{}\n{\"a\": 1");
   EXPECT_THAT(read.records, ElementsAre("{}\n"));
-  expect_corrupt(read, "input: record 1 at offset 3: the stream ends in it");
+  expect_corrupt(read, "input: record 1 at offset 3: is cut off by the end");
 }
 
 // Bytes that are no JSON are found when the line is decoded; the lines after it are read.
@@ -369,7 +363,7 @@ TEST(TfrecordStreamTest, ReportsRecordThatStreamEndsIn) {
   for (size_t length = 1; length < frame.size(); ++length) {
     const ReadRecords read = read_records(kTfrecords, framed("first") + frame.substr(0, length));
     EXPECT_THAT(read.records, ElementsAre("first"));
-    expect_corrupt(read, "input: record 1 at offset 21: the stream ends in it");
+    expect_corrupt(read, "input: record 1 at offset 21: is cut off by the end");
   }
 }
 
@@ -403,7 +397,7 @@ TEST(TfrecordStreamTest, ContinuesAfterRecordWithWrongChecksum) {
 
 TEST(TfrecordStreamTest, DoesNotContinueWhereLengthIsWrong) {
   RecordStream stream(kTfrecords, std::make_unique<MemoryInput>(std::string(100, 'x')));
-  expect_corrupt(read_records(stream), "the stream is not of TFRecords");
+  expect_corrupt(read_records(stream), "not TFRecords");
   EXPECT_FALSE(stream.can_continue());
   expect_corrupt(read_records(kTfrecords, test::gzip("x")), "packed by gzip");
 }
@@ -547,15 +541,15 @@ Result<Framing> framing(const config::DatasetConfig& config) {
 }
 
 TEST(FramingOfTest, DependsOnFormat) {
-  EXPECT_EQ(framing({.source = config::JsonlDataset{}})->kind, Framing::Kind::kLines);
-  EXPECT_EQ(framing({.source = config::TfrecordDataset{}})->kind, Framing::Kind::kTfrecord);
-  EXPECT_EQ(framing({.source = config::WebdatasetDataset{}})->kind, Framing::Kind::kTar);
+  EXPECT_TRUE(is_of_kind(*framing({.source = config::JsonlDataset{}}), kLines));
+  EXPECT_TRUE(is_of_kind(*framing({.source = config::TfrecordDataset{}}), kTfrecords));
+  EXPECT_TRUE(is_of_kind(*framing({.source = config::WebdatasetDataset{}}), kTar));
   config::TokensDataset tokens;
   tokens.dtype = config::TokenType::kUint32;
   tokens.sequence.block_size = 8;
   const auto of_tokens = framing({.source = tokens});
   ASSERT_TRUE(of_tokens.ok());
-  EXPECT_EQ(of_tokens->kind, Framing::Kind::kBlocks);
+  EXPECT_TRUE(is_of_kind(*of_tokens, blocks(9, 4)));
   EXPECT_EQ(of_tokens->block_bytes, 36u);
   EXPECT_EQ(of_tokens->token_bytes, 4u);
 }
