@@ -2,7 +2,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
 
+#include "shared/base/protobuf_wire.h"
 #include "shared/base/utf8.h"
 #include "shared/tokenizer/sentence_piece.h"
 #include "shared/tokenizer/tokenizer_model.h"
@@ -10,66 +15,33 @@
 namespace stoker::tokenizer {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "numbers are read as they lie");
+
 constexpr float kMaxScore = 1e30f;  // so that the sum of a text is finite
 
 Status invalid_field(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
 struct WireField {
-  uint32_t number = 0;
+  uint64_t number = 0;
   uint64_t value = 0;      // of a varint, or of 4 or 8 bytes
   std::string_view bytes;  // length-delimited
 };
 
-bool take_varint(std::string_view& message, uint64_t& value) {
-  value = 0;
-  for (unsigned shift = 0; shift < 64 && !message.empty(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(message.front());
-    message.remove_prefix(1);
-    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
-
-bool take_fixed(std::string_view& message, size_t size, uint64_t& value) {
-  if (message.size() < size) return false;
-  value = 0;
-  for (size_t i = 0; i < size; ++i)
-    value |= static_cast<uint64_t>(static_cast<unsigned char>(message[i])) << (8 * i);
-  message.remove_prefix(size);
-  return true;
-}
-
 // Calls `on_field` for each field of a message, until it returns an error.
 template <typename OnField>
 Status for_each_field(std::string_view message, const std::string& name, OnField on_field) {
-  const auto broken = [&] { return invalid_field(name + ": is not a valid message"); };
-  while (!message.empty()) {
-    WireField field;
-    uint64_t key = 0;
-    if (!take_varint(message, key) || key >> 3 == 0 || key >> 3 > 0x1fffffff) return broken();
-    field.number = static_cast<uint32_t>(key >> 3);
-    bool is_valid = false;
-    switch (key & 7) {
-      case 0:
-        is_valid = take_varint(message, field.value);
-        break;
-      case 1:
-        is_valid = take_fixed(message, 8, field.value);
-        break;
-      case 2:
-        is_valid = take_varint(message, field.value) && field.value <= message.size();
-        if (!is_valid) break;
-        field.bytes = message.substr(0, field.value);
-        message.remove_prefix(field.value);
-        break;
-      case 5:
-        is_valid = take_fixed(message, 4, field.value);
-        break;
-      default:
-        break;
+  std::span<const std::byte> rest = std::as_bytes(std::span(message));
+  while (!rest.empty()) {
+    protobuf::FieldHead head;
+    if (protobuf::take_head(rest, head) != nullptr || head.size > rest.size())
+      return invalid_field(name + ": is not a valid message");
+    WireField field{.number = head.number, .value = head.varint, .bytes = {}};
+    if (head.type == protobuf::WireType::kBytes) {
+      field.bytes = {reinterpret_cast<const char*>(rest.data()), head.size};
+    } else if (head.size > 0) {
+      std::memcpy(&field.value, rest.data(), head.size);
     }
-    if (!is_valid) return broken();
+    rest = rest.subspan(head.size);
     STOKER_RETURN_IF_ERROR(on_field(field));
   }
   return {};

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "shared/base/protobuf_wire.h"
 #include "shared/base/status.h"
 #include "shared/data/files/byte_source.h"
 
@@ -17,18 +18,10 @@ namespace {
 // WireReader: iterates over the fields of one serialized protobuf message. The values of fields
 // that are not requested are not read.
 //
-// Accepts only what protobuf's own writers produce: wire types varint, 64-bit, length-delimited,
-// 32-bit; no groups, no field 0, every length within its message.
-//
 // Threads: one at a time.
 // Errors:  kCorrupt with the byte offset in the source; those of the source.
-struct WireField {
-  enum class Type { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-  uint64_t number = 0;
-  Type type = Type::kVarint;
-  uint64_t varint = 0;  // of kVarint
-  uint64_t begin = 0;   // of the value, in the source
-  uint64_t size = 0;    // of the value, in bytes
+struct WireField : protobuf::FieldHead {
+  uint64_t begin = 0;  // of the value, in the source
 };
 
 class WireReader {
@@ -47,68 +40,23 @@ class WireReader {
   const uint64_t end_;
 };
 
-constexpr size_t kMaxVarint = 10;  // bytes
-constexpr size_t kMaxHead = 2 * kMaxVarint;
-
 Status broken(uint64_t at, const std::string& what) {
   return Status(StatusCode::kCorrupt, what + " at byte " + std::to_string(at));
 }
 
-// Consumes a varint from the front of `bytes`; false if there is none.
-bool take_varint(std::span<const std::byte>& bytes, uint64_t& value) {
-  uint64_t number = 0;
-  for (size_t i = 0; i < std::min(bytes.size(), kMaxVarint); ++i) {
-    const auto byte = std::to_integer<uint64_t>(bytes[i]);
-    if (i == kMaxVarint - 1 && byte > 1) return false;  // more than 64 bits
-    number |= (byte & 0x7f) << (7 * i);
-    if (byte < 0x80) {
-      value = number;
-      bytes = bytes.subspan(i + 1);
-      return true;
-    }
-  }
-  return false;
-}
-
 Result<bool> WireReader::next(WireField& field) {
   if (at_ == end_) return false;
-  const uint64_t at = at_;
   STOKER_ASSIGN_OR_RETURN(std::span<const std::byte> rest,
-                          source_.peek(at, std::min<uint64_t>(kMaxHead, end_ - at)));
+                          source_.peek(at_, std::min<uint64_t>(protobuf::kMaxHead, end_ - at_)));
   const size_t looked = rest.size();
-  uint64_t key = 0;
-  if (!take_varint(rest, key) || key >> 3 == 0 || key >> 3 > 0x1fffffff)
-    return broken(at, "invalid field tag");
-  field.number = key >> 3;
-  uint64_t size = 0;
-  switch (key & 7) {
-    case 0:
-      field.type = WireField::Type::kVarint;
-      if (!take_varint(rest, field.varint)) return broken(at, "a number is invalid");
-      break;
-    case 1:
-      field.type = WireField::Type::kFixed64;
-      size = 8;
-      break;
-    case 2:
-      field.type = WireField::Type::kBytes;
-      if (!take_varint(rest, size)) return broken(at, "a length is invalid");
-      break;
-    case 5:
-      field.type = WireField::Type::kFixed32;
-      size = 4;
-      break;
-    default:
-      return broken(at, "a field of an unknown type");
-  }
-  field.begin = at + looked - rest.size();
-  field.size = size;
-  if (size > end_ - field.begin) return broken(at, "a field goes past its message");
-  at_ = field.begin + size;
+  if (const char* const wrong = protobuf::take_head(rest, field)) return broken(at_, wrong);
+  field.begin = at_ + looked - rest.size();
+  if (field.size > end_ - field.begin) return broken(at_, "a field goes past its message");
+  at_ = field.begin + field.size;
   return true;
 }
 
-using Type = WireField::Type;
+using Type = protobuf::WireType;
 using List = FeatureLocation::List;
 
 static_assert(std::endian::native == std::endian::little, "floats are copied as they lie");
@@ -222,7 +170,7 @@ Status append_int(uint64_t value, std::vector<int64_t>& values) {
 Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& values) {
   while (!packed.empty()) {
     uint64_t value = 0;
-    if (!take_varint(packed, value)) return no_example("a number is invalid");
+    if (!protobuf::take_varint(packed, value)) return no_example("a number is invalid");
     STOKER_RETURN_IF_ERROR(append_int(value, values));
   }
   return {};
