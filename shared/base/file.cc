@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "shared/base/directory_root.h"
+#include "shared/base/regular_file.h"
 
 namespace stoker {
 namespace {
@@ -70,13 +71,6 @@ Status check_size(int fd, uint64_t max_bytes, const std::string& path) {
   if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
   const auto size = static_cast<uint64_t>(info.st_size);
   return size > max_bytes ? too_large(size, max_bytes, path) : Status();
-}
-
-Status check_is_regular(int fd, const std::string& path) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (S_ISREG(info.st_mode)) return {};
-  return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
 }
 
 bool is_directory(const std::string& path) {
@@ -229,13 +223,17 @@ mode_t mode_of_new_file(mode_t mode) {
   return has_group_access && (mode & S_IRGRP) != 0 ? mode | S_IWGRP : mode;
 }
 
+Result<struct stat> regular_file(int fd, const std::string& path, StatusCode irregular) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(irregular, path + ": not a regular file");
+  return info;
+}
+
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   // O_NONBLOCK: opening a FIFO must not block.
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info, regular_file(fd.get(), path));
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size > max_bytes) return too_large(size, max_bytes, path);
   std::string content(size, '\0');
@@ -252,7 +250,7 @@ Status for_each_line(const std::string& path, uint64_t max_line_bytes,
   // A sparse file can have so many bytes that reading it never ends.
   constexpr uint64_t kMaxFileBytes = uint64_t{16} << 30;
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
-  STOKER_RETURN_IF_ERROR(check_is_regular(fd.get(), path));
+  STOKER_RETURN_IF_ERROR(regular_file(fd.get(), path).status());
   STOKER_RETURN_IF_ERROR(check_size(fd.get(), kMaxFileBytes, path));
   std::string block(kBlockBytes, '\0');
   std::string line;         // the beginning of one that is not complete yet
@@ -378,7 +376,7 @@ Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
 }
 
 Result<FileLock> lock_file(UniqueFd fd, const std::string& path, std::string_view holder) {
-  STOKER_RETURN_IF_ERROR(check_is_regular(fd.get(), path));
+  STOKER_RETURN_IF_ERROR(regular_file(fd.get(), path).status());
   // is_locked() in another process holds a shared lock briefly; a real lock holder outlasts these
   // attempts.
   bool locked = false;
@@ -409,7 +407,7 @@ Result<bool> is_locked(const std::string& path) {
     if (opened.status().code() == StatusCode::kNotFound) return false;
     return opened.status();
   }
-  STOKER_RETURN_IF_ERROR(check_is_regular(opened->get(), path));
+  STOKER_RETURN_IF_ERROR(regular_file(opened->get(), path).status());
   // A shared lock, held briefly. It fails exactly if another process holds the exclusive lock.
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) == 0) return false;
   if (errno == EWOULDBLOCK) return true;

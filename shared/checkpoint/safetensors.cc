@@ -1,4 +1,5 @@
 #include "shared/checkpoint/safetensors.h"
+#include "shared/base/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -387,9 +388,7 @@ struct SafetensorsFile::State {
 namespace {
 
 Result<uint64_t> size_of(int fd, const std::string& path) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": is not a regular file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info, regular_file(fd, path, StatusCode::kCorrupt));
   return static_cast<uint64_t>(info.st_size);
 }
 

@@ -18,6 +18,7 @@
 #include "shared/base/directory_root.h"
 #include "shared/base/log.h"
 #include "shared/base/number_format.h"
+#include "shared/base/regular_file.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/safetensors.h"
@@ -188,9 +189,8 @@ Result<SafetensorsContent> lay_out(const std::string& name, const TensorViews& v
 Status verify_shard(FileSystem& files, const std::string& directory, const WrittenFile& shard) {
   const std::string path = join_path(directory, shard.name);
   STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info,
+                          regular_file(fd.get(), path, StatusCode::kCorrupt));
   return verify_file(fd.get(), static_cast<uint64_t>(info.st_size), shard, path, "written");
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "shared/archive/zip.h"
+#include "shared/base/regular_file.h"
 #include "shared/checkpoint/pickle.h"
 #include "shared/checkpoint/safetensors.h"
 
@@ -66,9 +67,8 @@ class TorchArchive {
 };
 
 Result<TorchArchive> TorchArchive::open(UniqueFd fd, const std::string& path) {
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": is not a regular file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info,
+                          regular_file(fd.get(), path, StatusCode::kCorrupt));
   TorchArchive archive;
   archive.fd_ = std::move(fd);
   archive.file_ = {

@@ -11,6 +11,7 @@
 #include "shared/base/file.h"
 #include "shared/base/file_locks.h"
 #include "shared/base/hash.h"
+#include "shared/base/regular_file.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/store.h"
 
@@ -117,9 +118,8 @@ Result<OpenFile> open_locked(const std::string& directory, const std::string& na
       return Status(StatusCode::kCorrupt, path + ": missing");
     return opened.status();
   }
-  struct stat info {};
-  if (::fstat(opened->get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info,
+                          regular_file(opened->get(), path, StatusCode::kCorrupt));
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return Status(StatusCode::kBusy,
                   path + ": locked exclusively by " + describe_lock_holder(path));

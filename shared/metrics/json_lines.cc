@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/base/regular_file.h"
 
 namespace stoker::metrics {
 namespace {
@@ -83,10 +84,7 @@ Result<std::unique_ptr<JsonLinesFile>> JsonLinesFile::open(FileSystem& files,
   // has seen.
   STOKER_ASSIGN_OR_RETURN(file->fd_,
                           files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK));
-  struct stat info {};
-  if (::fstat(file->fd_.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info, regular_file(file->fd_.get(), path));
   file->size_ = static_cast<uint64_t>(info.st_size);
   STOKER_RETURN_IF_ERROR(file->remove_partial_line());
   // A new file; without its name, a power failure would lose synced records.

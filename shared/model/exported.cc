@@ -20,6 +20,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/regular_file.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/graph/graph_file.h"
@@ -368,9 +369,7 @@ Status Exported::prepare_training(const config::TrainConfig& config, c10::Device
 Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_verified(const std::string& path,
                                                                    const std::string& sha256) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kInvalidArgument, path + ": is not a file");
+  STOKER_ASSIGN_OR_RETURN(const struct stat info, regular_file(fd.get(), path));
   STOKER_ASSIGN_OR_RETURN(
       const std::string found,
       checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(info.st_size), path));

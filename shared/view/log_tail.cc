@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/base/regular_file.h"
 #include "shared/base/utf8.h"
 
 namespace stoker::view {
@@ -29,9 +30,7 @@ Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const 
 Result<UniqueFd> open_log(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                           default_file_system().open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kIoError, path + ": not a regular file");
+  STOKER_RETURN_IF_ERROR(regular_file(fd.get(), path).status());
   return fd;
 }
 

@@ -6,7 +6,7 @@
 //
 // Threads:  one object per thread.
 // Blocking: file reads.
-// Errors:   kNotFound: no such file; kIoError, kPermission.
+// Errors:   kNotFound: no such file; kInvalidArgument: not a regular one; kIoError, kPermission.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "shared/base/regular_file.h"
 #include "shared/data/counter_rng.h"
 #include "shared/data/files/decompressed_file.h"
 #include "shared/data/files/file_table.h"
@@ -21,10 +22,7 @@ Result<UniqueFd> open_regular(const std::string& path) {
   // O_NONBLOCK: if the file is a FIFO, open() must not wait for a writer.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::kInvalidArgument, path + ": is not a regular file");
+  STOKER_RETURN_IF_ERROR(regular_file(fd.get(), path).status());
   return fd;
 }
 
