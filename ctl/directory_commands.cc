@@ -356,10 +356,18 @@ ExitCode write_text(const std::string& path, const std::string& text, const Cons
   return report_written(path, write_file_atomically(default_file_system(), path, text), console);
 }
 
+void note_unread(const RunHistory& history, const Console& console) {
+  if (history.unread_evals > 0)
+    console.note(history.layout.root() + ": the newest " + std::to_string(run::kMaxListedResults) +
+                 " evaluations are shown, " + std::to_string(history.unread_evals) +
+                 " older ones are not");
+}
+
 // The curves of one run; with several runs, each name begins with that of its run.
 Result<std::vector<Curve>> curves_of(const run::RunLayout& layout, const std::string& metric,
-                                     bool has_others) {
+                                     bool has_others, const Console& console) {
   STOKER_ASSIGN_OR_RETURN(const RunHistory history, read_history(layout));
+  note_unread(history, console);
   auto curves = metric.empty() ? loss_curves(history) : metric_curves(history, metric);
   if (!has_others || !curves.ok()) return curves;
   const std::string name = view::RunView(layout).name();
@@ -379,6 +387,7 @@ ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine&
   if (runs.size() > 1) return show(render_comparison(runs, console.style), console);
   const auto history = read_history(runs.front());
   if (!history.ok()) return show(history.status(), console);
+  note_unread(*history, console);
   return show(render_report(*history, console.style), console);
 }
 
@@ -420,12 +429,17 @@ ExitCode show_runs(const CommandLine& command, const Console& console) {
                    {.title = "best", .left = true},
                    {.title = "reason", .left = true, .can_cut = true}});
   std::string list;
-  for (const view::RunSummary& run : read_summaries(view::find_runs(command.directory))) {
+  uint64_t unsearched = 0;
+  for (const view::RunSummary& run :
+       read_summaries(view::find_runs(command.directory, view::kMaxRuns, &unsearched))) {
     table.add({printable(run.name), colored_state(run, console.style), format_age(run.since),
                format_count(run.step), std::isfinite(run.loss) ? format_value(run.loss) : "-",
                format_best(run), printable(run.reason)});
     list += (list.empty() ? "" : ",") + to_json(run);
   }
+  if (unsearched > 0)
+    console.note(std::to_string(unsearched) + (unsearched == 1 ? " folder" : " folders") +
+                 " not searched to the end: their owner has too many in " + command.directory);
   if (list.empty() && !command.json)
     return console.fail(Status(StatusCode::kNotFound, printable(command.directory) +
                                                           ": no run directory in it, at most "
@@ -442,7 +456,7 @@ ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& c
                    const Console& console) {
   std::vector<Curve> all;
   for (const run::RunLayout& layout : runs) {
-    auto curves = curves_of(layout, command.metric, runs.size() > 1);
+    auto curves = curves_of(layout, command.metric, runs.size() > 1, console);
     if (!curves.ok()) return show(curves.status(), console);
     all.insert(all.end(), curves->begin(), curves->end());
   }

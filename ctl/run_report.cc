@@ -73,16 +73,21 @@ std::string MetricName::text() const {
   return dataset + " " + words;
 }
 
-Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout) {
+Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout,
+                                                uint64_t* maybe_unread) {
   std::vector<run::EvalResult> evals;
   const auto names = list_directory(layout.eval_dir());
   if (!names.ok() && names.status().code() == StatusCode::kNotFound) return evals;
   if (!names.ok()) return names.status();
   STOKER_ASSIGN_OR_RETURN(const run::Lineage lineage, run::read_lineage(layout.lineage_file()));
   size_t num_read = 0;
-  for (size_t i = names->size(); i > 0 && num_read < run::kMaxListedResults; --i) {
+  for (size_t i = names->size(); i > 0; --i) {
     const std::string& name = (*names)[i - 1];
     if (!is_result_name(name)) continue;
+    if (num_read == run::kMaxListedResults) {
+      if (maybe_unread != nullptr) ++*maybe_unread;
+      continue;
+    }
     ++num_read;
     const std::string path = join_path(layout.eval_dir(), name);
     STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxResultBytes));
@@ -103,7 +108,7 @@ Result<RunHistory> read_history(const run::RunLayout& layout) {
                      .evals = {},
                      .setting_changes = {}};
   STOKER_ASSIGN_OR_RETURN(history.train, read_train_rows(layout.train_metrics_file()));
-  STOKER_ASSIGN_OR_RETURN(history.evals, read_evals(layout));
+  STOKER_ASSIGN_OR_RETURN(history.evals, read_evals(layout, &history.unread_evals));
   STOKER_ASSIGN_OR_RETURN(history.setting_changes,
                           run::read_setting_changes(layout.setting_changes_file()));
   if (auto table = eval_metrics::read_metric_table(layout.metric_table_file()); table.ok())

@@ -40,11 +40,14 @@ struct RunHistory {
   std::vector<run::SettingChange> setting_changes;  // while the run trained
   eval_metrics::MetricTable metric_table = {};      // empty: the run has no such file
   std::optional<MetricName> monitor = {};           // of eval/best.json
+  uint64_t unread_evals = 0;                        // older than the newest kMaxListedResults
 };
 
 Result<RunHistory> read_history(const run::RunLayout& layout);
 // Those of ancestors of the present state (lineage.h), in order of their steps; empty if none was evaluated.
-Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout);
+// `maybe_unread`: the number of older ones that are not read.
+Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout,
+                                                uint64_t* maybe_unread = nullptr);
 
 // The metrics of the first dataset that the evaluator reports, in its order. Empty before the first
 // evaluation.

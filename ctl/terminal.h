@@ -42,6 +42,10 @@ struct Console {
     err << "stokerctl: " << printable_lines(status.message(), "  ") << "\n";
     return code;
   }
+  // Prints what limits the output, apart from it.
+  void note(const std::string& text) const {
+    err << "stokerctl: " << printable_lines(text, "  ") << "\n";
+  }
   // Prints a JSON value and a line break.
   void print_json(std::string_view json) const { out << printable_json(json) << "\n"; }
   // Prints lines of a log.

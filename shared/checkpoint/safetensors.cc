@@ -1,5 +1,4 @@
 #include "shared/checkpoint/safetensors.h"
-#include "shared/base/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,6 +15,8 @@
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
+
+#include "shared/base/regular_file.h"
 
 namespace stoker::checkpoint {
 namespace {

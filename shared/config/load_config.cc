@@ -8,6 +8,7 @@
 #include "shared/config/epochs.h"
 #include "shared/config/former_defaults.h"
 #include "shared/config/huggingface_config.h"
+#include "shared/config/owned_config.h"
 #include "shared/config/peft_config.h"
 #include "shared/config/reader.h"
 #include "shared/config/validation.h"
@@ -15,8 +16,6 @@
 
 namespace stoker::config {
 namespace {
-
-constexpr uint64_t kMaxFileBytes = 1 << 20;
 
 // ---- Overrides: --set KEY=VALUE
 
@@ -112,7 +111,7 @@ SettingOrigins origins_of(const Config& config, const ExplicitKeys& keys) {
 
 Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides,
                            SettingOrigins* maybe_origins) {
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxFileBytes));
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxConfigBytes));
   return parse_config(text, path, overrides, maybe_origins);
 }
 
@@ -120,7 +119,7 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
                             const std::vector<std::string>& overrides,
                             SettingOrigins* maybe_origins) {
   ConfigErrors errors(name_in_messages, overrides);
-  if (yaml.size() > kMaxFileBytes) {
+  if (yaml.size() > kMaxConfigBytes) {
     errors.add({}, "", "is larger than 1 MiB, the limit of a configuration");
     return errors.status();
   }

@@ -5,6 +5,7 @@
 // Errors:   those of load_config(). kInvalidArgument also: not a regular file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "shared/config/load_config.h"
 
 namespace stoker::config {
+
+inline constexpr uint64_t kMaxConfigBytes = 1 << 20;  // of a file
 
 struct OwnedConfig {
   Config config;

@@ -20,6 +20,7 @@
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/owned_config.h"
 #include "shared/eval_metrics/metric_table.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/run/eval_result.h"
@@ -34,7 +35,6 @@ namespace json = boost::json;
 using control::TrainerState;
 using run::RunState;
 
-constexpr uint64_t kMaxSmallFileBytes = 256 << 10;
 constexpr uint64_t kRecordBytes = 16 << 10, kOutcomeBytes = 64 << 10;
 
 std::string_view last_line(std::string_view text) {
@@ -156,9 +156,7 @@ std::optional<RunSummary::Best> best_of(const run::RunLayout& layout, const run:
                          .value = best->value,
                          .step = best->step,
                          .manifest_sha256 = std::move(best->manifest_sha256)};
-  const auto metrics = read_file(layout.metric_table_file(), kMaxSmallFileBytes);
-  if (!metrics.ok()) return found;
-  const auto table = eval_metrics::parse_metric_table(*metrics, layout.metric_table_file());
+  const auto table = eval_metrics::read_metric_table(layout.metric_table_file());
   if (!table.ok()) return found;
   if (const auto* const row = table->find(found.metric))
     found.direction = to_string(row->direction);
@@ -274,7 +272,7 @@ RunSummary read_summary(const run::RunLayout& layout, std::string name) {
     if (!state.end) summary.step = last->step;
     summary.loss = last->loss;
   }
-  const auto config = read_file(layout.config_file(), kMaxSmallFileBytes);
+  const auto config = read_file(layout.config_file(), config::kMaxConfigBytes);
   if (config.ok()) summary.max_steps = find_count(*config, "\n  max_steps: ").value_or(0);
   const run::Lineage lineage = read_lineage(layout);
   summary.best = best_of(layout, lineage);

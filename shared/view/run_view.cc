@@ -19,11 +19,13 @@
 #include "shared/base/file_stamp.h"
 #include "shared/base/hash.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/log.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/verify.h"
 #include "shared/config/load_config.h"
+#include "shared/config/owned_config.h"
 #include "shared/run/lineage.h"
 
 namespace stoker::view {
@@ -34,7 +36,6 @@ namespace json = boost::json;
 constexpr uint64_t kMaxEvalBytes = 4 << 20;
 constexpr uint64_t kMaxArtifactBytes = 8 << 20;
 constexpr uint64_t kMaxArtifactPixels = 1 << 22;  // a small file can have very many
-constexpr uint64_t kMaxConfigBytes = 256 << 10;
 constexpr uint64_t kMaxSchemaBytes = 4 << 20;
 constexpr size_t kMaxEvals = 500, kMaxCheckpoints = 200, kMaxArtifacts = 60, kLogLines = 200;
 constexpr size_t kMaxSettingChanges = 200;
@@ -65,15 +66,41 @@ json::array last_lines(std::string_view text, size_t max, IsWanted is_wanted) {
   return array;
 }
 
-// What a report lists: warnings, errors, and what starts, ends or changes a run.
+// Level and event of a line of the log, in text or JSON; what follows the event is included.
+struct LoggedEvent {
+  std::string_view level, event;
+
+  bool is(std::string_view name) const {
+    return event.starts_with(name) &&
+           (event.size() == name.size() || event[name.size()] == ' ' || event[name.size()] == '"');
+  }
+};
+
+LoggedEvent parse_logged_event(std::string_view line) {
+  const auto behind = [line](std::string_view start) {
+    const size_t at = line.find(start);
+    return at == line.npos ? std::string_view() : line.substr(at + start.size());
+  };
+  if (line.starts_with('{')) return {behind("\"level\":\""), behind("\"event\":\"")};
+  const std::string_view level = behind(" ");  // the first word is the time
+  const std::string_view rest = level.substr(std::min(level.find(' '), level.size()));
+  return {level, rest.substr(std::min(rest.find_first_not_of(' '), rest.size()))};
+}
+
+// What starts, ends or changes a run. Warnings and errors are listed as well.
+constexpr LogEvent<LogLevel::kInfo> kMainEvents[] = {
+    "daemon started",       "training started",         "run resumed",
+    "live setting resumed", "control command",          "training paused",
+    "training resumed",     "live setting changed",     "configuration reloaded",
+    "early stop requested", "early stopping triggered", "shutdown requested",
+    "daemon exited"};
+
+// Whether a report lists the line.
 bool is_main_event(std::string_view line) {
-  for (const std::string_view part :
-       {" warning ", " error ", "\"level\":\"warning\"", "\"level\":\"error\"", "daemon started",
-        "daemon exited", "training started", "training resumed", "run resumed",
-        "live setting changed", "control command", "configuration reloaded", "shutdown requested",
-        "rolled back", "learning rate", "early stop"})
-    if (line.find(part) != line.npos) return true;
-  return false;
+  const LoggedEvent logged = parse_logged_event(line);
+  return logged.level.starts_with("warning") || logged.level.starts_with("error") ||
+         (logged.level.starts_with("info") &&
+          std::ranges::any_of(kMainEvents, [&](const auto& one) { return logged.is(one.name()); }));
 }
 
 // The value of a field without spaces, of a log line in text or JSON; empty: there is none.
@@ -91,9 +118,7 @@ std::string_view field_of(std::string_view line, const std::string& key) {
 // By name: which values are better, unit and meaning; empty: the run has no such file.
 json::object metric_table_json(const run::RunLayout& layout) {
   json::object metrics;
-  const auto text = read_file(layout.metric_table_file(), kMaxConfigBytes);
-  if (!text.ok()) return metrics;
-  const auto table = eval_metrics::parse_metric_table(*text, layout.metric_table_file());
+  const auto table = eval_metrics::read_metric_table(layout.metric_table_file());
   if (!table.ok()) return metrics;
   for (const eval_metrics::MetricDefinition& row : table->rows())
     metrics[row.name] = json::object{
@@ -284,9 +309,18 @@ std::vector<FoundRun> newest_runs(std::map<uid_t, OwnedFolders>& owners, size_t 
   return runs;
 }
 
+uint64_t num_unsearched(const std::map<uid_t, OwnedFolders>& owners) {
+  uint64_t folders = 0;
+  for (const auto& [owner, found] : owners)
+    folders += found.folders - std::min(found.folders, kMaxFolders) +
+               (found.entries >= kMaxEntries ? 1 : 0);
+  return folders;
+}
+
 }  // namespace
 
-std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs) {
+std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs,
+                                uint64_t* maybe_unsearched) {
   constexpr int kMaxDepth = 3;
   std::map<uid_t, OwnedFolders> owners;
   std::deque<SearchedFolder> folders;  // level by level, so that deep directories come last
@@ -313,6 +347,7 @@ std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs) {
                          .owner = *owner});
     }
   }
+  if (maybe_unsearched != nullptr) *maybe_unsearched = num_unsearched(owners);
   return newest_runs(owners, max_runs);
 }
 
@@ -328,9 +363,13 @@ std::vector<const run::EvalResult*> RunView::read_evals() {
   std::vector<const run::EvalResult*> evals;
   std::set<std::string> visited;
   uint64_t bytes = 0;
-  for (size_t i = names.ok() ? names->size() : 0; i > 0 && evals.size() < kMaxEvals; --i) {
+  const auto is_result = [](const std::string& name) {
+    return name.starts_with("step-") && name.ends_with(".json");
+  };
+  size_t i = names.ok() ? names->size() : 0;
+  for (; i > 0 && evals.size() < kMaxEvals; --i) {
     const std::string& name = (*names)[i - 1];
-    if (!name.starts_with("step-") || !name.ends_with(".json")) continue;
+    if (!is_result(name)) continue;
     if (visited.size() == run::kMaxListedResults || bytes > kBytesOfCall) break;
     visited.insert(name);
     CachedEval& cached = evals_[name];
@@ -345,6 +384,9 @@ std::vector<const run::EvalResult*> RunView::read_evals() {
       cached.remove_details();
     if (is_present()) evals.push_back(&*cached.maybe_result);
   }
+  unread_evals_ =
+      i == 0 ? 0
+             : static_cast<uint64_t>(std::ranges::count_if(std::span(*names).first(i), is_result));
   std::erase_if(evals_, [&](const auto& entry) { return !visited.contains(entry.first); });
   std::ranges::reverse(evals);
   return evals;
@@ -429,6 +471,7 @@ std::string RunView::overview() {
                                        {"resources", resources_json(eval->resources)},
                                        {"datasets", metrics_json(*eval)}});
   root["evaluations"] = std::move(evaluations);
+  root["unread_evaluations"] = unread_evals_;
   root["metrics"] = metric_table_json(layout_);
   root["resources"] = resource_table_json();
   root["classes"] = evals.empty() ? nullptr : classes_json(*evals.back());
@@ -438,15 +481,16 @@ std::string RunView::overview() {
   root["artifacts"] = artifacts_json(layout_);
   root["sample_errors"] = newest_objects(layout_.sample_errors_file(), kMaxSampleErrors);
   root["setting_changes"] = newest_objects(layout_.setting_changes_file(), kMaxSettingChanges);
-  const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
+  const auto config = read_file(layout_.config_file(), config::kMaxConfigBytes);
   root["config"] = config.ok() ? config::hide_secrets(valid_utf8(*config)) : "";
   // Before the log is read: a line can be in both, but in one at least.
   if (!maybe_tail_) (void)open_tail();
   const std::string log = read_end(layout_.trainer_log(), kEventBytes);
   root["log"] = last_lines(log, kLogLines, [](std::string_view) { return true; });
   root["events"] = last_lines(log, kMaxEvents, is_main_event);
-  const json::array starts = last_lines(
-      log, 1, [](std::string_view line) { return line.find("training started") != line.npos; });
+  const json::array starts = last_lines(log, 1, [](std::string_view line) {
+    return parse_logged_event(line).is("training started");
+  });
   if (!starts.empty()) {
     for (const char* const key : {"device", "num_threads"})
       environment[key] = std::string(field_of(starts.front().as_string(), key));

@@ -38,9 +38,14 @@ struct FoundRun {
   run::RunLayout layout;
 };
 
+inline constexpr size_t kMaxRuns = 1000;
+
 // The run directories in `root`, at most three levels below it, and `root` itself; the newest
 // activity first. At most `max_runs` in total; of more, as many of each owner. Links are not followed.
-std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs = 1000);
+// `maybe_unsearched`: the number of folders that were not searched, or not to their end, because their owner
+// has too many.
+std::vector<FoundRun> find_runs(const std::string& root, size_t max_runs = kMaxRuns,
+                                uint64_t* maybe_unsearched = nullptr);
 
 class RunView {
  public:
@@ -94,6 +99,7 @@ class RunView {
   const std::string name_;
   CurveHistory history_;
   std::map<std::string, CachedEval> evals_;          // by file name
+  uint64_t unread_evals_ = 0;                        // older ones, beyond the limits
   std::map<std::string, CachedManifest> manifests_;  // by path
   std::optional<LogTail> maybe_tail_;
   uint64_t sent_rows_ = 0;

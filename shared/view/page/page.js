@@ -808,7 +808,8 @@ class RunPage {
     this.evalCard.className = "card " + (names.length > 4 ? "wide" : "half");
     const bests = names.map(([d, m]) => bestValue(run, d, m));
     return [table(["step", ...names.map(([d, m]) => (new Set(names.map(n => n[0])).size > 1 ? d + " " : "") + words(m)), "time"], evals.slice(0, 100).map(e =>
-      [count(e.step), ...names.map(([d, m], i) => { const v = (e.datasets[d] || {})[m]; return isNumber(v) && v === bests[i] ? h("td", null, h("b", {title: "best: " + aboutMetric(run, m)}, format(v))) : format(v); }), duration(e.duration_seconds)]), "Evaluations", evals.map(e => run.best && e.step === run.best.step ? {class: "best"} : null))];
+      [count(e.step), ...names.map(([d, m], i) => { const v = (e.datasets[d] || {})[m]; return isNumber(v) && v === bests[i] ? h("td", null, h("b", {title: "best: " + aboutMetric(run, m)}, format(v))) : format(v); }), duration(e.duration_seconds)]), "Evaluations", evals.map(e => run.best && e.step === run.best.step ? {class: "best"} : null)),
+      ...(run.unread_evaluations ? [h("p", {class: "empty"}, count(run.unread_evaluations) + " older evaluations are not shown")] : [])];
   }
   checkpoints() {
     const {run} = this, checkpoints = [...run.checkpoints].reverse();

@@ -95,6 +95,24 @@ TEST_F(RunViewTest, DescribesEndedRun) {
   EXPECT_THAT(json::serialize(run.at("log")), HasSubstr("disk \xEF\xBF\xBD full"));
 }
 
+TEST_F(RunViewTest, ListsEventsThatChangeRun) {
+  const std::string time = "2026-01-31T12:00:00.000Z ";
+  append(layout().trainer_log(),
+         time + "info    training paused step=7\n" + time + "info    training resumed step=7\n" +
+             time + "info    checkpoint saved path=\"training paused\"\n" + time +
+             "info    training pausedly step=7\n" + time + "debug   control command\n" +
+             R"({"time":"t","level":"info","event":"training paused","step":8})"
+             "\n"
+             R"({"time":"t","level":"info","event":"checkpoint saved","path":"training paused"})"
+             "\n"
+             R"({"time":"t","level":"warning","event":"training stalled"})"
+             "\n");
+  const json::value events = parse(RunView(layout()).overview()).at("events");
+  ASSERT_EQ(events.as_array().size(), 4u) << json::serialize(events);
+  EXPECT_EQ(events.at(0), json::value(time + "info    training paused step=7"));
+  EXPECT_THAT(std::string(events.at(2).as_string()), HasSubstr("\"step\":8"));
+}
+
 // More results than the page has, of a branch that the run has left.
 TEST_F(RunViewTest, HasResultsOfPresentBranchBehindManyOfFormerOne) {
   std::string lines;
@@ -116,6 +134,14 @@ TEST_F(RunViewTest, HasResultsOfPresentBranchBehindManyOfFormerOne) {
     for (uint64_t k = 0; k < 3; ++k)
       EXPECT_EQ(evaluations[k].as_object().at("step").to_number<uint64_t>(), k + 1);
   }
+}
+
+TEST_F(RunViewTest, CountsOlderResultsThatItDoesNotRead) {
+  for (uint64_t step = 1; step <= 502; ++step) write_eval(step, 0.5);
+  const json::object run = parse(RunView(layout()).overview());
+  EXPECT_EQ(run.at("evaluations").as_array().size(), 500u);
+  EXPECT_EQ(run.at("evaluations").at(0).at("step"), 3);
+  EXPECT_EQ(run.at("unread_evaluations"), 2);
 }
 
 TEST_F(RunViewTest, HasDirectionsOfTableOfRun) {
