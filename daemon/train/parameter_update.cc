@@ -45,11 +45,10 @@ void ParameterUpdate::begin() {
 }
 
 void ParameterUpdate::run(const feed::ReceivedBatch& batch, int64_t part, double lr) {
-  const MicroBatchInfo micro_batch{
-      .is_first = part == 0,
-      .is_last = part + 1 == num_parts_,
-      .is_instrumented = instrumentation_.maybe_observer() != nullptr,
-      .level = uses_tree_ ? SumTree::level_of(part) : 0};
+  const MicroBatchInfo micro_batch{.is_first = part == 0,
+                                   .is_last = part + 1 == num_parts_,
+                                   .is_instrumented = instrumentation_.maybe_observer() != nullptr,
+                                   .level = uses_tree_ ? SumTree::level_of(part) : 0};
   if (micro_batch.is_last) engine_->submit([this, lr] { state_.optimizer().set_lr(lr); });
   seed_generators(batch.ticket);
   engine_->run(batch, micro_batch);

@@ -54,7 +54,7 @@ class ParameterUpdate {
   NonfiniteGuard& guard_;
   Coordination& ranks_;
   StepInstrumentation& instrumentation_;
-  const bool uses_tree_;    // distributed.reduction: ordered
+  const bool uses_tree_;     // distributed.reduction: ordered
   const int64_t num_parts_;  // micro-batches of a step that are those of this process
   TrainStep step_;
   StepEngine* engine_ = nullptr;
