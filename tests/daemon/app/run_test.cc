@@ -349,7 +349,7 @@ TEST_F(RunTest, InspectsInputsWithTheirFiles) {
   EXPECT_THAT(*read, HasSubstr(R"("step":1,"ticket":0,"num_files":2,"files":[")"));
   EXPECT_THAT(*read, AllOf(HasSubstr("a.csv"), HasSubstr("b.csv")));
   EXPECT_THAT(*read,
-              HasSubstr(R"("name":"input","dtype":"F32","shape":[8,1],"count":8,"mean":1.5,)"));
+              HasSubstr(R"("name":"input","dtype":"F32","shape":[8,1],"count":8,"mean":1.5E0,)"));
 }
 
 TEST_F(RunTest, ChangesNothingOnStopBeforePreparation) {
