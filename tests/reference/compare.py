@@ -1,6 +1,8 @@
 """Trains random configurations with stokerd and with the reference trainer, and compares them.
 
-  compare.py BIN [--seed N] [--count N] [--family NAME] [--clusters] [--jobs N] [--output DIR] [--state FILE] [--seconds N] [--no-shrink]
+  compare.py BIN [--seed N] [--count N] [--family NAME] [--topology NAME] [--jobs N] [--output DIR] [--state FILE] [--seconds N]
+                 [--no-shrink]
+  compare.py BIN --unequal-counts  a fixed list: each kind of unequal counts, on two ranks and on two workers with servers
   compare.py BIN --case DIR        a case that --output has kept
 
 BIN is the folder of stokerd, stoker-eval and stokerctl. Case i has the seed N + i. Each failure is shrunk to a small
@@ -19,6 +21,7 @@ have thus the bound of what rounding makes of them. A difference is a failure if
 import argparse
 import concurrent.futures
 import copy
+import functools
 import itertools
 import json
 import math
@@ -86,18 +89,35 @@ def free_port():
 
 
 def start_cluster(command, folder, cluster):
-    """A process for each server, and one worker."""
-    jobs = [("ps", i) for i in range(cluster["servers"])] + [("worker", 0)]
+    """A process for each server and worker. The chief, worker 0, is started when all others wait for it."""
+    jobs = [("ps", i) for i in range(cluster["servers"])] + [("worker", i) for i in reversed(range(cluster["workers"]))]
     hosts = {job: f"127.0.0.1:{free_port()}" for job in jobs}
-    command = command + ["--replicas", "async", "--placement", cluster["placement"]]
+    command = command + ["--replicas", cluster["replicas"], "--placement", cluster["placement"]]
     if cluster["max_staleness"] is not None:
         command += ["--max-staleness", str(cluster["max_staleness"])]
     for job in ("ps", "worker"):
-        command += [f"--{job}_hosts", ",".join(host for (name, _), host in hosts.items() if name == job)]
+        command += [f"--{job}_hosts", ",".join(hosts[each] for each in sorted(hosts) if each[0] == job)]
+    rank_logs = folder / "run/ranks"
+    before = count_of("group starting", rank_logs)
     with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
-        runs = [pool.submit(call, command + ["--job_name", job, "--task_index", str(index)], folder) for job, index in jobs]
+        runs = []
+        for job, index in jobs:
+            is_chief = (job, index) == ("worker", 0)
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            while is_chief and count_of("group starting", rank_logs) < before + len(runs) and time.monotonic() < deadline:
+                if any(run.done() for run in runs):
+                    break  # it has failed
+                time.sleep(0.02)
+            # A worker that is late for the end of a short run exits with 73.
+            expected = (0, 73) if job == "worker" and not is_chief else (0,)
+            runs.append(pool.submit(call, command + ["--job_name", job, "--task_index", str(index)], folder, expected=expected))
         for run in runs:
             run.result()
+
+
+def count_of(event, folder):
+    """Lines with this event in the logs of all tasks but the chief."""
+    return sum(path.read_text().count(event) for path in folder.glob("*/logs/stokerd.log"))
 
 
 def one_process(folder):
@@ -176,7 +196,7 @@ def run_programs(binaries, case, folder):
         steps = resolved["train"]["max_steps"]
         steps_before = steps_before if resumed is None else resumed
         cluster = stage.get("cluster")
-        run = one_process(folder) if cluster else "run"
+        run = one_process(folder) if cluster and cluster["replicas"] == "async" else "run"
         batches = []
         for step in range(steps_before + 1, steps + 1):
             reply = json.loads(call([str(binaries / "stokerctl"), "--run-dir", run, "--json", "show-batch", str(step)], folder))
@@ -521,15 +541,15 @@ def compare_order(stages, datasets, errors):
             [(row["epoch"], row["sample"]) for row in rows], size, feed["shuffle"], feed["last_batch"], spec.get("repeat") or 1)]
 
 
-def compare(folder, stages, seed=1):
+def compare(case, folder, stages):
     """Errors of a case whose programs have run."""
     try:
-        return compared(folder, stages, seed)
+        return compared(folder, stages, case["seed"], has_unequal_counts="kind" in case)
     except Exception:  # a fault of the reference must not end the others
         return ["reference: " + line for line in traceback.format_exc().strip().splitlines()[-3:]]
 
 
-def compared(folder, stages, seed):
+def compared(folder, stages, seed, has_unequal_counts=False):
     errors = []
     with inside(folder):
         datasets = [trainer.read_datasets(stage["config"]) for stage in stages]
@@ -542,6 +562,9 @@ def compared(folder, stages, seed):
     weights = load_weights(folder, 0, stages[0]["config"])
     is_bf16 = any(stage["config"]["train"]["precision"] == "bf16" for stage in stages)
     runs = [run_reference(stages, datasets, weights, torch.float32 if is_bf16 else torch.float64)]
+    if has_unequal_counts and not any(len(set(record["counts"])) > 1 for record in runs[0][0][0]):
+        errors.append("case: the micro-batches of each step have equal counts")
+        return errors
     if overflows_single_precision(runs[0][0]):
         runs = [run_reference(stages, datasets, weights, torch.float32)]
     for num_runs in RUNS:
@@ -643,7 +666,7 @@ def copy_data(source, folder):
 
 def check(binaries, case, folder):
     try:
-        return compare(folder, run_programs(binaries, case, folder), seed=case["seed"])
+        return compare(case, folder, run_programs(binaries, case, folder))
     except (ProgramError, subprocess.TimeoutExpired) as error:
         return [f"program: {error}"]
 
@@ -651,10 +674,10 @@ def check(binaries, case, folder):
 # ---- Main ---------------------------------------------------------------------------------------------------------------------
 
 
-def prepare(binaries, seed, families, has_clusters):
+def prepare(binaries, make_case, seed):
     """Writes the data of a case and runs its programs, in a thread, while the reference computes the case before."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"stoker-reference-{seed}-"))
-    case = configurations.make_case(seed, folder, families, has_clusters)
+    case = make_case(seed, folder)
     (folder / "case.json").write_text(json.dumps(case))
     try:
         return case, folder, run_programs(binaries, case, folder), None
@@ -663,7 +686,7 @@ def prepare(binaries, seed, families, has_clusters):
 
 
 def report(binaries, case, folder, errors, output, should_shrink):
-    print(f"seed {case['seed']} ({case['family']}): {len(errors)} differences")
+    print(f"seed {case['seed']} ({case.get('kind', case['family'])}): {len(errors)} differences")
     for error in errors[:6]:
         print(f"  {error}")
     if should_shrink and len(errors):
@@ -721,7 +744,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--family", action="append", choices=list(configurations.FAMILIES))
-    parser.add_argument("--clusters", action="store_true", default=None, help="only with parameter servers")
+    parser.add_argument("--topology", choices=["ranks", "sync", "async"], help="only on two ranks, or with parameter servers")
+    parser.add_argument("--unequal-counts", action="store_true", help="the fixed list instead of random cases")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time, beside the reference")
     parser.add_argument("--output", type=pathlib.Path, help="folder of failed cases")
     parser.add_argument("--state", type=pathlib.Path, help="file with the progress; the next call continues")
@@ -733,6 +757,11 @@ def main():
     binaries = arguments.binaries.resolve()
     if arguments.case:
         return run_kept_case(binaries, arguments.case)
+    if arguments.unequal_counts:
+        arguments.seed, arguments.count = 0, len(configurations.UNEQUAL_CASES)
+        make_case = configurations.make_unequal_case
+    else:
+        make_case = functools.partial(configurations.make_case, families=arguments.family, topology=arguments.topology)
     state = State(arguments.state, arguments.seed, arguments.count)
     began = time.monotonic()
     first = state.content["done"]
@@ -740,12 +769,12 @@ def main():
     sys.stdout.flush()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         seeds = iter(range(state.content["seed"] + first, state.content["seed"] + arguments.count))
-        pending = [pool.submit(prepare, binaries, seed, arguments.family, arguments.clusters) for seed in itertools.islice(seeds, arguments.jobs + 1)]
+        pending = [pool.submit(prepare, binaries, make_case, seed) for seed in itertools.islice(seeds, arguments.jobs + 1)]
         while pending:
             case, folder, stages, problem = pending.pop(0).result()
             if time.monotonic() - began < arguments.seconds:
-                pending += [pool.submit(prepare, binaries, seed, arguments.family, arguments.clusters) for seed in itertools.islice(seeds, 1)]
-            errors = [problem] if problem else compare(folder, stages, seed=case["seed"])
+                pending += [pool.submit(prepare, binaries, make_case, seed) for seed in itertools.islice(seeds, 1)]
+            errors = [problem] if problem else compare(case, folder, stages)
             if errors:
                 report(binaries, case, folder, errors, arguments.output, not arguments.no_shrink)
             state.record(case["seed"] if errors else None)

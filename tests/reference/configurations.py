@@ -4,6 +4,7 @@ make_case(seed, folder) writes the data files of the case into the folder and re
 configuration, flags and a number of ranks. The same seed gives the same case. Paths are relative to the folder.
 """
 import copy
+import itertools
 import json
 import pathlib
 import random
@@ -745,10 +746,13 @@ UNSUPPORTED = {"train": ["ema_decay", "channels_last", "on_nonfinite", "max_nonf
                "optimizer": ["param_groups", "layer_decay"], "eval": ["use_ema"]}
 
 
-def add_clusters(case, stages, choose):
-    """Starts with asynchronous parameter servers and one worker, whose result does not depend on time."""
+def add_clusters(case, stages, choose, replicas):
+    """Starts with parameter servers whose result does not depend on time: asynchronous ones with one worker, or synchronous ones."""
     if getattr(case, "has_overflow", False):
         return
+    # Running statistics are those of the micro-batches that the chief happens to get.
+    workers = 1 if replicas == "async" or case.has_batch_norm else 2
+    accumulation = 1 if replicas == "async" else choose.choice([2, 3, 4])
     micro_batch = stages[0]["config"]["train"]["micro_batch_size"]
     for number, stage in enumerate(stages):
         config = stage["config"]
@@ -758,14 +762,15 @@ def add_clusters(case, stages, choose):
         if config["optimizer"]["name"] in ("muon", "adafactor", "lamb", "lars"):
             config["optimizer"] = {"name": "adamw", "lr": config["optimizer"]["lr"]}
         config["distributed"] = {"reduction": "ordered"}
-        config["train"].update(gradient_accumulation_steps=1, micro_batch_size=micro_batch)
+        config["train"].update(gradient_accumulation_steps=accumulation, micro_batch_size=micro_batch)
         config["checkpoint"]["save_at_start"] = False
         config["feed"]["on_sample_error"] = "fail"
         stage["ranks"] = 1
         stage["flags"] = [flag for flag in stage["flags"] if flag != "--allow-batch-change"]
         if number > 0 and choose.random() < 0.25:
             continue  # one process continues it
-        stage["cluster"] = {"servers": choose.choice([1, 1, 2]), "max_staleness": choose.choice([None, 0, 3]),
+        stage["cluster"] = {"servers": choose.choice([1, 1, 2]), "workers": workers, "replicas": replicas,
+                            "max_staleness": choose.choice([None, 0, 3]) if replicas == "async" else None,
                             "placement": choose.choice(["round_robin", "bytes"])}
 
 
@@ -782,9 +787,12 @@ def fit_min_lr(config):
         scheduler.pop("min_lr")
 
 
-def make_case(seed, folder, families=None, has_clusters=None):
+def make_case(seed, folder, families=None, topology=None):
+    """topology: None for a random one; ranks (two), or replicas of parameter servers: sync or async."""
     case = Case(seed, folder, families)
     ranks = case.choose([1] * 9 + [2, 2, 4])
+    if topology is not None:
+        ranks = 2 if topology == "ranks" else 1
     training_sections(case, ranks)
     config = copy.deepcopy(case.sections)
     fit_min_lr(config)
@@ -804,6 +812,47 @@ def make_case(seed, folder, families=None, has_clusters=None):
             stage["config"]["eval"].pop("use_ema", None)
     # Numbers of their own, so that the other cases of a seed stay the same.
     choose = random.Random(f"cluster {seed}")
-    if has_clusters or has_clusters is None and choose.random() < 0.06:
-        add_clusters(case, stages, choose)
+    if topology in ("sync", "async"):
+        add_clusters(case, stages, choose, topology)
+    elif topology is None and choose.random() < 0.06:
+        add_clusters(case, stages, choose, choose.choice(["sync", "async"]))
     return {"seed": seed, "family": case.family, "stages": stages}
+
+
+# ---- Cases whose micro-batches have unequal counts --------------------------------------------------------------------------------
+
+
+def has_class_weights(config):
+    return isinstance(config["task"].get("class_weights"), list) and len(set(config["task"]["class_weights"])) > 1
+
+
+def is_packed(config):
+    return bool(config["data"]["train"]["sequence"].get("packing"))
+
+
+# Kind: family, and which of its configurations. Values of the loss of a sample: its class weight, tokens without padding, tokens
+# that do not start a document, and labels other than -100.
+UNEQUAL_COUNTS = {
+    "class weights": ("vectors", has_class_weights),
+    "padding": ("token_sequences", lambda config: not is_packed(config)),
+    "packing": ("token_sequences", is_packed),
+    "ignored labels": ("labeled_sequences", lambda config: config["task"]["name"] == "sequence_labeling"),
+}
+UNEQUAL_CASES = [(kind, topology) for topology in ("ranks", "sync") for kind in UNEQUAL_COUNTS]
+
+
+def make_unequal_case(number, folder):
+    """Case `number` of UNEQUAL_CASES: the first seed with such a configuration, of one start."""
+    kind, topology = UNEQUAL_CASES[number]
+    family, is_wanted = UNEQUAL_COUNTS[kind]
+    for seed in itertools.count(1000 * number):
+        for path in pathlib.Path(folder).iterdir():
+            path.unlink()  # of the seed before
+        case = make_case(seed, folder, [family], topology)
+        config = case["stages"][0]["config"]
+        if is_wanted(config) and config["train"].get("precision") != "bf16":
+            # Steps that show the size of a gradient, and of which a second worker gets some.
+            config["optimizer"] = {"name": "sgd", "lr": 0.1}
+            config["scheduler"] = {"name": "constant", "warmup_steps": 0}
+            config["train"].update(max_steps=12, max_grad_norm=None, max_grad_value=None)
+            return {**case, "stages": case["stages"][:1], "kind": f"{kind}, {topology}"}

@@ -10,7 +10,8 @@ Covered:
   models       mlp, sequential, lenet5, resnet8 to 56, vit, gpt, gpt2, llama, lstm_lm, bert, blstm; freeze, unfreeze_at_step, lora
   tasks        all but captioning and custom; class_weights, label_smoothing, pos_weight, zero_infinity, -100
   training     all optimizers, param_groups, layer_decay, schedulers, warmup, accumulation, both kinds of clipping, EMA, bf16,
-               ranks, asynchronous parameter servers with one worker or max_staleness 0, resume with changed settings and from earlier checkpoints, steps without a label or with a nonfinite loss
+               ranks, synchronous parameter servers, asynchronous ones with one worker or max_staleness 0, resume with changed settings
+               and from earlier checkpoints, steps without a label or with a nonfinite loss
   evaluation   metrics, confusion matrix, best checkpoint, early stopping
 
 Not covered: dropout, augmentation, mixup and cutmix (their random numbers are stoker's own), initial weights (read from the
@@ -1282,7 +1283,7 @@ class Trainer:
         train, spec = config["train"], config["data"]["train"]
         for parameter in trained.values():
             parameter.grad = None
-        total, count = 0.0, 0.0
+        total, counts = 0.0, []
         before = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
         metric, metric_sum, metric_count = None, 0.0, 0
         chief = len(micro_batches) // ranks
@@ -1298,15 +1299,16 @@ class Trainer:
                 logits = self.model(task.inputs(batch))
             loss, part = task.loss(logits, batch, training=True)
             loss.backward()  # without a label that counts it is 0, and so are its gradients, unless the input is not finite
-            total, count = total + loss.item(), count + part
+            total += loss.item()
+            counts.append(float(part))
             name, value, values = task.training_metric(logits.detach(), batch)
             metric, metric_sum, metric_count = name, metric_sum + value, metric_count + values
             if buffers is not None:  # running statistics are those of rank 0
                 for name, buffer in self.model.named_buffers():
                     buffer.copy_(buffers[name])
-        rate = learning_rate(config, self.steps)
+        rate, count = learning_rate(config, self.steps), sum(counts)
         record = {"loss": total / count if count else None, "lr": rate, "metric": metric, "metric_sum": metric_sum,
-                  "metric_count": metric_count, "grad_norm": None, "skipped": count == 0}
+                  "metric_count": metric_count, "grad_norm": None, "skipped": count == 0, "counts": counts}
         gradients = [parameter.grad for parameter in trained.values() if parameter.grad is not None]
         norm = math.sqrt(sum(gradient.double().pow(2).sum().item() for gradient in gradients))
         is_finite = math.isfinite(total) and math.isfinite(norm)
