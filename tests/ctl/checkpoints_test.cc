@@ -33,10 +33,28 @@ class CheckpointCommandsTest : public CtlTest {
     CtlTest::SetUp();
     std::filesystem::create_directories(layout().checkpoints_dir());
   }
+  // What write_checkpoint() writes as `weight`, and as its average.
+  static std::array<float, 4> weights_of(uint64_t step) {
+    return {1, 2, 3, static_cast<float>(step)};
+  }
+  static std::array<float, 4> averages_of(uint64_t step) {
+    return {-5, -6, -7, static_cast<float>(step) / 2};
+  }
+  // The tensor `name` of an exported file, of either format.
+  static std::array<float, 4> values_in(const std::string& file,
+                                        const std::string& name = "weight") {
+    std::array<float, 4> values{};
+    const auto opened = checkpoint::open_tensor_file(file);
+    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    if (!opened.ok()) return values;
+    const Status read = (*opened)->read(name, std::as_writable_bytes(std::span(values)));
+    EXPECT_TRUE(read.ok()) << read.to_string();
+    return values;
+  }
   // Returns the SHA-256 of the manifest.
   std::string write_checkpoint(uint64_t step, bool with_ema = false,
                                std::optional<uint64_t> sample_errors = {}) {
-    const std::array<float, 4> values{1, 2, 3, static_cast<float>(step)};
+    const std::array<float, 4> values = weights_of(step);
     const checkpoint::TensorViews tensors{
         {.spec = {.name = "weight", .dtype = DType::kF32, .shape = {4}},
          .bytes = std::as_bytes(std::span(values))}};
@@ -45,7 +63,8 @@ class CheckpointCommandsTest : public CtlTest {
     content.manifest.live_settings = "{}";
     content.manifest.sample_errors = sample_errors;
     content.model = content.optim = content.state = tensors;
-    if (with_ema) content.ema = tensors;
+    const std::array<float, 4> averages = averages_of(step);
+    if (with_ema) content.ema = {{tensors[0].spec, std::as_bytes(std::span(averages))}};
     checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
     const auto committed = store.commit(content);
     EXPECT_TRUE(committed.ok()) << committed.status().to_string();
@@ -370,21 +389,35 @@ TEST_F(CheckpointCommandsTest, ExportWritesFolderForDistributedCheckpoint) {
 
 // best.json has the loss of the averaged weights, which the file must have, too.
 TEST_F(CheckpointCommandsTest, ExportOfBestWritesTheEvaluatedWeights) {
-  write_file(layout().config_file(),
-             "data: {train: {format: text, path: a}, val: {format: text, path: b}}\n"
-             "model: {name: gpt}\ntask: {name: language_modeling}\n"
-             "train: {max_steps: 500, ema_decay: 0.9}\neval: {use_ema: true}\n");
-  const auto config = config::load_config(layout().config_file(), {});
-  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  const auto configure = [&](const std::string& eval) {
+    write_file(layout().config_file(),
+               "data: {train: {format: text, path: a}, val: {format: text, path: b}}\n"
+               "model: {name: gpt}\ntask: {name: language_modeling}\n"
+               "train: {max_steps: 500, ema_decay: 0.9}\neval: " +
+                   eval + "\n");
+    const auto config = config::load_config(layout().config_file(), {});
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+  };
+  int number = 0;
+  const auto expect_export = [&](std::vector<std::string> arguments, const char* printed,
+                                 const std::array<float, 4>& expected) {
+    const std::string file = path("exported" + std::to_string(++number));
+    arguments.insert(arguments.begin(), {"export", "--output", file});
+    EXPECT_THAT(ctl(arguments).out, HasSubstr(printed)) << number;
+    EXPECT_EQ(values_in(file), expected) << number;
+  };
   write_best(400, 1.125, write_checkpoint(400, true));
-  EXPECT_THAT(ctl({"export", "best", "--output", path("best.safetensors")}).out,
-              HasSubstr("step 400: 1 tensors of averaged weights, "));
-  for (const std::vector<std::string>& trained :
-       {std::vector<std::string>{"400"}, {"best", "--include", "model"}}) {
-    std::vector<std::string> arguments{"export", "--output", path(trained[0] + ".model")};
-    arguments.insert(arguments.end(), trained.begin(), trained.end());
-    EXPECT_THAT(ctl(arguments).out, HasSubstr("step 400: 1 tensors, "));
-  }
+  write_checkpoint(500, true);
+  ASSERT_NO_FATAL_FAILURE(configure("{use_ema: true}"));
+  constexpr const char* kAveraged = "step 400: 1 tensors of averaged weights, ";
+  constexpr const char* kTrained = "step 400: 1 tensors, ";
+  expect_export({"best"}, kAveraged, averages_of(400));
+  expect_export({"best", "--format", "torch"}, kAveraged, averages_of(400));
+  expect_export({"best", "--include", "model"}, kTrained, weights_of(400));
+  expect_export({"400"}, kTrained, weights_of(400));
+  ASSERT_NO_FATAL_FAILURE(configure("{use_ema: false}"));
+  expect_export({"best"}, kTrained, weights_of(400));
+  expect_export({"best", "--include", "ema"}, kAveraged, averages_of(400));
 }
 
 TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
@@ -396,9 +429,10 @@ TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
   EXPECT_FALSE(std::filesystem::exists(path("none")));
   const std::string ema = path("ema.safetensors"), all = path("all.safetensors");
   EXPECT_EQ(ctl({"export", "400", "--include", "ema", "--output", ema}).code, 0);
-  EXPECT_NE((*checkpoint::SafetensorsFile::open(ema))->find("weight"), nullptr);
+  EXPECT_EQ(values_in(ema), averages_of(400));
   EXPECT_EQ(ctl({"export", "400", "--include", "all", "--output", all}).code, 0);
-  EXPECT_NE((*checkpoint::SafetensorsFile::open(all))->find("ema.weight"), nullptr);
+  EXPECT_EQ(values_in(all, "ema.weight"), averages_of(400));
+  EXPECT_EQ(values_in(all, "model.weight"), weights_of(400));
 }
 
 // A run of a model with a matrix, whose checkpoint of step 200 has averaged weights of 0.
