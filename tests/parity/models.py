@@ -21,6 +21,8 @@ class Lion(torch.optim.Optimizer):
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for p in group["params"]:
+                if p.grad is None:
+                    continue
                 m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
                 c = beta1 * m + (1 - beta1) * p.grad
                 p -= group["lr"] * (c.sign() + group["weight_decay"] * p)

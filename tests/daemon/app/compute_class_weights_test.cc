@@ -85,7 +85,7 @@ TEST_F(ComputeClassWeightsTest, CountsLabelsOnNewRun) {
 }
 
 // compute_class_weight("balanced", classes=…, y=…, sample_weight=…) of scikit-learn 1.9.1 for the samples that an epoch
-// has, or of a mixture for samples weighted by the probability of a draw.
+// has, or of a mixture for samples weighted by the probability of a draw (tests/parity/make_numbers.py).
 TEST_F(ComputeClassWeightsTest, CountsWhatTheRunTrainsOn) {
   using data::order::PlannedDataset;
   struct Case {

@@ -124,7 +124,7 @@ TEST(SumsTest, StepWithoutValuesHasMetricsOnly) {
 }
 
 // torch.optim.AdamW(lr=0.1, betas=(0.9, 0.95), weight_decay=0.1) of PyTorch 2.11 after one step with a gradient of 2 for the
-// weight, 1.0, and none for the bias, 2.0: 0.89 and 2.0.
+// weight, 1.0, and none for the bias, 2.0: 0.89 and 2.0 (tests/parity/make_numbers.py).
 TEST_F(VariableStoreTest, LeavesParameterThatNoMicroBatchHasReached) {
   VariableStore sync = make_store(2), async = make_store(1);
   sync.stage(0, bytes_of(0, {0, 0}));

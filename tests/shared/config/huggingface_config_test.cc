@@ -230,8 +230,8 @@ TEST(HuggingFaceConfigTest, LimitsTheContextToAWindow) {
   EXPECT_EQ(llama("qwen3", sliding + R"("full_attention"])").context_length, 64);
 }
 
-// The class defaults of transformers 5.24: BertConfig has pad_token_id 0, the others None. Embedding
-// takes a negative padding_idx from the end.
+// The class defaults of transformers 5.24 (tests/parity/make_numbers.py): BertConfig has pad_token_id 0, the others None.
+// Embedding takes a negative padding_idx from the end.
 TEST(HuggingFaceConfigTest, ReadsThePadToken) {
   EXPECT_EQ(read_as<BertConfig>(of_type("bert")).pad_token, 0);
   EXPECT_EQ(read_as<BertConfig>(of_type("bert", R"("pad_token_id": null)")).pad_token,
@@ -243,7 +243,8 @@ TEST(HuggingFaceConfigTest, ReadsThePadToken) {
   }
 }
 
-// Of transformers 5.24: MistralConfig has 8, Qwen2Config and Qwen3Config 32; null is num_attention_heads.
+// Of transformers 5.24 (tests/parity/make_numbers.py): MistralConfig has 8, Qwen2Config and Qwen3Config 32; null is
+// num_attention_heads, which transformers 4 also did for mistral, where 5.24 has an error.
 TEST(HuggingFaceConfigTest, HasTransformersDefaultOfKeyValueHeads) {
   const std::string sizes =
       R"("num_hidden_layers": 2, "num_attention_heads": 64, "hidden_size": 128,
