@@ -1,9 +1,13 @@
 // Runs with a plugin as model.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/safetensors.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -11,6 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 
 class UserModelTest : public RunTest {
  protected:
@@ -104,6 +109,80 @@ TEST_F(UserModelTest, TrainsAndEvaluatesPluginWithItsOwnLossAndMetric) {
   EXPECT_LT(result.metrics[1].second, 0.02);
   EXPECT_NE(text_of(run_dir() + "/eval/best.json").find("\"metric\":\"absolute_error\""),
             std::string::npos);
+}
+
+// Every sample has x = 1 and y = 10, so that the gradient of the mean squared error is 2 (w + b - 10) for w and for b.
+class UnusedParameterRunTest : public UserModelTest {
+ protected:
+  static constexpr int kSteps = 12;
+  static constexpr double kRate = 0.02, kDecay = 0.5;
+
+  void train_with(const std::string& optimizer, int micro_batches) {
+    std::ofstream(path("data.csv")) << "x,y\n1,10\n1,10\n1,10\n1,10\n";
+    const std::string config = write_config(
+        "data: {train: {format: csv, path: " + path("data.csv") +
+        ", fields: {input: [x], target: [y]}}}\ntask: {name: regression}\n"
+        "model: {name: plugin, path: " STOKER_PLUGINS
+        "/odd_plugin.so, args: {does: unused parameter}}\n"
+        "optimizer: {name: " +
+        optimizer + ", lr: " + std::to_string(kRate) + ", weight_decay: " + std::to_string(kDecay) +
+        "}\nscheduler: {name: constant, warmup_steps: 0}\n"
+        "checkpoint: {save_at_start: true}\n"
+        "train: {max_steps: " +
+        std::to_string(kSteps) +
+        ", micro_batch_size: 2, max_grad_norm: null, "
+        "gradient_accumulation_steps: " +
+        std::to_string(micro_batches) + ", device: cpu, num_threads: 1}\n");
+    fs::remove_all(run_dir());
+    ASSERT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+    ASSERT_EQ(newest_step(run_dir()), static_cast<uint64_t>(kSteps));
+  }
+  // Before the first step, or of the newest checkpoint.
+  std::vector<float> values(bool is_initial, const std::string& name) const {
+    const std::string folder =
+        is_initial ? run_dir() + "/checkpoints/step-000000000" : newest_checkpoint(run_dir());
+    const auto file = checkpoint::SafetensorsFile::open(folder + "/model.safetensors");
+    if (!file.ok()) throw std::runtime_error(file.status().to_string());
+    const TensorSpec* const spec = (*file)->find(name);
+    std::vector<float> result(spec == nullptr ? 0 : static_cast<size_t>(spec->elements()));
+    EXPECT_TRUE((*file)->read(name, std::as_writable_bytes(std::span(result))).ok()) << name;
+    return result;
+  }
+  // `update` changes a parameter by its gradient in a step from 1.
+  template <typename Update>
+  void expect_updates(Update update) const {
+    double weight = values(true, "linear.weight").at(0), bias = values(true, "linear.bias").at(0);
+    decltype(update) of_bias = update;
+    for (int step = 1; step <= kSteps; ++step) {
+      const double gradient = 2 * (weight + bias - 10);
+      weight = update(weight, gradient, step);
+      bias = of_bias(bias, gradient, step);
+    }
+    EXPECT_NEAR(values(false, "linear.weight").at(0), weight, 1e-5);
+    EXPECT_NEAR(values(false, "linear.bias").at(0), bias, 1e-5);
+    EXPECT_THAT(values(true, "unused"), ElementsAre(2, 2, 2));
+    EXPECT_THAT(values(false, "unused"), ElementsAre(2, 2, 2));
+  }
+};
+
+// As PyTorch's optimizers, for which the gradient of such a parameter is None.
+TEST_F(UnusedParameterRunTest, KeepsValueWhileOthersDecay) {
+  for (const int micro_batches : {1, 2}) {
+    SCOPED_TRACE(micro_batches);
+    ASSERT_NO_FATAL_FAILURE(train_with("sgd", micro_batches));
+    expect_updates([](double value, double gradient, int) {
+      return value - kRate * (gradient + kDecay * value);
+    });
+    ASSERT_NO_FATAL_FAILURE(train_with("adamw, betas: [0.9, 0.95], eps: 1.0e-8", micro_batches));
+    // Algorithm 2 of "Decoupled Weight Decay Regularization" (Loshchilov and Hutter, 2019), as torch.optim.AdamW has it.
+    expect_updates([mean = 0.0, square = 0.0](double value, double gradient, int step) mutable {
+      mean = 0.9 * mean + 0.1 * gradient;
+      square = 0.95 * square + 0.05 * gradient * gradient;
+      const double corrected = mean / (1 - std::pow(0.9, step));
+      const double root = std::sqrt(square / (1 - std::pow(0.95, step)));
+      return value * (1 - kRate * kDecay) - kRate * corrected / (root + 1e-8);
+    });
+  }
 }
 
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsPlugin) {

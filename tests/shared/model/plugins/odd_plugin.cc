@@ -22,6 +22,7 @@ class DefectiveModel : public stoker::plugin::Model {
     if (does_ == "frozen") linear_->bias.set_requires_grad(false);
     if (does_ == "doubles") linear_->to(at::kDouble);
     if (does_ == "complex buffer") register_buffer("wave", at::zeros({2}, at::kComplexFloat));
+    if (does_ == "unused parameter") register_parameter("unused", at::zeros({3}) + 2);
     if (does_ == "two names") register_parameter("again", linear_->weight);
     if (does_ == "ten tokens")
       table_ = register_module("table", torch::nn::Embedding(10, outputs_));
