@@ -62,9 +62,12 @@ int run(int argc, char** argv) {
   if (!std::filesystem::is_directory(directory, error))
     return fail(directory + ": no such directory", ExitCode::kConfiguration);
   const auto address = config::parse_http_listen(listen);
-  if (!address.ok()) return fail(address.status().message(), ExitCode::kUsage);
-  if (!address->unix_path.empty())
-    return fail("--listen: must be a loopback address and a port", ExitCode::kUsage);
+  if (!address.ok() || !address->unix_path.empty())
+    return fail(
+        "--listen: must be a loopback address and a port, such as 127.0.0.1:9760 (ssh -L for other "
+        "hosts), got '" +
+            listen + "'",
+        ExitCode::kUsage);
   boost::asio::io_context io(1);
   boost::asio::signal_set signals(io, SIGINT, SIGTERM);
   RunServer server(io, system_clock(), *address, directory);

@@ -98,6 +98,24 @@ const std::vector<End>& ends() {
       {"stokerctl --nonsense", 64, "--nonsense"},
       {"stokerctl --socket gone.sock status", 69, "gone.sock"},
       {"stokerctl --run-dir c verify", 65, "CORRUPT"},
+      // ---- stoker-web; its output is a FIFO, from which a line can be read when it listens
+      {"stoker-web --version", 0, "stoker-web"},
+      {"stoker-web --nonsense", 64, "--nonsense"},
+      {"stoker-web", 64, "DIR"},
+      {"stoker-web --listen 127.0.0.1 done", 64, "--listen"},
+      {"stoker-web --listen 0.0.0.0:9760 done", 64, "--listen"},
+      {"stoker-web --listen unix:/tmp/socket done", 64, "--listen"},
+      {"stoker-web gone", 78, "gone: no such directory"},
+      {"stoker-web c.yaml", 78, "c.yaml: no such directory"},
+      {"mkfifo term && { stoker-web --listen 127.0.0.1:0 done >term & } && read -r page <term && "
+       "echo $page && kill -TERM $! && wait $!",
+       0, "http://127.0.0.1:"},
+      {"mkfifo int && { stoker-web --listen 127.0.0.1:0 done >int & } && read -r page <int && "
+       "echo $page && kill -INT $! && wait $!",
+       0, "http://127.0.0.1:"},
+      {"mkfifo port && { stoker-web --listen 127.0.0.1:0 done >port & } && read -r page <port && "
+       "page=${page#http://} && stoker-web --listen ${page%/} done; code=$?; kill $!; exit $code",
+       69, "--listen: "},
   };
   return kEnds;
 }
