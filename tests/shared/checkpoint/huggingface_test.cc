@@ -20,6 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 const std::string kFirst = "model-00001-of-00002.safetensors",
                   kSecond = "model-00002-of-00002.safetensors";
@@ -131,21 +132,33 @@ TEST_F(HuggingFaceFolderTest, ReadsAFileOfTorchSave) {
   EXPECT_EQ(bytes, make_tensor("a", DType::kF32, {2, 3}, 1).bytes);
 }
 
-// As transformers' save_pretrained(safe_serialization=False, max_shard_size=…) writes them.
+// Written by PyTorch (golden/make_torch_shards.py) as by transformers' save_pretrained(safe_serialization=False, max_shard_size=…):
+// a is arange(6).view(3, 2).t() / 4, b arange(5) - 2, and c, in bf16, [1.5, -2].
 TEST_F(HuggingFaceFolderTest, ReadsShardsOfTorchSave) {
-  write_torch("pytorch_model-00001-of-00002.bin", make_tensor("a", DType::kF32, {2, 3}, 1));
-  write_torch("pytorch_model-00002-of-00002.bin", make_tensor("b", DType::kF32, {5}, 2));
-  const auto write_torch_index = [&](const std::string& second) {
-    test::write_whole(
-        scratch_ / "pytorch_model.bin.index.json",
-        R"({"weight_map": {"a": "pytorch_model-00001-of-00002.bin", "b": ")" + second + R"("}})");
-  };
-  write_torch_index("pytorch_model-00002-of-00002.bin");
+  std::filesystem::copy(STOKER_CHECKPOINT_GOLDEN "/torch_shards", scratch_.path());
   const auto folder = open_huggingface_folder(scratch_.path());
   ASSERT_TRUE(folder.ok()) << folder.status().to_string();
-  std::vector<std::byte> bytes(20);
-  ASSERT_TRUE((*folder)->read("b", bytes).ok());
-  EXPECT_EQ(bytes, make_tensor("b", DType::kF32, {5}, 2).bytes);
+  std::vector<std::string> specs;
+  for (const TensorSpec& spec : (*folder)->tensors()) specs.push_back(to_string(spec));
+  EXPECT_THAT(specs, UnorderedElementsAre("a F32 [2, 3]", "b F32 [5]", "c BF16 [2]"));
+  std::vector<float> a(6), b(5);
+  std::vector<uint16_t> c(2);
+  ASSERT_TRUE((*folder)->read("a", std::as_writable_bytes(std::span(a))).ok());
+  ASSERT_TRUE((*folder)->read("b", std::as_writable_bytes(std::span(b))).ok());
+  ASSERT_TRUE((*folder)->read("c", std::as_writable_bytes(std::span(c))).ok());
+  EXPECT_THAT(a, ElementsAre(0, 0.5F, 1, 0.25F, 0.75F, 1.25F));
+  EXPECT_THAT(b, ElementsAre(-2, -1, 0, 1, 2));
+  EXPECT_THAT(c, ElementsAre(0x3fc0, 0xc000));
+}
+
+TEST_F(HuggingFaceFolderTest, RejectsShardsOfTorchSaveThatDoNotFitTheIndex) {
+  std::filesystem::copy(STOKER_CHECKPOINT_GOLDEN "/torch_shards", scratch_.path());
+  const auto write_torch_index = [&](const std::string& second) {
+    test::write_whole(scratch_ / "pytorch_model.bin.index.json",
+                      R"({"weight_map": {"a": "pytorch_model-00001-of-00002.bin", "c": )"
+                      R"("pytorch_model-00001-of-00002.bin", "b": ")" +
+                          second + R"("}})");
+  };
   write_torch_index("../pytorch_model-00002-of-00002.bin");
   EXPECT_THAT(error(), HasSubstr("which is not a .bin file of this folder"));
   write_torch_index("pytorch_model-00001-of-00002.bin");
