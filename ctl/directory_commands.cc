@@ -280,11 +280,18 @@ ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
   return ExitCode::kSuccess;
 }
 
-// The best checkpoint is that of the best evaluated weights, which eval.use_ema selects.
+// The best checkpoint is that of the best evaluated weights, which eval.use_ema of the evaluation has selected.
 ExportContent default_content(const run::RunLayout& layout, const std::string& selector) {
   if (selector != "best") return ExportContent::kModel;
-  const auto config = config::load_config(layout.config_file(), {});
-  return config.ok() && config->eval.use_ema ? ExportContent::kEma : ExportContent::kModel;
+  std::optional<bool> maybe_use_ema;
+  if (const auto best = run::read_best(layout); best.ok())
+    if (const auto result =
+            run::find_eval_result(layout.eval_dir(), best->step, best->manifest_sha256))
+      maybe_use_ema = result->maybe_use_ema;
+  if (!maybe_use_ema)
+    if (const auto config = config::load_config(layout.config_file(), {}); config.ok())
+      maybe_use_ema = config->eval.use_ema;
+  return maybe_use_ema.value_or(false) ? ExportContent::kEma : ExportContent::kModel;
 }
 
 ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,

@@ -271,9 +271,12 @@ struct CheckpointEvaluator::State {
                                          bool with_artifacts, std::stop_token stop) {
     STOKER_RETURN_IF_ERROR(compute_class_weights(checkpoint));
     STOKER_ASSIGN_OR_RETURN(const auto tensors, open_weights(checkpoint));
-    return try_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
-                         checkpoint.manifest().step, checkpoint.manifest_sha256()},
-                        with_artifacts, std::move(stop));
+    STOKER_ASSIGN_OR_RETURN(Evaluation evaluation,
+                            try_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
+                                          checkpoint.manifest().step, checkpoint.manifest_sha256()},
+                                         with_artifacts, std::move(stop)));
+    evaluation.result.maybe_use_ema = config.eval.use_ema;
+    return evaluation;
   }
 
   // Uses the class weights of the training run that saved the checkpoint.

@@ -134,6 +134,7 @@ std::string to_json(const EvalResult& result) {
                     {"datasets", std::move(datasets)},
                     {"duration_seconds", result.seconds},
                     {"created_at", result.created}};
+  if (result.maybe_use_ema) root["use_ema"] = *result.maybe_use_ema;
   for (size_t i = 0; i < kRecordedResources; ++i)
     if (const double value = result.resources.values()[i]; std::isfinite(value))
       root[kResourceFields[i].name] = value;
@@ -149,6 +150,8 @@ Result<EvalResult> parse_eval_result(std::string_view text, const std::string& p
       result.datasets.push_back(parse_dataset_result(entry));
     result.seconds = root.at("duration_seconds").to_number<double>();
     result.created = root.at("created_at").as_string().c_str();
+    if (const json::value* use_ema = root.if_contains("use_ema"))
+      result.maybe_use_ema = use_ema->as_bool();
     for (size_t i = 0; i < kRecordedResources; ++i)
       if (const json::value* value = root.if_contains(kResourceFields[i].name))
         result.resources.values()[i] = value->to_number<double>();

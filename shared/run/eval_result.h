@@ -51,6 +51,9 @@ struct EvalResult {
   double seconds = 0;
   ResourceUse resources = {};  // of the evaluator and its workers, during the evaluation
   std::string created;         // ISO 8601, human-readable
+  // eval.use_ema of this evaluation, which can differ from that of the run (stoker-eval --set). Empty: of
+  // weights alone, or by an earlier release.
+  std::optional<bool> maybe_use_ema = {};
 };
 
 std::string to_json(const EvalResult& result);

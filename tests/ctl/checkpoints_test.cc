@@ -420,6 +420,22 @@ TEST_F(CheckpointCommandsTest, ExportOfBestWritesTheEvaluatedWeights) {
   expect_export({"best", "--include", "ema"}, kAveraged, averages_of(400));
 }
 
+// As after `stoker-eval --set eval.use_ema=…`, whatever the configuration of the run has.
+TEST_F(CheckpointCommandsTest, ExportOfBestWritesWeightsThatTheResultNames) {
+  const std::string manifest = write_checkpoint(400, true);
+  write_best(400, 1.125, manifest);
+  for (const bool use_ema : {true, false}) {
+    write_file(layout().config_file(),
+               "data: {train: {format: text, path: a}, val: {format: text, path: b}}\n"
+               "train: {max_steps: 500, ema_decay: 0.9}\neval: {use_ema: " +
+                   std::string(use_ema ? "false" : "true") + "}\n");
+    write_eval(400, 1.125, manifest, use_ema);
+    const std::string file = path(use_ema ? "averaged" : "trained");
+    EXPECT_EQ(ctl({"export", "best", "--output", file}).code, 0);
+    EXPECT_EQ(values_in(file), use_ema ? averages_of(400) : weights_of(400));
+  }
+}
+
 TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
   write_checkpoint(200);
   write_checkpoint(400, true);

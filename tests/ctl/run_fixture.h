@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -83,7 +84,8 @@ class CtlTest : public ::testing::Test {
             .checkpoint_stall_ms = 1.5,
             .wall_time = "2026-01-31T12:00:00.000Z"};
   }
-  void write_eval(uint64_t step, double loss, const std::string& manifest_sha256 = "") {
+  void write_eval(uint64_t step, double loss, const std::string& manifest_sha256 = "",
+                  std::optional<bool> use_ema = {}) {
     const run::EvalResult result{
         .step = step,
         .manifest_sha256 = manifest_sha256,
@@ -91,7 +93,8 @@ class CtlTest : public ::testing::Test {
                       .samples = 100,
                       .metrics = {{"loss", loss}, {"bits_per_byte", loss * 1.442695}}}},
         .seconds = 1,
-        .created = "2026-01-31T12:00:00.000Z"};
+        .created = "2026-01-31T12:00:00.000Z",
+        .maybe_use_ema = use_ema};
     ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
   }
   void write_best(uint64_t step, double loss, const std::string& manifest_sha256 = "") {

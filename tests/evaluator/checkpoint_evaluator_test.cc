@@ -178,6 +178,7 @@ TEST_F(CheckpointEvaluatorTest, EvaluatesConfiguredWeights) {
                             checkpoint::CheckpointStore::open_verified(
                                 scratch_ / "checkpoints" + "/" + store.checkpoint_name(step)));
     STOKER_ASSIGN_OR_RETURN(const auto result, evaluator->measure(saved, {}));
+    EXPECT_EQ(result.maybe_use_ema, which == "true");
     return result.datasets.front().metrics.front().second;
   };
   const double of_average = measure({})->datasets.front().metrics.front().second;

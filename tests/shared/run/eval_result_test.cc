@@ -73,6 +73,17 @@ TEST(EvalResultTest, RoundTripsPerClassMetricsAndConfusionMatrix) {
   EXPECT_TRUE(back->datasets[1].classes.empty());
 }
 
+TEST(EvalResultTest, RoundTripsWhichWeightsWereEvaluated) {
+  for (const std::optional<bool> use_ema :
+       {std::optional<bool>(), std::optional(false), std::optional(true)}) {
+    EvalResult result = two_sets();
+    result.maybe_use_ema = use_ema;
+    const auto back = parse_eval_result(to_json(result), "step.json");
+    ASSERT_TRUE(back.ok()) << back.status().to_string();
+    EXPECT_EQ(back->maybe_use_ema, use_ema);
+  }
+}
+
 TEST(EvalResultTest, RoundTripsPrCurves) {
   EvalResult result = two_sets();
   result.datasets[0].pr_curves = {{"cat", {40, 30, 0}, {24, 2, 0}},
