@@ -226,6 +226,31 @@ TEST_F(SharedCacheTest, UsesNoFolderOfUntrustedUserWhereAnybodyMayWrite) {
               HasSubstr("anybody may write to a folder above"));
 }
 
+// The folder of the link is open, that of the files is not.
+TEST_F(SharedCacheTest, UsesNoFolderBehindLinkOfUntrustedUser) {
+  folder("/mnt/open", {.id = 0, .group = 0}, 01777);
+  folder("/mnt/open/folder", kMallory, 0755);
+  folder("/mnt/home", kMallory, 0755);
+  std::filesystem::create_symlink("../../home", "/mnt/open/folder/link");
+  std::filesystem::create_symlink("/mnt/home", "/mnt/cache");
+  ASSERT_THAT(train(kMallory, config::CacheType::kPacked), StartsWith("read "));
+  std::filesystem::remove("/mnt/cache");
+  std::filesystem::create_symlink("/mnt/open/folder/link", "/mnt/cache");
+  EXPECT_THAT(train(kAlice, config::CacheType::kPacked),
+              HasSubstr("anybody may write to a folder above"));
+}
+
+// With size, time and inode of the one that the index names: an inode that is free is given to the next file.
+TEST_F(SharedCacheTest, UsesNoFileThatUntrustedUserHasPutInPlaceOfIndexedOne) {
+  folder("/mnt/cache", {.id = 0, .group = 0}, 0777);
+  const std::string first = train(kAlice, config::CacheType::kPacked);
+  ASSERT_THAT(first, StartsWith("read "));
+  EXPECT_EQ(train(kAlice, config::CacheType::kPacked), first);
+  ASSERT_EQ(::chown(cache_file().c_str(), kMallory.id, kMallory.group), 0);
+  EXPECT_THAT(train(kAlice, config::CacheType::kPacked),
+              HasSubstr("belongs to user 61666, and anybody may write to the folder"));
+}
+
 TEST_F(SharedCacheTest, DoesNotWaitForLockOfUntrustedUser) {
   folder("/mnt/cache", {.id = 0, .group = 0}, 01777);
   Child holder([] {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -85,6 +86,14 @@ Status CacheLocation::remove() const {
     return folder.remove_file(name_);
   };
   return remove_file().with_context(key_);
+}
+
+bool is_trusted_file(const DatasetRequest& request, const std::string& path) {
+  const std::filesystem::path file(path), folder = file.parent_path();
+  if (folder == std::filesystem::path(request.index_dir)) return true;
+  const auto shared = SharedFolder::open(folder.string());
+  return shared.ok() &&
+         shared->open_file(file.filename().string(), SharedFolder::Access::kRead).ok();
 }
 
 std::string cache_suffix(const config::CacheConfig& cache) {

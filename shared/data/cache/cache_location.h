@@ -54,6 +54,10 @@ class CacheLocation {
   std::string path_;
 };
 
+// Whether a file that an index names may be used: one in a shared folder can have been replaced by another user, with the
+// size, time and inode of before.
+bool is_trusted_file(const DatasetRequest& request, const std::string& path);
+
 // The extension of a cache file: "packed", "packed_restart" or "decoded".
 std::string cache_suffix(const config::CacheConfig& cache);
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <deque>
 #include <filesystem>
 #include <utility>
 
@@ -24,17 +25,44 @@ bool is_ours(uid_t user) { return user == 0 || user == ::geteuid(); }
 
 std::string user_text(uid_t user) { return "user " + std::to_string(user); }
 
-// Whether anybody may write to a folder above `path`.
+// Whether anybody may write to a folder above `path`, or above a link that leads there.
 bool is_below_open_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr int kMaxLinks = 40;  // as in the kernel
   std::error_code error;
-  std::filesystem::path above = std::filesystem::canonical(path, error);
+  const fs::path absolute = fs::absolute(path, error);
   if (error) return true;
-  while (above.has_relative_path()) {
-    above = above.parent_path();
+  std::deque<fs::path> names(absolute.begin(), absolute.end());
+  fs::path at = "/";  // without links
+  for (int num_links = 0; !names.empty();) {
+    const fs::path name = std::move(names.front());
+    names.pop_front();
+    if (name.empty() || name == ".") continue;
+    if (name == "/" || name == "..") {
+      at = name == "/" ? name : at.parent_path();
+      continue;
+    }
     struct stat info {};
-    if (::stat(above.c_str(), &info) != 0 || (info.st_mode & S_IWOTH) != 0) return true;
+    if (::stat(at.c_str(), &info) != 0 || (info.st_mode & S_IWOTH) != 0) return true;
+    const fs::path next = at / name;
+    if (!fs::is_symlink(next, error)) {
+      at = next;
+      continue;
+    }
+    const fs::path target = fs::read_symlink(next, error);
+    if (error || ++num_links > kMaxLinks) return true;
+    names.insert(names.begin(), target.begin(), target.end());
   }
   return false;
+}
+
+// Gives the group access to a folder that this process has made. Not by its path: another member can have put a link
+// to a folder of this user there.
+void permit_group(const std::string& path, mode_t of_others) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat made {};
+  if (fd.valid() && ::fstat(fd.get(), &made) == 0 && made.st_uid == ::geteuid())
+    (void)::fchmod(fd.get(), S_ISGID | 0770 | of_others);
 }
 
 Status create_folder(const std::string& path) {
@@ -51,7 +79,7 @@ Status create_folder(const std::string& path) {
     struct stat parent {};
     constexpr mode_t kForGroup = S_ISGID | S_IWGRP;
     if (::stat(above.c_str(), &parent) == 0 && (parent.st_mode & kForGroup) == kForGroup)
-      (void)::chmod(partial.c_str(), S_ISGID | 0770 | (parent.st_mode & (S_IROTH | S_IXOTH)));
+      permit_group(partial.string(), parent.st_mode & (S_IROTH | S_IXOTH));
   }
   return {};
 }

@@ -3,8 +3,8 @@
 //
 // Trust:    a file is opened only if it was placed by root, by this user or, unless every user can
 //           write to the folder, by its owner or a member of its group with write permission; if no
-//           other user can change the file; and if it is not a link. The owner of a folder is not
-//           trusted if every user can write to a folder above it.
+//           other user can change the file; and if it is not a link. The owner of a folder
+//           is not trusted if every user can write to a folder above it, or above a link that leads there.
 // Access:   files get the permissions that the folder gives its group and others.
 // Threads:  const methods may be called from any thread.
 // Blocking: for the disk.

@@ -206,10 +206,12 @@ Result<std::unique_ptr<Dataset>> with_selection(const DatasetRequest& request,
   return with_packing(request, std::move(selected), logs);
 }
 
-bool is_as_made(const files::FileTable& made) {
+bool is_as_made(const DatasetRequest& request, const files::FileTable& made) {
   files::FileTable found(made.root());
   for (size_t file = 0; file < made.size(); ++file)
-    if (!files::scan_file(made.path(file), found).ok()) return false;
+    if (!files::scan_file(made.path(file), found).ok() ||
+        !cache::is_trusted_file(request, made.path(file)))
+      return false;
   return found == made;
 }
 
@@ -238,8 +240,8 @@ Status remove_local_caches(const DatasetRequest& request) {
 
 // Loads the cached index if it was built from the same files with the same settings. An unreadable
 // index is not an error: it is rebuilt.
-bool take_cached(const std::string& path, const files::Index& wanted, files::Index& index,
-                 std::optional<Outdated>& why_not) {
+bool take_cached(const DatasetRequest& request, const std::string& path, const files::Index& wanted,
+                 files::Index& index, std::optional<Outdated>& why_not) {
   why_not.reset();
   auto cached = files::load_index(path);
   if (!cached) {
@@ -260,8 +262,8 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
                          ": its content or an attribute was changed; size and time are the same"};
     return false;
   }
-  if (!is_as_made(cached->metadata.made)) {
-    why_not = {.reason = "a file created next to it is missing or has changed"};
+  if (!is_as_made(request, cached->metadata.made)) {
+    why_not = {.reason = "a file created with it is missing, has changed, or is of another user"};
     return false;
   }
   index = std::move(*cached);
@@ -309,7 +311,7 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   files::Index index;
   std::optional<Outdated> why_not;
   const auto is_current = [&]() -> Result<bool> {
-    if (!take_cached(path, wanted, index, why_not)) return false;
+    if (!take_cached(request, path, wanted, index, why_not)) return false;
     if (kind.is_current == nullptr) return true;
     return kind.is_current(request, index.metadata);
   };
