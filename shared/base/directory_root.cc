@@ -22,6 +22,8 @@ struct DirectoryRoot::Root {
   std::string path;
   std::vector<std::string> names;  // without a slash at the end
   bool is_of_another_user = false;
+  uid_t owner = 0;
+  gid_t group = 0;
 };
 
 // Of the process, in the order in which they were opened.
@@ -171,6 +173,8 @@ Result<DirectoryRoot> DirectoryRoot::open(const std::string& path, int flags) {
   struct stat info {};
   if (::fstat(root->fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   root->is_of_another_user = info.st_uid != ::geteuid();
+  root->owner = info.st_uid;
+  root->group = info.st_gid;
   std::error_code error;
   const auto absolute = fs::absolute(path, error).lexically_normal();
   const auto canonical = fs::canonical(path, error);
@@ -221,12 +225,27 @@ Result<UniqueFd> open_beneath(int directory, std::string_view path, int flags, m
 
 namespace {
 
+// Gives what root has created to the owner of the directory, who could neither read nor replace it otherwise.
+// Not what is private (mode 0600): it can have secrets of root.
+void give_to_owner(const DirectoryRoots::Root& root, int fd, mode_t mode) {
+  if (::geteuid() == 0 && (mode & (S_IRWXG | S_IRWXO)) != 0)
+    (void)::fchown(fd, root.owner, root.group);  // denied, as by NFS: it stays root's
+}
+
 // Opens a file for writing below the directory of another user, who can have linked a file of the caller
 // there: it is neither written nor truncated. Where fs.protected_hardlinks is 0, that needs no rights.
 Result<UniqueFd> open_for_writing_of_another(const DirectoryRoots::Found& found, int flags,
                                              mode_t mode, const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(
-      UniqueFd fd, open_beneath(found.root->fd.get(), found.rest, flags & ~O_TRUNC, mode, path));
+  const int directory = found.root->fd.get();
+  const bool truncates = (flags & O_TRUNC) != 0;
+  flags &= ~O_TRUNC;
+  if ((flags & O_CREAT) != 0) {
+    auto created = open_beneath(directory, found.rest, flags | O_EXCL, mode, path);
+    if (created.ok()) give_to_owner(*found.root, created->get(), mode);
+    const bool exists = created.status().code() == StatusCode::kAlreadyExists;
+    if (!exists || (flags & O_EXCL) != 0) return created;
+  }
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_beneath(directory, found.rest, flags, mode, path));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   if (S_ISREG(info.st_mode) && info.st_nlink > 1)
@@ -234,7 +253,7 @@ Result<UniqueFd> open_for_writing_of_another(const DirectoryRoots::Found& found,
                   path + ": has " + std::to_string(info.st_nlink) +
                       " hard links, in a directory of another user, and can be a file outside of "
                       "it; replace it by a copy");
-  if ((flags & O_TRUNC) != 0 && ::ftruncate(fd.get(), 0) != 0)
+  if (truncates && ::ftruncate(fd.get(), 0) != 0)
     return Status::from_errno(errno, "truncate " + path);
   return fd;
 }
@@ -251,6 +270,20 @@ Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode) {
   UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
   return fd;
+}
+
+Status make_directory_at(const std::string& path, mode_t mode) {
+  STOKER_ASSIGN_OR_RETURN(const PathAt place, resolve_parent(path));
+  if (::mkdirat(place.at(), place.name.c_str(), mode) != 0)
+    return Status::from_errno(errno, "mkdir " + path);
+  const auto found = DirectoryRoots::of_process().find(path);
+  if (!found || !found->root->is_of_another_user) return {};
+  const auto made = open_beneath(place.at(), place.name, O_RDONLY | O_DIRECTORY, 0, path);
+  struct stat info {};
+  // Another one of that user can have taken its place.
+  if (made.ok() && ::fstat(made->get(), &info) == 0 && info.st_uid == ::geteuid())
+    give_to_owner(*found->root, made->get(), mode);
+  return {};
 }
 
 int PathAt::at() const { return directory.valid() ? directory.get() : AT_FDCWD; }

@@ -2,7 +2,8 @@
 // os.Root of Go. While it exists, default_file_system() and the functions of file.h reach every path below
 // it through one descriptor. They follow no symlink there and open no FIFO, socket or device, so that
 // nothing in the directory leads out of it or blocks. If it belongs to another user, a file that has several
-// hard links is not opened for writing, because it can be one of this user. The path of the directory itself can contain
+// hard links is not opened for writing, because it can be one of this user, and what root creates there gets the
+// owner and group of the directory, except private files. The path of the directory itself can contain
 // symlinks: it is resolved once, and another directory that takes its place later is not touched.
 //
 // Threads:  any; the process has one set of roots.
@@ -50,6 +51,9 @@ class DirectoryRoot {
 
 // Opens a path, below a root or not. Adds O_CLOEXEC.
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
+
+// As mkdir(2).
+Status make_directory_at(const std::string& path, mode_t mode);
 
 // A path as system calls with a directory descriptor take it, such as renameat(). Such a call must
 // not follow a symlink in the last component.

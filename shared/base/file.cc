@@ -139,10 +139,7 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Status make_directory(const std::string& path) override {
-    STOKER_ASSIGN_OR_RETURN(const PathAt place, resolve_parent(path));
-    if (::mkdirat(place.at(), place.name.c_str(), mode_of_new_file(0750)) != 0)
-      return Status::from_errno(errno, "mkdir " + path);
-    return {};
+    return make_directory_at(path, mode_of_new_file(0750));
   }
 
   Status rename(const std::string& from, const std::string& to) override {
@@ -310,7 +307,8 @@ Status replace_file(FileSystem& files, const std::string& path, std::string_view
   const std::string temporary = temporary_path(path);
   const std::string directory = std::filesystem::path(temporary).parent_path().string();
   const auto write_all = [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, kNewFile));
+    // Private from the start: below the directory of another user, others are given to that user.
+    STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, kNewFile, is_private ? 0600 : 0640));
     if (is_private && ::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0)
       return Status::from_errno(errno, "chmod " + temporary);
     STOKER_RETURN_IF_ERROR(files.write(fd.get(), std::as_bytes(std::span(content)), temporary));

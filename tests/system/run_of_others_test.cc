@@ -104,6 +104,24 @@ TEST_F(RunOfOthersTest, HardLinksLeadNoProgramOutOfRun) {
   }
 }
 
+// Else training could not read the outcomes and would keep all checkpoints, and an evaluator of the owner not start.
+TEST_F(RunOfOthersTest, EvaluationByRootLeavesFilesOfOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+  train_small_run();
+  ASSERT_EQ(::lchown(run_dir().c_str(), 4242, 4242), 0);
+  for (const auto& entry : fs::recursive_directory_iterator(run_dir()))
+    ASSERT_EQ(::lchown(entry.path().c_str(), 4242, 4242), 0);
+  Process evaluation = evaluator(run_dir(), {"--once", "--trust"});
+  ASSERT_EQ(code_of(evaluation), 0);
+  ASSERT_TRUE(fs::exists(run_dir() + "/eval/outcomes.jsonl"));
+  for (const auto& entry : fs::recursive_directory_iterator(run_dir())) {
+    struct stat info {};
+    ASSERT_EQ(::lstat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_uid, 4242u) << entry.path();
+    EXPECT_EQ(info.st_gid, 4242u) << entry.path();
+  }
+}
+
 // Debian's users daemon (1) and bin (2), as members of the group users (100).
 TEST_F(RunOfOthersTest, GroupResumesRunIfEachMemberAllowsIt) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become other users";

@@ -9,6 +9,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -239,6 +240,29 @@ TEST_F(DirectoryRootTest, WritesToNoHardLinkInDirectoryOfAnotherUser) {
   EXPECT_EQ(*read_file(run("alone"), 100), "") << "truncated";
   EXPECT_EQ(*read_file(run("linked"), 100), "secret");
   ASSERT_TRUE(write_file_atomically(files_, run("linked"), "replaced").ok());
+}
+
+// Else the owner could neither read nor change it. Secrets of root stay its own.
+TEST_F(DirectoryRootTest, GivesWhatRootCreatesToOwnerOfDirectory) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+  test::write_whole(run("own"), "of root before");
+  ASSERT_EQ(::chown(run().c_str(), 4242, 4243), 0);
+  const DirectoryRoot root = open_root();
+  ASSERT_TRUE(make_directories(files_, run("new/folder")).ok());
+  ASSERT_TRUE(write_file_atomically(files_, run("new/replaced"), "text").ok());
+  ASSERT_TRUE(lock_file(run("lock"), "me").ok());
+  ASSERT_TRUE(files_.open(run("log"), O_WRONLY | O_APPEND | O_CREAT).ok());
+  ASSERT_TRUE(files_.open(run("own"), O_WRONLY | O_APPEND | O_CREAT).ok());
+  ASSERT_TRUE(write_private_file_atomically(files_, run("private"), "secret").ok());
+  const auto owner_of = [&](const std::string& name) {
+    struct stat info {};
+    EXPECT_EQ(::lstat(run(name).c_str(), &info), 0) << name;
+    return std::pair(info.st_uid, info.st_gid);
+  };
+  const std::pair<uid_t, gid_t> owner(4242, 4243), of_root(0, 0);
+  for (const char* const name : {"new", "new/folder", "new/replaced", "lock", "log"})
+    EXPECT_EQ(owner_of(name), owner) << name;
+  for (const char* const name : {"own", "private"}) EXPECT_EQ(owner_of(name), of_root) << name;
 }
 
 // A snapshot of a run with hard links, as of cp -al, is one of its owner.
