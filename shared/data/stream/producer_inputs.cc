@@ -430,8 +430,7 @@ class ProducerInputs final : public StreamInputs {
 
   void wait() {
     std::vector<pollfd> descriptors;
-    const bool can_accept = !has_ended_ && hellos_.size() < options_.max_hellos;
-    descriptors.push_back({.fd = can_accept ? listening_.fd.get() : -1, .events = POLLIN});
+    descriptors.push_back({.fd = has_ended_ ? -1 : listening_.fd.get(), .events = POLLIN});
     for (const Connection& connection : hellos_)
       descriptors.push_back({.fd = connection.fd(), .events = POLLIN});
     waiting_.wait(descriptors);
@@ -440,7 +439,7 @@ class ProducerInputs final : public StreamInputs {
   void accept_connections() {
     // Limited, because a user whose connections are rejected can make more all the time.
     for (size_t i = 0; i < options_.max_hellos; ++i) {
-      if (has_ended_ || hellos_.size() >= options_.max_hellos) return;
+      if (has_ended_) return;
       UniqueFd fd(::accept4(listening_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!fd.valid()) {
         const int error = errno;
@@ -451,7 +450,13 @@ class ProducerInputs final : public StreamInputs {
         waiting_.wait(-1);
         return;
       }
-      if (auto connection = admit(std::move(fd))) hellos_.push_back(*std::move(connection));
+      auto connection = admit(std::move(fd));
+      if (!connection) continue;
+      if (hellos_.size() >= options_.max_hellos) {  // the oldest has had the most time
+        reject(hellos_.front(), "no first line, and too many others connect", true);
+        hellos_.erase(hellos_.begin());
+      }
+      hellos_.push_back(*std::move(connection));
     }
   }
 

@@ -33,9 +33,9 @@ namespace stoker::data::stream {
 struct ProducerOptions {
   std::vector<uid_t> users = {};  // that may connect, in addition to root and that of this process
   std::chrono::milliseconds hello_timeout{10'000};  // for the first line
-  size_t max_hellos = 32;                           // connections that have not sent it yet
-  size_t max_names = 4096;                          // a checkpoint has the position of each
-  size_t max_waiting = 256;                         // connections that no reader has taken
+  size_t max_hellos = 32;    // connections that have not sent it; a new one ends the oldest
+  size_t max_names = 4096;   // a checkpoint has the position of each
+  size_t max_waiting = 256;  // connections that no reader has taken
 };
 
 // A producer of a stream that continues.

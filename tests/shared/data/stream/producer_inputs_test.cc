@@ -438,6 +438,15 @@ TEST_F(ProducerInputsTest, AcceptsProducersWhileOthersAreSilent) {
   EXPECT_EQ(next(), "b");
 }
 
+TEST_F(ProducerInputsTest, AcceptsProducerWhileMoreThanPermittedAreSilent) {
+  open({.hello_timeout = 1h, .max_hellos = 4});
+  std::vector<std::unique_ptr<ProducerClient>> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(std::make_unique<ProducerClient>(socket(), "{"));
+  ProducerClient client(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  EXPECT_THAT(silent.front()->read_line(), HasSubstr("too many others connect"));
+}
+
 TEST_F(ProducerInputsTest, ClosesSilentConnectionsAfterTimeout) {
   open({.hello_timeout = 1ms, .max_hellos = 2});
   ProducerClient first(socket(), "{");
