@@ -178,6 +178,9 @@ void RunOutputs::report_histograms(uint64_t step, std::vector<metrics::NamedSumm
 }
 
 void RunOutputs::save_profile(train::RecordedProfile recorded, train::Done done) {
+  if (!metrics_)
+    return train::answer(
+        done, Status(StatusCode::kInvalidArgument, "this process writes no files; ask the chief"));
   // Shared, because a posted function must be copyable.
   const auto profile = std::make_shared<const train::RecordedProfile>(std::move(recorded));
   const bool posted = metrics_->post(

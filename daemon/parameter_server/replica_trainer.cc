@@ -190,7 +190,8 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     }
     if (chief_) {
       if (stop_requested_) is_save_due_ = is_last_save_ = true;
-      if (is_save_due_ || channels_.is_paused) STOKER_RETURN_IF_ERROR(save_or_pause(stop));
+      if (is_save_due_ || channels_.is_paused || has_begun_save_)
+        STOKER_RETURN_IF_ERROR(save_or_pause(stop));
       if (has_saved_last_) break;
     }
     ServerConnection::Claimed claimed;
@@ -248,6 +249,7 @@ void ReplicaTrainer::execute(const train::Request& request) {
   } else if (chief_ && std::holds_alternative<control::Resume>(command)) {
     answer_pauses();  // if it was not paused yet
     channels_.is_paused = false;
+    publish(control::TrainerState::kTraining);  // before the answer, as in train::Commands
     train::answer_at_step(request.done, state_.step, {{"state", "training"}});
   } else if (const auto* const profile = std::get_if<control::Profile>(&command);
              chief_ && profile != nullptr) {
@@ -259,7 +261,8 @@ void ReplicaTrainer::execute(const train::Request& request) {
     train::answer(request.done,
                   Status(StatusCode::kInvalidArgument,
                          "not supported with parameter servers; of the commands that change the "
-                         "run, only `pause`, `resume`, `checkpoint` and `stop` are, by the chief"));
+                         "run, only `pause`, `resume`, `checkpoint` and `stop` are, and `profile` "
+                         "and `inspect`, by the chief"));
   }
 }
 
@@ -468,23 +471,36 @@ Status ReplicaTrainer::check_saved() {
 
 // The state does not change until this one has read it, or as long as training is paused.
 Status ReplicaTrainer::save_or_pause(const std::stop_token& stop) {
-  const bool must_wait = !is_last_save_ && !channels_.is_paused;
-  if (must_wait && !chief_->writer.wait_idle(std::chrono::milliseconds(0))) return {};
+  // Resumed before the state was complete.
+  if (!is_save_due_ && !channels_.is_paused) return end_save(stop);
+  const bool can_wait = !is_last_save_ && !channels_.is_paused && !has_begun_save_;
+  if (can_wait && !is_writer_idle()) return {};
+  has_begun_save_ = true;
   STOKER_ASSIGN_OR_RETURN(const auto begun, connection_.begin_save(stop));
-  if (!begun) return {};
+  if (!begun) return {};  // again before the next ticket
   const auto& [step, sums] = *begun;
   // All of them: their number does not grow during a save.
   STOKER_RETURN_IF_ERROR(take_records(std::numeric_limits<size_t>::max(), stop));
   if (channels_.is_paused && !is_last_save_)
     STOKER_RETURN_IF_ERROR(wait_while_paused(step, sums, stop));
   if (stop_requested_) is_save_due_ = is_last_save_ = true;
-  if (std::exchange(is_save_due_, false)) STOKER_RETURN_IF_ERROR(save(step, sums, stop));
+  if (is_save_due_ && (is_last_save_ || is_writer_idle()))
+    STOKER_RETURN_IF_ERROR(save(step, sums, stop));
   if (is_last_save_) {
     STOKER_RETURN_IF_ERROR(wait_for_writer(stop));
     has_saved_last_ = true;
     return {};  // end_run() follows; until then there is no update
   }
+  return end_save(stop);
+}
+
+Status ReplicaTrainer::end_save(const std::stop_token& stop) {
+  has_begun_save_ = false;
   return connection_.end_save(stop);
+}
+
+bool ReplicaTrainer::is_writer_idle() {
+  return chief_->writer.wait_idle(std::chrono::milliseconds(0));
 }
 
 // The other workers wait for tickets.
@@ -500,10 +516,7 @@ Status ReplicaTrainer::wait_while_paused(uint64_t step, const Sums& sums,
     const ScopedActivity paused(kPaused);
     const train::ScopedPhase unwatched(channels_.board, control::TrainerPhase::kUnwatched);
     while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
-      if (is_save_due_ && chief_->writer.wait_idle(std::chrono::milliseconds(0))) {
-        is_save_due_ = false;
-        STOKER_RETURN_IF_ERROR(save(step, sums, stop));
-      }
+      if (is_save_due_ && is_writer_idle()) STOKER_RETURN_IF_ERROR(save(step, sums, stop));
       channels_.mailbox.wait(kPollInterval);
       execute_commands();
       answer_pauses();
@@ -521,6 +534,7 @@ Status ReplicaTrainer::wait_while_paused(uint64_t step, const Sums& sums,
 }
 
 Status ReplicaTrainer::save(uint64_t step, const Sums& sums, const std::stop_token& stop) {
+  is_save_due_ = false;
   STOKER_RETURN_IF_ERROR(connection_.read_state(step, stop));
   state_.step = step;
   channels_.board.set_step(step);

@@ -70,8 +70,8 @@ struct ChiefDuties {
 
 class ReplicaTrainer {
  public:
-  // `state`: its ticket is that of its step, from which those of all steps follow. `reading`: gets a stop when run() returns; reads of `data` should then end, so that the destructor does not
-  // wait for a batch that is not needed.
+  // `state`: its ticket is that of its step, from which those of all steps follow. `reading`: gets a stop when run()
+  // returns; reads of `data` should then end, so that the destructor does not wait for a batch that is not needed.
   ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                  const data::order::SamplePlan& plan, train::TrainingState& state,
                  ServerConnection& connection, train::TrainerChannels& channels, Clock& clock,
@@ -104,6 +104,8 @@ class ReplicaTrainer {
   bool request_due_save(uint64_t step);
   Status save_or_pause(const std::stop_token& stop);
   Status wait_while_paused(uint64_t step, const Sums& sums, const std::stop_token& stop);
+  Status end_save(const std::stop_token& stop);
+  bool is_writer_idle();
   Status save(uint64_t step, const Sums& sums, const std::stop_token& stop);
   void set_sums(const Sums& sums);
   Sums sums_of_state() const;
@@ -133,7 +135,8 @@ class ReplicaTrainer {
   bool stop_requested_ = false;
   bool is_preempted_ = false;  // the launcher starts the run again
   bool is_save_due_ = false;
-  bool is_last_save_ = false;  // the run ends with the save
+  bool has_begun_save_ = false;  // the servers hold the state, or are about to
+  bool is_last_save_ = false;    // the run ends with the save
   bool has_saved_last_ = false;
   std::optional<uint64_t> saved_step_;  // submitted, or resumed from
   std::optional<uint64_t>

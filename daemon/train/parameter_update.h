@@ -1,5 +1,5 @@
-// ParameterUpdate: the work of a step: the gradients of the micro-batches of this process, and the update of the parameters
-// with them, in a group with the sums of all ranks.
+// ParameterUpdate: the work of a step: the gradients of the micro-batches of this process, and the update of the
+// parameters with them, in a group with the sums of all ranks.
 //
 // Threads:   the trainer thread, which calls it, and the engine, which calls what calls() returns.
 // Blocking:  as StepEngine. On the CPU an update that can be skipped is waited for.

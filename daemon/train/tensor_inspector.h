@@ -69,7 +69,7 @@ class TensorInspector {
     uint64_t rows = 0;
     bool is_sampled = false;  // samples the current step
     std::vector<TensorEntry> entries;
-    // Of the current step: the fields of its first batch, and its inputs.
+    // The fields of the first batch of the current step, and its inputs.
     boost::json::object batch;
     boost::json::array inputs_seen;
   };

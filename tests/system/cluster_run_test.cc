@@ -486,21 +486,22 @@ TEST_F(ClusterRunTest, PausesUntilItIsResumed) {
     const std::string run = run_dir(replicas);
     mode_ = {"--replicas",          replicas, "--set",
              "control.socket=auto", "--set",  "checkpoint.save_every_steps=null"};
+    micro_batches_ = replicas == "async" ? 1 : 2;  // an asynchronous step has one gradient
     configure_endless();
     auto tasks = start_all(run);
     ASSERT_TRUE(has_trained(run, 4));
     const auto code_of_command = [&](const std::vector<std::string>& command) {
-      Process process = ctl(run, command, "ctl");
+      Process process = ctl(run, command, replicas + '-' + command[0]);
       return code_of(process);
     };
     EXPECT_EQ(code_of_command({"pause"}), 0);
-    const std::string paused = text_of(path("ctl.out"));
+    const std::string paused = text_of(path(replicas + "-pause.out"));
     EXPECT_EQ(code_of_command({"checkpoint"}), 0);
     const uint64_t saved = newest_step(run);
     EXPECT_EQ(paused, "paused at step " + std::to_string(saved) + "\n");
     EXPECT_EQ(newest_record_step(run), saved);
     EXPECT_EQ(code_of_command({"status"}), 0);
-    EXPECT_THAT(text_of(path("ctl.out")), HasSubstr("paused"));
+    EXPECT_THAT(text_of(path(replicas + "-status.out")), HasSubstr("paused"));
     EXPECT_EQ(code_of_command({"resume"}), 0);
     ASSERT_TRUE(has_trained(run, saved + 4));
     EXPECT_EQ(code_of_command({"pause"}), 0);

@@ -352,13 +352,14 @@ class ReplicaTrainerCommandTest : public testing::Test {
     config_.train.gradient_accumulation_steps = 2;
     options_.delete_expired = [](bool) {};
   }
-  Result<run::RunOutcome> run() {
+  Result<run::RunOutcome> run() { return run(servers_); }
+  Result<run::RunOutcome> run(ServerConnection& servers) {
     const data::order::SamplePlan plan = plan_of(config_, data_);
     writer::CheckpointWriter writer(store_, options_, system_clock());
     Coordinator threads;
     threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
     const auto state = *train::TrainingState::create(config_, data_, c10::Device(c10::kCPU));
-    ReplicaTrainer trainer(config_, data_, plan, *state, servers_, channels_, system_clock(),
+    ReplicaTrainer trainer(config_, data_, plan, *state, servers, channels_, system_clock(),
                            ChiefDuties{.writer = writer, .sink = sink_});
     auto outcome = trainer.run({});
     threads.request_stop();
@@ -401,6 +402,52 @@ TEST_F(ReplicaTrainerCommandTest, HoldsStateUntilResumed) {
                                                 R"({"step":1,"state":"training"})"}));
   EXPECT_EQ(num_pushed_, (std::vector<uint64_t>{3, 3, 3}));
   EXPECT_EQ(servers_.num_pushed(), 4u);
+}
+
+// As servers of an async run: after begin_save() they grant no ticket until end_save().
+class HoldingServers final : public StubServers {
+ public:
+  explicit HoldingServers(train::TrainerChannels& channels) : channels_(channels) {}
+
+  Result<Claimed> claim(const std::stop_token&) override {
+    constexpr int kEnough = 1'000;
+    if (step_ == 2) return Claimed{.reply = ClaimReply::kEnded, .step = step_};
+    if (!is_saving_) return Claimed{.reply = ClaimReply::kGranted, .ticket = step_, .step = step_};
+    if (++num_waits_ > kEnough) return Status(StatusCode::kTimedOut, "the save does not end");
+    return Claimed{};
+  }
+  Result<PushResult> push(uint64_t, uint64_t, const Sums&, const std::vector<at::Tensor>&,
+                          const train::Optimizer::Reached&, const std::stop_token&) override {
+    ++step_;
+    return PushResult::kAccepted;
+  }
+  // The first time gradients are missing, and then the user resumes.
+  Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
+    is_saving_ = true;
+    if (!std::exchange(is_first_, false)) return std::optional(std::pair(step_, Sums{.steps = 1}));
+    channels_.mailbox.post({.command = control::Resume{}, .done = {}});
+    return std::optional<std::pair<uint64_t, Sums>>();
+  }
+  Status end_save(const std::stop_token&) override {
+    is_saving_ = false;
+    return {};
+  }
+
+ private:
+  train::TrainerChannels& channels_;
+  uint64_t step_ = 0;
+  bool is_saving_ = false, is_first_ = true;
+  int num_waits_ = 0;
+};
+
+TEST_F(ReplicaTrainerCommandTest, TrainsOnWhenResumedBeforePauseTakesEffect) {
+  config_.train.gradient_accumulation_steps = 1;
+  HoldingServers servers(channels_);
+  post(control::Pause{});
+  const auto outcome = run(servers);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kFinished);
+  EXPECT_FALSE(channels_.is_paused);
 }
 
 TEST_F(ReplicaTrainerCommandTest, SavesStateOfPauseThatIsStopped) {

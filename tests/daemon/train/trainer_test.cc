@@ -294,9 +294,8 @@ TEST_F(TrainerTest, ComputesScheduleFromLearningRateThatWasSetAcrossResume) {
     };
     ASSERT_TRUE(run.train().ok());
     ASSERT_THAT(run.replies_, Not(IsEmpty()));
-    EXPECT_THAT(run.replies_[0],
-                AllOf(HasSubstr(R"({"step":3,"key":"optimizer.lr","value":1E-3,)"),
-                      HasSubstr(R"("lr":)")));
+    EXPECT_THAT(run.replies_[0], AllOf(HasSubstr(R"({"step":3,"key":"optimizer.lr","value":1E-3,)"),
+                                       HasSubstr(R"("lr":)")));
     EXPECT_EQ(run.board_.read()->live_settings.size(), 1u);
   }
   Session rest(config, root_);
