@@ -39,7 +39,8 @@ class FramedRecords final : public record::TableReader, public record::TextSourc
         framing_(framing),
         make_fields_(std::move(make_fields)),
         maybe_label_(spec.label_value()),
-        text_column_(location_width(framing)) {}
+        text_column_(location_width(framing)),
+        text_field_(spec.is_text() ? "text '" + spec.names[0] + "'" : "") {}
 
   Status read(uint64_t record, record::RecordValues& values) const override {
     return read_values(record, values.fields, maybe_label_);
@@ -55,9 +56,11 @@ class FramedRecords final : public record::TableReader, public record::TextSourc
     record::FieldValue value;
     STOKER_RETURN_IF_ERROR(read_values(record, {&value, 1}, std::nullopt));
     const auto* const text = std::get_if<record::FieldBytes>(&value);
-    if (text == nullptr || text->size() != text_bytes(record))
-      return at(record,
-                corrupt_record("its text has a different length than when the file was indexed"));
+    if (text == nullptr)
+      return at(record, corrupt_record(text_field_ + " must be text, got " + describe(value)));
+    if (text->size() != text_bytes(record))
+      return at(record, corrupt_record(text_field_ +
+                                       " has a different length than when the file was indexed"));
     std::memcpy(out.data(), text->data() + from, out.size());
     return {};
   }
@@ -99,16 +102,21 @@ class FramedRecords final : public record::TableReader, public record::TextSourc
 
   // Fields keep their buffers, so there is one per thread and dataset.
   RecordFields& fields_of_thread() const {
-    constexpr size_t kMaxKept = 8;  // datasets that a thread reads alternately
+    constexpr size_t kMaxKept = 64;  // datasets that a thread reads alternately
     struct Kept {
       uint64_t reader = 0;
+      uint64_t used = 0;  // value of `turn`
       std::unique_ptr<RecordFields> fields;
     };
     thread_local std::vector<Kept> kept;
-    const auto found = std::ranges::find(kept, number_, &Kept::reader);
-    if (found != kept.end()) return *found->fields;
-    if (kept.size() == kMaxKept) kept.erase(kept.begin());
-    return *kept.emplace_back(number_, make_fields_()).fields;
+    thread_local uint64_t turn = 0;
+    auto found = std::ranges::find(kept, number_, &Kept::reader);
+    if (found == kept.end()) {
+      if (kept.size() == kMaxKept) kept.erase(std::ranges::min_element(kept, {}, &Kept::used));
+      found = kept.insert(kept.end(), {.reader = number_, .fields = make_fields_()});
+    }
+    found->used = ++turn;
+    return *found->fields;
   }
 
   static uint64_t next_number() {
@@ -121,6 +129,7 @@ class FramedRecords final : public record::TableReader, public record::TextSourc
   const std::function<std::unique_ptr<RecordFields>()> make_fields_;
   const std::optional<size_t> maybe_label_;
   const uint64_t text_column_;
+  const std::string text_field_;           // "text 'NAME'"
   const uint64_t number_ = next_number();  // of no other reader, also of one before
 };
 

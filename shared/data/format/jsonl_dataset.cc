@@ -25,8 +25,9 @@ class JsonFields final : public RecordFields {
     const std::string_view line = record::to_string_view(record);
     Status read = values_.read(line, values);
     if (read.ok() || !record::trimmed(line).starts_with('[')) return read;
-    return Status(StatusCode::kCorrupt,
-                  "begins a JSON array; write one object per line, for example with jq -c '.[]'");
+    return Status(read.code(), read.message() +
+                                   "; it begins a JSON array: write one object per line, for "
+                                   "example with jq -c '.[]'");
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -98,6 +99,7 @@ class FramedRecordsTest : public testing::FolderFixture {
     fields_in(config_).label = "y";
     record_in(config_).input_shape = {1};
     record_in(config_).num_classes = 3;
+    std::filesystem::create_directories(index_dir_);  // for the list of bad records
   }
   // Input and label of each sample, or its error.
   using Samples = std::vector<std::string>;
