@@ -19,6 +19,8 @@
 #include "shared/base/file_locks.h"
 #include "shared/base/log.h"
 #include "shared/base/scratch_directory.h"
+#include "shared/config/epochs.h"
+#include "shared/config/load_config.h"
 #include "shared/run/evaluation_progress.h"
 #include "shared/run/run_access.h"
 #include "shared/run/run_state.h"
@@ -300,6 +302,12 @@ Status EvaluatorApp::load_config(const std::string& path) {
                       "directory that stokerd trains in");
   if (!loaded.ok()) return loaded.status();
   config_ = *std::move(loaded);
+  // With --config; that of the run has them.
+  config::keep_stored_steps(config_, layout_.config_file());
+  if (config::has_unresolved_epochs(config_))
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": has settings in epochs, whose steps the run in " + layout_.root() +
+                      " does not have; set --run-dir to its directory, or give numbers of steps");
   return {};
 }
 

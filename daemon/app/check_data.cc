@@ -125,7 +125,7 @@ class DataCheck {
       if (!is_opened(name)) attempt(name, [&] { return open_other(name); });
     return code_;
   }
-  // Of a new run; nullopt: not known, or a stream.
+  // For a new run; nullopt: not known, or the data is a stream.
   const std::optional<config::EpochLength>& epoch_length() const { return epoch_length_; }
 
  private:

@@ -110,8 +110,8 @@ Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& comm
 
 Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster) {
   std::vector<std::string> errors;
-  const auto require = [&errors](bool holds, const std::string& error) {
-    if (!holds) errors.push_back(error);
+  const auto require = [&errors](bool holds, const char* error) {
+    if (!holds) errors.emplace_back(error);
   };
   const bool is_sync = cluster.replicas == ReplicaMode::kSync;
   require(!is_sync || config.distributed.reduction == config::Reduction::kOrdered,
@@ -133,9 +133,8 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   require(config.train.on_nonfinite == config::OnNonfinite::kFail,
           "train.on_nonfinite: must be fail");
   require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
-  const config::OptimizerName optimizer = config.optimizer.name();
-  require(!config::updates_whole_parameters(optimizer),
-          "optimizer.name: " + std::string(config::to_string(optimizer)) + " is not supported");
+  require(config.optimizer.name() != config::OptimizerName::kMuon,
+          "optimizer.name: muon is not supported");
   require(config.optimizer.param_groups.empty(), "optimizer.param_groups: must be empty");
   require(!config.optimizer.layer_decay, "optimizer.layer_decay: must be null");
   require(!config.checkpoint.save_at_start, "checkpoint.save_at_start: must be false");

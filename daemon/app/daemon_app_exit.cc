@@ -53,7 +53,8 @@ std::string live_max_steps(const control::TrainerStatus& status, const config::C
   for (const auto& [key, value] : status.live_settings)
     if (key == "train.max_steps" || key == "train.max_epochs")
       return ": " + value + (key == "train.max_epochs" ? " epochs" : "") +
-             ", set by stokerctl set; the configuration has " + *config::value_of(config, key);
+             ", set by stokerctl set; the configuration has " +
+             *config::value_of(config, "train.max_steps");
   return {};
 }
 

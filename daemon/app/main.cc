@@ -65,9 +65,12 @@ ExitCode run_daemon(int argc, char** argv) {
     config::keep_stored_globs(config, parsed.command->origins, stored);
     config::keep_stored_steps(config, stored);
   }
-  if (parsed.command->check) {
+  const auto print_warnings = [&] {
     for (const config::ConfigWarning& warning : config::find_config_warnings(config))
       std::cerr << printable(parsed.command->config + ": warning: " + warning.text()) << "\n";
+  };
+  if (parsed.command->check) {
+    if (!parsed.command->check_data) print_warnings();
     if (!parsed.command->fresh)
       if (const Status resumed = app::check_resumed_config(run::RunLayout(config.run.dir), config,
                                                            parsed.command->allowed);
@@ -86,7 +89,10 @@ ExitCode run_daemon(int argc, char** argv) {
     // With --check-config, standard output is a configuration.
     const ExitCode checked =
         app::check_data(config, system_clock(), parsed.command->check ? std::cerr : std::cout);
-    if (parsed.command->check) std::cout << config::to_yaml(config) << std::flush;
+    if (parsed.command->check) {
+      print_warnings();  // with the steps that epochs are
+      std::cout << config::to_yaml(config) << std::flush;
+    }
     return checked;
   }
   auto launch =

@@ -26,7 +26,8 @@ namespace stoker::app {
 
 Run::Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
          Clock& clock, const GroupLaunch* maybe_launch)
-    : command_(command),
+    : configured_(config),
+      command_(command),
       layout_(layout),
       maybe_launch_(maybe_launch),
       own_layout_(layout_of_rank(layout, maybe_launch ? maybe_launch->environment.rank : 0)),

@@ -211,6 +211,7 @@ class Run final : public server::TrainingControl {
 
   // Constant after construction, or set before train().
   std::function<void()> on_stop_;
+  const config::Config& configured_;  // settings in epochs as configured
   const CommandLine& command_;
   const run::RunLayout& layout_;
   const GroupLaunch* const maybe_launch_;

@@ -130,7 +130,7 @@ Status Run::close_inspection(uint64_t inspection) {
 Result<std::string> Run::settings(const std::string& key, bool with_secrets) const {
   const auto live = channels_.board.read()->live_settings;
   boost::json::array settings;
-  for (const config::Setting& setting : config::all_settings(config_)) {
+  for (const config::Setting& setting : config::all_settings(configured_)) {
     const bool is_selected =
         key.empty() ? setting.is_live : setting.key == key || setting.key.starts_with(key + ".");
     if (!is_selected) continue;
@@ -144,7 +144,7 @@ Result<std::string> Run::settings(const std::string& key, bool with_secrets) con
     shown["can_change"] = setting.is_live;
     if (changed != live.end()) shown["configured"] = config::to_json_value(configured);
   }
-  if (settings.empty()) return config::value_of(config_, key).status();
+  if (settings.empty()) return config::value_of(configured_, key).status();
   return boost::json::serialize(boost::json::object{{"settings", std::move(settings)}});
 }
 
@@ -157,7 +157,7 @@ Result<server::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {
     return Status(StatusCode::kBusy, "training is being prepared; try again when it has started");
   STOKER_ASSIGN_OR_RETURN(auto attachment,
                           segment_->attach({.pid = pid, .pidfd = std::move(pidfd)}));
-  return server::AttachedRing{.answer = supervisor::to_json(attachment, config_.feed),
+  return server::AttachedRing{.answer = supervisor::to_json(attachment, configured_.feed),
                               .ring = std::move(attachment.ring)};
 }
 

@@ -479,10 +479,11 @@ Status Run::resolve_epochs(const data::order::SamplePlan& plan, const ResumeChec
     ticket = ticket_at(manifest.next_ticket, manifest.micro_batch_size, micro_batch);
   }
   const bool is_in_cluster = maybe_launch_ != nullptr && maybe_launch_->maybe_cluster;
-  if (is_in_cluster && config_.train.max_epochs && ticket != step * tickets_per_step)
+  if (is_in_cluster && !config_.epochs.empty() && ticket != step * tickets_per_step)
     return Status(StatusCode::kMismatch,
-                  "train.max_epochs: a run with parameter servers that continues with another "
-                  "batch size has no common number of steps; set train.max_steps");
+                  config_.epochs.begin()->first +
+                      ": with parameter servers, a run that continues with another batch size "
+                      "cannot have settings in epochs; give numbers of steps");
   config::resolve_epochs(config_,
                          {.steps = plan.epoch_tickets() / static_cast<double>(tickets_per_step),
                           .step = step,

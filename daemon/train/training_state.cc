@@ -24,6 +24,7 @@
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/epochs.h"
 #include "shared/data/counter_rng.h"
 #include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
@@ -464,8 +465,9 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
 }
 
 double learning_rate(const config::Config& config, const TrainingState& state) {
-  return state.lr_scale *
-         learning_rate(config.scheduler, config.optimizer.lr(), state.step, config.train.max_steps);
+  return state.lr_scale * learning_rate(config.scheduler, config.optimizer.lr(),
+                                        config::schedule_step(config, state.step),
+                                        config::schedule_step(config, config.train.max_steps));
 }
 
 Status nonfinite_error(const std::string& found, uint64_t step, const std::string& after) {

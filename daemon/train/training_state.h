@@ -145,7 +145,7 @@ class TrainingState : public LiveState {
   bool has_model_parts_ = true;  // of a snapshot
 };
 
-// Of the next step, with the configuration in effect.
+// The learning rate of the next step, with the configuration in effect.
 double learning_rate(const config::Config& config, const TrainingState& state);
 
 // kCorrupt, what is not finite at which step, and what to try. `after`: follows the step.

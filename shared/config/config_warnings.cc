@@ -201,26 +201,27 @@ Found check_use_ema_datasets(const Config& config) {
 struct Check {
   std::string_view key;
   Found (*find)(const Config& config);
+  bool compares_steps = false;
 };
 
 constexpr Check kChecks[] = {
-    {"scheduler.warmup_steps", check_warmup},
-    {"scheduler.step_size", check_step_size},
-    {"scheduler.milestones", check_milestones},
+    {"scheduler.warmup_steps", check_warmup, true},
+    {"scheduler.step_size", check_step_size, true},
+    {"scheduler.milestones", check_milestones, true},
     {"scheduler.gamma", check_gamma},
-    {"model.unfreeze_at_step", check_unfreeze},
-    {"train.ema_decay", check_ema},
-    {"train.on_nonfinite", check_rollback},
+    {"model.unfreeze_at_step", check_unfreeze, true},
+    {"train.ema_decay", check_ema, true},
+    {"train.on_nonfinite", check_rollback, true},
     {"train.max_nonfinite", check_max_nonfinite},
     {"train.rollback_lr_factor", check_rollback_factor},
-    {"checkpoint.keep_every_steps", check_keep_every},
+    {"checkpoint.keep_every_steps", check_keep_every, true},
     {"checkpoint.monitor", check_ranking},
     {"checkpoint.monitor", check_ranking_datasets},
-    {"eval.every_steps", check_interval},
+    {"eval.every_steps", check_interval, true},
     {"eval.use_ema", check_use_ema_datasets},
     {"eval.on_best_command", check_command_datasets},
     {"eval.early_stopping", check_stopping_datasets},
-    {"eval.early_stopping.patience_steps", check_patience_steps},
+    {"eval.early_stopping.patience_steps", check_patience_steps, true},
     {"eval.early_stopping.min_delta", check_min_delta},
 };
 
@@ -228,9 +229,11 @@ constexpr Check kChecks[] = {
 
 std::vector<ConfigWarning> find_config_warnings(const Config& config) {
   std::vector<ConfigWarning> warnings;
-  if (has_unresolved_epochs(config)) return warnings;  // found with the data
+  const bool knows_steps = !has_unresolved_epochs(config);  // else they are found with the data
   for (const Check& check : kChecks)
-    if (auto message = check.find(config))
+    if (!knows_steps && check.compares_steps)
+      continue;
+    else if (auto message = check.find(config))
       warnings.push_back({std::string(check.key), *std::move(message)});
   return warnings;
 }

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kMaxStepsKey = "train.max_steps";
 constexpr const char* kMaxEpochsKey = "train.max_epochs";
+constexpr const char* kUnfreezeKey = "model.unfreeze_at_step";
 
 // The numbers of a field with accepts_epochs.
 std::vector<int64_t> steps_of(const Field& field) {
@@ -60,6 +61,13 @@ void join_max_epochs(const ExplicitKeys& keys, Config& config, ConfigErrors& err
   const auto of_steps = config.epochs.find(kMaxStepsKey);
   const bool is_in_epochs = of_steps != config.epochs.end();
   const bool is_same = is_in_epochs && epochs == of_steps->second.front();
+  const bool is_null_by_flag =
+      !epochs && keys.contains(kMaxEpochsKey) && keys.location_of(kMaxEpochsKey).flag >= 0;
+  if (is_null_by_flag && is_in_epochs) {
+    errors.add(keys.location_of(kMaxEpochsKey), kMaxEpochsKey,
+               "cannot be null with train.max_steps in epochs; set train.max_steps to a number");
+    return;
+  }
   if (epochs && !is_same && keys.contains(kMaxStepsKey)) {
     const bool epochs_by_flag = keys.location_of(kMaxEpochsKey).flag >= 0;
     const bool steps_by_flag = keys.location_of(kMaxStepsKey).flag >= 0;
@@ -83,13 +91,27 @@ void resolve_epochs(Config& config, const EpochLength& length) {
   visit_epochs(config, [&](const std::string& key, const Field& field) {
     std::vector<int64_t> steps;
     for (const double epochs : config.epochs.at(key)) {
-      const bool is_end = key == kMaxStepsKey;
-      const double rest = is_end ? std::max(0.0, epochs - length.epochs) : epochs;
-      const auto done = is_end ? static_cast<double>(length.step) : 0;
-      steps.push_back(to_steps(done + round_up(rest * length.steps), field));
+      // A point of the run, or a length. No start of a run undoes the steps that it has.
+      const bool is_point = key == kMaxStepsKey || key == kUnfreezeKey;
+      const auto done = static_cast<double>(length.step);
+      double resolved = epochs * length.steps;
+      if (is_point) resolved = done + (epochs - length.epochs) * length.steps;
+      if (key == kMaxStepsKey) resolved = std::max(resolved, done);
+      steps.push_back(to_steps(resolved, field));
     }
     set_steps(field, steps);
   });
+}
+
+uint64_t schedule_step(const Config& config, uint64_t step) {
+  const auto is_of_schedule = [](const auto& each) {
+    return each.first == kMaxStepsKey || each.first.starts_with("scheduler.");
+  };
+  if (!config.epoch_length || std::ranges::none_of(config.epochs, is_of_schedule)) return step;
+  const EpochLength& length = *config.epoch_length;
+  const double before = std::round(length.epochs * length.steps);
+  const double since = static_cast<double>(step) - static_cast<double>(length.step);
+  return static_cast<uint64_t>(std::max(0.0, before + since));
 }
 
 void keep_resolved_epochs(Config& config, const Config& of_run) {

@@ -95,6 +95,12 @@ Result<Config> with_live_settings(const Config& configured, const LiveSettings& 
 Result<LiveConfig> set_live(const Config& configured, LiveSettings live, const std::string& key,
                             const std::string& value) {
   STOKER_RETURN_IF_ERROR(check_can_change(configured, key));
+  // Two forms of one setting; the later one applies.
+  constexpr std::string_view kForms[] = {"train.max_steps", "train.max_epochs"};
+  if (std::ranges::count(kForms, key) > 0)
+    std::erase_if(live, [&](const LiveSetting& each) {
+      return each.key != key && std::ranges::count(kForms, each.key) > 0;
+    });
   auto setting = std::ranges::find(live, key, &LiveSetting::key);
   if (setting == live.end())
     setting = live.insert(live.end(), {.key = key, .value = {}, .configured = {}});

@@ -371,7 +371,9 @@ class Reader {
         errors_.has_error_for(key + ".steps"))
       return errors_.mark(key);
     if (epochs.empty()) {
-      errors_.add(value.location, key, "must have the key epochs, as in {epochs: 1.5}");
+      const bool has_key = std::ranges::count(value.entries, "epochs", &Entry::key) > 0;
+      errors_.add(value.location, key,
+                  has_key ? "must not be empty" : "must have the key epochs, as in {epochs: 1.5}");
       return;
     }
     steps.resize(epochs.size());

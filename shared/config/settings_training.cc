@@ -125,7 +125,8 @@ Fields fields_of_task(RegressionTask& task) {
       loss_number("beta", &task.beta, "Error from which the smooth L1 loss is linear",
                   "Above 0, at most 1.0e9. Requires loss: smooth_l1.", 1e9),
       loss_number("quantile", &task.quantile, "Quantile that the outputs predict",
-                  "Above 0, below 1; 0.5 is the median. Requires loss: quantile.", 1)};
+                  "Above 0, at most 0.999999; 0.5 is the median. Requires loss: quantile.",
+                  0.999999)};
 }
 Fields fields_of_task(CustomTask& /*task*/) { return {}; }
 
@@ -608,9 +609,9 @@ Fields fields_of_schedule(OneCycleScheduler& schedule) {
   return {{.name = "pct_start",
            .target = &schedule.pct_start,
            .help = "Fraction of the steps in which the learning rate rises to optimizer.lr",
-           .details = "Above 0, below 1; at most 0.5 with three_phase.",
+           .details = "Above 0, at most 0.999999; at most 0.5 with three_phase.",
            .min = 0,
-           .max = 1,
+           .max = 0.999999,
            .exclusive_min = true,
            .affects_result = true},
           {.name = "anneal_strategy",
@@ -619,14 +620,14 @@ Fields fields_of_schedule(OneCycleScheduler& schedule) {
            .affects_result = true},
           {.name = "div_factor",
            .target = &schedule.div_factor,
-           .help = "optimizer.lr divided by the learning rate of the first step",
+           .help = "Ratio of optimizer.lr to the learning rate of the first step",
            .details = "At least 1, at most 1.0e9.",
            .min = 1,
            .max = 1e9,
            .affects_result = true},
           {.name = "final_div_factor",
            .target = &schedule.final_div_factor,
-           .help = "Learning rate of the first step divided by that of the last one",
+           .help = "Ratio of the learning rate of the first step to that of the last one",
            .details = "At least 1, at most 1.0e9.",
            .min = 1,
            .max = 1e9,

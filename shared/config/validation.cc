@@ -139,7 +139,6 @@ class Validator {
                    "smooth_l1");
       require_loss("quantile", task.quantile == defaults.quantile,
                    task.loss == RegressionLoss::kQuantile, "quantile");
-      if (task.quantile == 1) add_error("task.quantile", "must be below 1");
     }
   }
 
@@ -518,6 +517,12 @@ class Validator {
               add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
         },
         config_.optimizer.method);
+    for (size_t i = 0; i < config_.optimizer.param_groups.size(); ++i) {
+      const ParamGroup& group = config_.optimizer.param_groups[i];
+      if (group.params.empty() && !group.kind)
+        add_error("optimizer.param_groups[" + std::to_string(i) + "].params",
+                  "or kind is required; they select the parameters of the group");
+    }
     validate_min_lr();
     validate_scheduler();
   }
@@ -534,11 +539,9 @@ class Validator {
     }
     const auto* const cycle = std::get_if<OneCycleScheduler>(&config_.scheduler.schedule);
     if (cycle == nullptr) return;
-    const double most = cycle->three_phase ? 0.5 : 1;
-    if (cycle->pct_start > most || cycle->pct_start == 1)
+    if (cycle->three_phase && cycle->pct_start > 0.5)
       add_error("scheduler.pct_start",
-                cycle->three_phase ? "must be at most 0.5 with three_phase: the fall takes as long"
-                                   : "must be below 1");
+                "must be at most 0.5 with three_phase: the fall takes as long as the rise");
   }
 
   void validate_min_lr() {

@@ -90,9 +90,8 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
      "those of the class or "
      "predicted as it; scikit-learn's `jaccard_score` with `macro`"},
     {"calibration_error", kMin, kFraction, kAll, "classification sequence_labeling",
-     "Mean of |accuracy - confidence| over 15 equal ranges of the confidence, weighted by their "
-     "samples; "
-     "torchmetrics' `MulticlassCalibrationError` with `n_bins=15`"},
+     "Mean distance between accuracy and confidence in 15 equal ranges of the confidence, weighted "
+     "by their samples; torchmetrics' `MulticlassCalibrationError` with `n_bins=15`"},
     {"mean_average_precision", kMax, kFraction, kAll, "multilabel_classification",
      "Mean of scikit-learn's average precision over the labels with a positive sample"},
 });

@@ -759,7 +759,7 @@ def add_clusters(case, stages, choose, replicas):
         for section, keys in UNSUPPORTED.items():
             for key in keys:
                 config[section].pop(key, None)
-        if config["optimizer"]["name"] in ("muon", "adafactor", "lamb", "lars"):
+        if config["optimizer"]["name"] == "muon":
             config["optimizer"] = {"name": "adamw", "lr": config["optimizer"]["lr"]}
         config["distributed"] = {"reduction": "ordered"}
         config["train"].update(gradient_accumulation_steps=accumulation, micro_batch_size=micro_batch)

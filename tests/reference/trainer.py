@@ -1159,8 +1159,9 @@ def learning_rate(config, steps_before):
     spec, rate, total = config["scheduler"], config["optimizer"]["lr"], config["train"]["max_steps"]
     if spec["name"] == "one_cycle":
         return torch_rate(lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, rate, total, spec["pct_start"], spec["anneal_strategy"], cycle_momentum=False, div_factor=spec["div_factor"],
-            final_div_factor=spec["final_div_factor"], three_phase=spec["three_phase"]), rate, min(steps_before, total - 1))
+            optimizer, rate, total_steps=total, pct_start=spec["pct_start"], anneal_strategy=spec["anneal_strategy"], cycle_momentum=False,
+            div_factor=spec["div_factor"], final_div_factor=spec["final_div_factor"], three_phase=spec["three_phase"]),
+            rate, min(steps_before, total - 1))
     warmup = spec["warmup_steps"]
     if steps_before < warmup:
         start = spec.get("warmup_start_factor")

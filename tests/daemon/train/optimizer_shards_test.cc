@@ -198,7 +198,7 @@ class ShardedUpdateTest : public testing::TestWithParam<Case> {
 // `num_threads`: of each rank, and of the one process.
 void ShardedUpdateTest::expect_same_bytes_as_one_process(int num_threads) const {
   at::set_num_threads(num_threads);
-  const config::OptimizerName name = config::OptimizerConfig{.method = GetParam().method}.name();
+  const config::OptimizerName method = config::OptimizerConfig{.method = GetParam().method}.name();
   const Trained alone = train_shard(make_parameters(), {}, nullptr);
   for (const int world_size : {2, 3, 4}) {
     ThreadGroup group(world_size);
@@ -232,10 +232,11 @@ void ShardedUpdateTest::expect_same_bytes_as_one_process(int num_threads) const 
     EXPECT_TRUE(state == alone.state) << world_size << " ranks";
     // The large vector is complete on one rank.
     const bool can_be_divided =
-        name == config::OptimizerName::kMuon || !config::updates_whole_parameters(name);
-    if (can_be_divided)
+        method == config::OptimizerName::kMuon || !config::updates_whole_parameters(method);
+    if (can_be_divided) {
       EXPECT_LE(most * static_cast<uint64_t>(world_size),
                 alone.state_bytes + alone.state_bytes / 4 + 4096);
+    }
   }
   at::set_num_threads(1);
 }

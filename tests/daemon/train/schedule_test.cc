@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/config/epochs.h"
+#include "shared/config/load_config.h"
+
 namespace stoker::train {
 namespace {
 
@@ -144,6 +147,33 @@ TEST_P(TorchScheduleTest, HasRatesOfPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, TorchScheduleTest, ::testing::ValuesIn(kTorchSchedules),
                          [](const auto& each) { return std::string(each.param.name); });
+
+// After 5 of 12 epochs their length doubles.
+TEST(SchedulerTest, ContinuesInEpochsWhenTheirLengthChanges) {
+  for (const std::string schedule :
+       {"name: cosine", "name: linear", "name: polynomial, power: 2",
+        "name: step, step_size: {epochs: 2}, gamma: 0.5",
+        "name: multi_step, milestones: {epochs: [1, 3, 7]}",
+        "name: exponential, gamma: 0.9, step_size: {epochs: 1}",
+        "name: cosine_warm_restarts, t_0: {epochs: 3}", "name: constant"}) {
+    auto config = config::parse_config(
+        "data: {train: {format: text, path: a}}\ntrain: {max_epochs: 12}\nscheduler: {" + schedule +
+            ", warmup_steps: {epochs: 1}}\n",
+        "test.yaml", {});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    const auto rate_at = [&](uint64_t step) {
+      return learning_rate(config->scheduler, 1.0, config::schedule_step(*config, step),
+                           config::schedule_step(*config, config->train.max_steps));
+    };
+    config::resolve_epochs(*config, {.steps = 10});
+    EXPECT_EQ(config->train.max_steps, 120u);
+    const double at_5 = rate_at(50), at_9 = rate_at(90);
+    config::resolve_epochs(*config, {.steps = 20, .step = 50, .epochs = 5});
+    EXPECT_EQ(config->train.max_steps, 50u + 140);
+    EXPECT_NEAR(rate_at(50), at_5, 1e-12) << schedule;
+    EXPECT_NEAR(rate_at(50 + 80), at_9, 1e-12) << schedule;
+  }
+}
 
 // One step per epoch of ExponentialLR is a step of step_size here.
 TEST(SchedulerTest, DecaysByGammaOverStepSizeWithExponential) {

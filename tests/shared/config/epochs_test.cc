@@ -1,5 +1,8 @@
 #include "shared/config/epochs.h"
 
+#include <cmath>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +35,9 @@ constexpr EpochLength kImageNet{.steps = 5004};
 TEST(EpochsTest, ResolvesEachSetting) {
   Config config = valid_config(kAllInEpochs);
   EXPECT_TRUE(has_unresolved_epochs(config));
-  EXPECT_THAT(find_config_warnings(config), IsEmpty()) << "the numbers are not known";
+  EXPECT_THAT(find_config_warnings(config),
+              ElementsAre(::testing::Field(&ConfigWarning::key, "eval.early_stopping")))
+      << "there is no dataset to evaluate; others need the steps";
   resolve_epochs(config, kImageNet);
   EXPECT_FALSE(has_unresolved_epochs(config));
   EXPECT_EQ(config.train.max_steps, 90u * 5004);
@@ -71,6 +76,32 @@ TEST(EpochsTest, EndsAfterSameEpochsWithAnotherBatchSize) {
   EXPECT_EQ(config.train.max_steps, 3750u + 6 * 1875);
   resolve_epochs(config, {.steps = 60000 / 32.0, .step = 20000, .epochs = 11});
   EXPECT_EQ(config.train.max_steps, 20000u) << "there is nothing left to do";
+}
+
+// Whatever the step that a start begins with.
+TEST(EpochsTest, EndAtSameStepFromEachStep) {
+  Config config = valid_config(kTextData + "train: {max_epochs: 90}\n");
+  for (const double steps : {469.0, 937.5, 5004.0 / 7}) {
+    const auto end = static_cast<uint64_t>(std::ceil(90 * steps - 1e-6));
+    constexpr uint64_t kNear = 100, kStride = 97;  // of the end; elsewhere
+    for (uint64_t step = 0; step <= end; step += step + kNear < end ? kStride : 1) {
+      resolve_epochs(config,
+                     {.steps = steps, .step = step, .epochs = static_cast<double>(step) / steps});
+      ASSERT_EQ(config.train.max_steps, end) << step << " of " << steps;
+      ASSERT_EQ(schedule_step(config, step), step);
+    }
+  }
+}
+
+// After 4 epochs of 10 steps, epochs have 20.
+TEST(EpochsTest, UnfreezesAfterSameEpochsWithAnotherLength) {
+  const std::string text =
+      kImageData + "model: {name: mlp, freeze: [\"0.*\"], unfreeze_at_step: {epochs: ";
+  for (const auto& [epochs, step] : {std::pair{3, 20u}, {6, 80u}}) {
+    Config config = valid_config(text + std::to_string(epochs) + "}}\n");
+    resolve_epochs(config, {.steps = 20, .step = 40, .epochs = 4});
+    EXPECT_EQ(config.model.unfreeze_at_step, step) << epochs;
+  }
 }
 
 TEST(EpochsTest, AreWrittenWithTheirSteps) {
@@ -147,6 +178,8 @@ TEST(EpochsTest, RejectOtherMappings) {
   EXPECT_EQ(error("{epochs: 2, steps: -1}"),
             "my.yaml:2:39: train.max_steps.steps: must be an integer "
             "from 0 to 1000000000000000, got '-1'");
+  EXPECT_THAT(errors_of(kTextData + "scheduler: {name: multi_step, milestones: {epochs: []}}\n"),
+              ElementsAre(HasSubstr("scheduler.milestones: must not be empty")));
   EXPECT_THAT(errors_of(kTextData + "train: {micro_batch_size: {epochs: 1}}\n"),
               ElementsAre(HasSubstr("must be an integer from 1 to 1000000, got a mapping")));
 }
@@ -184,6 +217,13 @@ TEST(EpochsTest, ChangeDuringRun) {
   ASSERT_TRUE(shorter.ok()) << shorter.status().message();
   EXPECT_EQ(shorter->config.train.max_steps, 123u);
   EXPECT_EQ(shorter->config.train.max_epochs, std::nullopt);
+  // The later form applies.
+  const auto again = set_live(configured, shorter->live, "train.max_epochs", "50");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->config.train.max_steps, 500u);
+  EXPECT_EQ(again->live.size(), 1u);
+  EXPECT_THAT(set_live(configured, {}, "train.max_epochs", "null").status().message(),
+              HasSubstr("cannot be null with train.max_steps in epochs"));
   // With data of another length, the settings are still those of the configuration.
   Config grown = configured;
   resolve_epochs(grown, {.steps = 20, .step = 100, .epochs = 10});
@@ -199,10 +239,11 @@ TEST(EpochsTest, TakesStepsOfRunWithSameEpochs) {
   EXPECT_EQ(config.checkpoint.keep_every_steps, 50040u);
 }
 
-TEST(EpochsTest, AreInSchemaAndTables) {
-  for (const Setting& setting : all_settings(valid_config(kAllInEpochs)))
-    if (setting.key == "train.max_steps") EXPECT_EQ(setting.value, "{epochs: 90}");
-  EXPECT_EQ(*value_of(valid_config(kAllInEpochs), "train.max_epochs"), "90");
+TEST(EpochsTest, AreShownAsConfigured) {
+  Config config = valid_config(kAllInEpochs);
+  resolve_epochs(config, kImageNet);
+  EXPECT_EQ(*value_of(config, "train.max_steps"), "{epochs: 90}");
+  EXPECT_EQ(*value_of(config, "train.max_epochs"), "90");
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(KeySynonymsTest, SuggestsKeyForNameOfOtherLibrary) {
       {"adam_beta1", "optimizer.betas"},
       {"adam_epsilon", "optimizer.eps"},
       {"eta_min", "scheduler.min_lr"},
-      {"milestones", "scheduler.step_size"},
+      {"lr_steps", "scheduler.milestones"},
       {"warmup_ratio", "scheduler.warmup_steps"},
       {"lr_scheduler_type", "scheduler.name"},
       {"dataloader_num_workers", "feed.num_workers"},
@@ -152,7 +152,7 @@ TEST(KeySuggestionTest, StaysInNestedMapping) {
             "eval.early_stopping are patience, patience_steps, min_delta and stopping_threshold");
   EXPECT_EQ(only_error_of("optimizer: {param_groups: [{params: a, learning_rate: 1}]}"),
             "my.yaml:2:40: optimizer.param_groups[0]: unknown key 'learning_rate'; the keys of "
-            "optimizer.param_groups[0] are params, lr_scale and weight_decay");
+            "optimizer.param_groups[0] are params, kind, lr_scale and weight_decay");
 }
 
 TEST(KeySuggestionTest, ListsKeysOfSectionWithoutSimilarOne) {
@@ -178,7 +178,7 @@ TEST(ConsequentialErrorsTest, OmitsKeysOfVariantThatIsMisspelt) {
             "my.yaml:2:9: model: unknown key 'type'; did you mean 'model.name'?");
   EXPECT_EQ(only_error_of("scheduler: {step_size: 10, gamma: 0.5}"),
             "my.yaml:2:13: scheduler.step_size: not supported by scheduler cosine, the default "
-            "(only by step); remove it or set scheduler.name");
+            "(only by step and exponential); remove it or set scheduler.name");
 }
 
 TEST(ConsequentialErrorsTest, OmitsConditionsOfKeyWithError) {

@@ -77,7 +77,7 @@ TEST(ListSettingsTest, ReportsEveryErrorWithItsItem) {
                   "'params'?",
                   StartsWith("my.yaml:5:29: optimizer.param_groups[1].lr_scale: must be a number"),
                   "my.yaml:6:7: optimizer.param_groups[2]: must be a mapping of the form {params, "
-                  "lr_scale, weight_decay}, got 'word'",
+                  "kind, lr_scale, weight_decay}, got 'word'",
                   StartsWith("my.yaml:7:33: optimizer.param_groups[3].weight_decay: must be"),
                   StartsWith("my.yaml:8:29: optimizer.param_groups[4].lr_scale: must be"),
                   StartsWith("my.yaml:8:49: optimizer.param_groups[4].weight_decay: must be"),
@@ -85,10 +85,12 @@ TEST(ListSettingsTest, ReportsEveryErrorWithItsItem) {
                   "of parameter names, for example 'params: \"head.*\"'"));
   EXPECT_THAT(
       errors_of(kTextData, {"optimizer.param_groups={params: a}"}),
-      ElementsAre(HasSubstr("must be a list such as [{params, lr_scale, weight_decay}], got "
-                            "a mapping")));
+      ElementsAre(HasSubstr("must be a list such as [{params, kind, lr_scale, weight_decay}], "
+                            "got a mapping")));
   EXPECT_THAT(errors_of(kTextData, {"optimizer.param_groups=[{params: \"\"}]"}),
               ElementsAre(HasSubstr("optimizer.param_groups[0].params: must not be empty")));
+  EXPECT_THAT(errors_of(kTextData, {"optimizer.param_groups=[{kind: null}]"}),
+              ElementsAre(HasSubstr("optimizer.param_groups[0].params: or kind is required")));
 }
 
 TEST(ListSettingsTest, RequiresPathOfPretrainedWeights) {

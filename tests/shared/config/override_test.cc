@@ -121,8 +121,12 @@ TEST(OverrideTest, NamesOptionInErrors) {
               ElementsAre(StartsWith("--set eval.datasets=[x]: contains 'x', which is not")));
   EXPECT_THAT(errors_of(kTextData, {"train=5"}),
               ElementsAre("--set train=5: must be a mapping of settings, got '5'"));
-  EXPECT_THAT(errors_of(kTextData, {"train.max_steps.more=5"}),
-              ElementsAre(StartsWith("--set train.max_steps.more=5: train.max_steps: must be an")));
+  EXPECT_THAT(
+      errors_of(kTextData, {"train.max_steps.more=5"}),
+      ElementsAre(StartsWith("--set train.max_steps.more=5: train.max_steps: unknown key 'more'")));
+  EXPECT_THAT(errors_of(kTextData, {"train.micro_batch_size.more=5"}),
+              ElementsAre(StartsWith(
+                  "--set train.micro_batch_size.more=5: train.micro_batch_size: must be an")));
 }
 
 TEST(OverrideTest, RejectsTextThatIsNotKeyAndValue) {

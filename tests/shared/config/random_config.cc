@@ -580,6 +580,37 @@ void fix_feed(Config& config, Filler& filler) {
   feed.producers = ProducerMode::kInternal;
 }
 
+// Numbers of a loss that is not selected keep their defaults.
+void fix_loss(Config& config, Filler& filler) {
+  const bool is_mixed = !config.data.at("train").batch_transforms.empty();
+  std::visit(
+      [&](auto& task) {
+        const std::decay_t<decltype(task)> defaults;
+        if constexpr (requires { task.gamma; }) {
+          if (is_mixed) task.loss = defaults.loss;
+          const bool is_focal = task.loss == decltype(task.loss)::kFocal;
+          if (!is_focal) task.gamma = defaults.gamma;
+          if constexpr (requires { task.alpha; })
+            if (!is_focal) task.alpha.reset();
+          if constexpr (requires { task.label_smoothing; })
+            if (is_focal) task.label_smoothing = 0;
+        } else if constexpr (requires { task.quantile; }) {
+          task.quantile =
+              task.loss == RegressionLoss::kQuantile ? filler.fraction() / 2 : defaults.quantile;
+          if (task.loss != RegressionLoss::kHuber) task.delta = defaults.delta;
+          if (task.loss != RegressionLoss::kSmoothL1) task.beta = defaults.beta;
+        }
+      },
+      config.task.task);
+}
+
+void fix_epochs(Config& config) {
+  if (streamed_dataset(config) != nullptr) config.train.max_epochs.reset();
+  if (!config.train.max_epochs) return;
+  config.epochs["train.max_steps"] = {*config.train.max_epochs};
+  config.train.max_steps = 0;
+}
+
 void fix_training(Config& config, Filler& filler) {
   std::visit(
       [&](auto& method) {
@@ -649,6 +680,8 @@ Config random_config(std::mt19937_64& random) {
   fill_data(config, filler);
   fix_feed(config, filler);
   fix_training(config, filler);
+  fix_loss(config, filler);
+  fix_epochs(config);
   fix_cluster(config.cluster, filler);
   fix_eval(config, filler);
   for (EventCommand& item : config.run.on_event_command) {

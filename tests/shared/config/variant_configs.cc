@@ -65,7 +65,11 @@ std::string text_with_variant(const std::string& section, const std::string& var
     return kImages + std::string("model: {name: ") + (is_per_step ? "blstm" : "mlp") +
            "}\ntask: {name: " + variant + "}\n";
   if (variant.empty()) return kText;
-  return kText + section + ": {name: " + variant + "}\n";
+  const std::map<std::string, std::string> required{{"multi_step", ", milestones: [5]"},
+                                                    {"exponential", ", gamma: 0.9"}};
+  const auto more = required.find(variant);
+  return kText + section + ": {name: " + variant + (more == required.end() ? "" : more->second) +
+         "}\n";
 }
 
 std::vector<SectionVariant> all_section_variants() {

@@ -97,8 +97,8 @@ Result<std::unique_ptr<Task>> classification(std::vector<double> weights) {
 }
 
 Result<std::unique_ptr<Task>> multilabel(std::vector<double> weights) {
-  return make_task({config::MultilabelClassificationTask{std::move(weights)}}, nullptr,
-                   {{"input", DType::kF32, {3}}, {"target", DType::kF32, {3}}}, 0);
+  return make_task({config::MultilabelClassificationTask{.pos_weight = std::move(weights)}},
+                   nullptr, {{"input", DType::kF32, {3}}, {"target", DType::kF32, {3}}}, 0);
 }
 
 double evaluation_loss(const Task& task, const Batch& batch) {

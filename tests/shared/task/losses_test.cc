@@ -10,11 +10,13 @@
 #include "shared/task/task.h"
 #include "tests/shared/task/echo.h"
 
-namespace stoker::task {
+// A namespace of its own: other tests of the target have the same names.
+namespace stoker::task::losses {
 namespace {
 
-const std::vector<TensorSpec> kTargets{{"input", DType::kF32, {2}}, {"target", DType::kF32, {2}}};
-const std::vector<TensorSpec> kLabels{{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}};
+const std::vector<TensorSpec> kTargetSample{{"input", DType::kF32, {2}},
+                                            {"target", DType::kF32, {2}}};
+const std::vector<TensorSpec> kLabelSample{{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}};
 const std::vector<TensorSpec> kBinary{{"input", DType::kF32, {1}}, {"label", DType::kI64, {}}};
 
 at::Tensor outputs() { return at::tensor({0.5F, -1.25F, 2.0F, 0.0F, -3.0F, 4.0F}).view({3, 2}); }
@@ -57,24 +59,24 @@ TEST(RegressionLossTest, HasValuesOfPyTorch) {
   using config::RegressionLoss;
   using config::RegressionTask;
   const Batch batch{outputs(), targets()};
-  expect_loss({RegressionTask{}}, kTargets, batch, 2.44010425);
-  expect_loss({RegressionTask{.loss = RegressionLoss::kL1}}, kTargets, batch, 1.10416663);
-  expect_loss({RegressionTask{.loss = RegressionLoss::kHuber, .delta = 0.75}}, kTargets, batch,
+  expect_loss({RegressionTask{}}, kTargetSample, batch, 2.44010425);
+  expect_loss({RegressionTask{.loss = RegressionLoss::kL1}}, kTargetSample, batch, 1.10416663);
+  expect_loss({RegressionTask{.loss = RegressionLoss::kHuber, .delta = 0.75}}, kTargetSample, batch,
               0.610677063);
-  expect_loss({RegressionTask{.loss = RegressionLoss::kSmoothL1, .beta = 0.4}}, kTargets, batch,
-              0.924609363);
-  expect_loss({RegressionTask{.loss = RegressionLoss::kQuantile, .quantile = 0.9}}, kTargets, batch,
-              0.560416667);
+  expect_loss({RegressionTask{.loss = RegressionLoss::kSmoothL1, .beta = 0.4}}, kTargetSample,
+              batch, 0.924609363);
+  expect_loss({RegressionTask{.loss = RegressionLoss::kQuantile, .quantile = 0.9}}, kTargetSample,
+              batch, 0.560416667);
 }
 
 // sigmoid_focal_loss of torchvision.
 TEST(BinaryFocalLossTest, HasValuesOfTorchvision) {
   const Batch batch{outputs(), at::tensor({1.F, 0.F, 1.F, 1.F, 0.F, 1.F}).view({3, 2})};
-  expect_loss({config::MultilabelClassificationTask{.loss = config::BinaryLoss::kFocal}}, kTargets,
-              batch, 0.0425455868);
+  expect_loss({config::MultilabelClassificationTask{.loss = config::BinaryLoss::kFocal}},
+              kTargetSample, batch, 0.0425455868);
   expect_loss({config::MultilabelClassificationTask{
                   .loss = config::BinaryLoss::kFocal, .gamma = 1.5, .alpha = 0.25}},
-              kTargets, batch, 0.0183850806);
+              kTargetSample, batch, 0.0183850806);
   const Batch single{at::tensor({0.5F, -1.25F, 2.0F, -3.0F}).view({4, 1}),
                      at::tensor(std::vector<int64_t>{1, 0, 0, 1}, at::kLong)};
   expect_loss({config::BinaryClassificationTask{.loss = config::BinaryLoss::kFocal, .alpha = 0.3}},
@@ -84,11 +86,11 @@ TEST(BinaryFocalLossTest, HasValuesOfTorchvision) {
 // (1 - p)^2 times PyTorch's cross entropy, and its mean with class weights.
 TEST(FocalLossTest, HasValuesOfFormula) {
   const Batch batch{logits(), labels()};
-  expect_loss({config::ClassificationTask{.loss = config::ClassLoss::kFocal}}, kLabels, batch,
+  expect_loss({config::ClassificationTask{.loss = config::ClassLoss::kFocal}}, kLabelSample, batch,
               1.6188947, 3);
   expect_loss({config::ClassificationTask{.loss = config::ClassLoss::kFocal,
                                           .class_weights = {.values = {0.5, 2.0, 1.0}}}},
-              kLabels, batch, 1.09453535, 3);
+              kLabelSample, batch, 1.09453535, 3);
 }
 
 TEST(FocalLossTest, HasGradientOfPyTorch) {
@@ -116,4 +118,4 @@ TEST(FocalLossTest, HasFiniteGradientWithoutError) {
 }
 
 }  // namespace
-}  // namespace stoker::task
+}  // namespace stoker::task::losses
