@@ -186,7 +186,7 @@ def run_programs(binaries, case, folder):
             pretrained_weights(binaries, folder, config)
         if number == 0 and not stage["config"]["checkpoint"]["save_at_start"]:  # parameter servers cannot
             call([str(binaries / "stokerd"), "--config", config, "--run-dir", "initial", "--set", "checkpoint.save_at_start=true",
-                  "--set", "train.max_steps=1", "--set", "scheduler.warmup_steps=0"], folder)
+                  "--set", "train.max_steps=1", "--set", "scheduler={name: constant, warmup_steps: 0}"], folder)
         resumed = None
         if "resume" in stage:
             steps = checkpoint_steps(folder)
