@@ -419,13 +419,7 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   reported_at_ = now;
   reported_step_ = record.step;
   state_.loss_trend.add(metrics.loss);
-  status_.loss = metrics.loss;
-  status_.training_metrics.clear();
-  for (const auto& [name, value] : metrics.metrics)
-    status_.training_metrics.push_back({.name = name, .value = value});
-  status_.samples_per_second = metrics.samples_per_second;
-  status_.step_time_ms = metrics.step_time_ms;
-  status_.feed.data_wait_ms = metrics.data_wait_ms;
+  train::add_record(metrics, status_);
   remaining_.add(static_cast<uint64_t>(steps), seconds);
   status_.eta_seconds = remaining_.seconds(config_.train.max_steps - metrics.step);
   publish(chief_->writer.is_degraded() ? control::TrainerState::kDegraded

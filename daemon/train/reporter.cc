@@ -36,6 +36,16 @@ void add_writer(const writer::WriterStats& saved, control::TrainerStatus::Checkp
   status.last_error = saved.last_error;
 }
 
+void add_record(const metrics::TrainMetrics& record, control::TrainerStatus& status) {
+  status.loss = record.loss;
+  status.training_metrics.clear();
+  for (const auto& [name, value] : record.metrics)
+    status.training_metrics.push_back({.name = name, .value = value});
+  status.samples_per_second = record.samples_per_second;
+  status.step_time_ms = record.step_time_ms;
+  status.feed.data_wait_ms = record.data_wait_ms;
+}
+
 Reporter::Reporter(const config::Config& config, TrainingState& state, BatchSource& source,
                    MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
                    Clock& clock, Coordination& ranks, std::string data)
@@ -167,13 +177,7 @@ uint64_t Reporter::finish_record(metrics::TrainMetrics record, const NonfiniteRe
   const uint64_t bytes = sink_.report(record);
 
   state_.loss_trend.add(record.loss);
-  status_.loss = record.loss;
-  status_.training_metrics.clear();
-  for (const auto& [name, value] : record.metrics)
-    status_.training_metrics.push_back({.name = name, .value = value});
-  status_.samples_per_second = record.samples_per_second;
-  status_.step_time_ms = record.step_time_ms;
-  status_.feed.data_wait_ms = record.data_wait_ms;
+  add_record(record, status_);
   status_.eta_seconds = remaining_.seconds(config_.train.max_steps - record.step);
   publish();
   return bytes;

@@ -28,6 +28,8 @@
 
 namespace stoker::train {
 
+// What a record says of the steps since the last one, for the status.
+void add_record(const metrics::TrainMetrics& record, control::TrainerStatus& status);
 // What the writer of the checkpoints has done, for the status.
 void add_writer(const writer::WriterStats& saved, control::TrainerStatus::Checkpoint& status);
 

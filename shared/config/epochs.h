@@ -6,8 +6,9 @@
 // stokerd resolves them when it knows the data, and again with each new version of it: a number of
 // epochs is its product with the steps of an epoch, rounded up. train.max_steps and model.unfreeze_at_step
 // are counted from where the run is, so that a run that continues with another batch size, or with more
-// data, ends after the same number of epochs; for the schedule there is schedule_step(). The configuration in the run directory has both numbers, {epochs: 0.5, steps:
-// 235}, for the programs that do not read the data; only the epochs are compared on resume.
+// data, ends after the same number of epochs; for the schedule there is schedule_step(). The configuration
+// in the run directory has both numbers, {epochs: 0.5, steps: 235}, for the programs that do not read the
+// data; only the epochs are compared on resume.
 //
 // Threads: pure functions.
 #pragma once
@@ -28,8 +29,9 @@ void join_max_epochs(const ExplicitKeys& keys, Config& config, ConfigErrors& err
 // Replaces the steps of all settings in epochs.
 void resolve_epochs(Config& config, const EpochLength& length);
 // The step at which the schedule of the learning rate is evaluated for a step of the run: with a setting of
-// the schedule in epochs, or train.max_steps, the epochs that the run has completed in steps of their present length,
-// so that the rate does not jump when the length changes. Equal to `step` while it has not changed.
+// the schedule in epochs, or train.max_steps, the epochs that the run has completed in steps of their
+// present length, so that the rate does not jump when the length changes. Equal to `step` while it has not
+// changed.
 uint64_t schedule_step(const Config& config, uint64_t step);
 // Takes the steps from the configuration of a run for settings that have the same epochs there.
 void keep_resolved_epochs(Config& config, const Config& of_run);

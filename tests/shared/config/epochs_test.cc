@@ -78,7 +78,7 @@ TEST(EpochsTest, EndsAfterSameEpochsWithAnotherBatchSize) {
   EXPECT_EQ(config.train.max_steps, 20000u) << "there is nothing left to do";
 }
 
-// Whatever the step that a start begins with.
+// From each step at which a run can continue.
 TEST(EpochsTest, EndAtSameStepFromEachStep) {
   Config config = valid_config(kTextData + "train: {max_epochs: 90}\n");
   for (const double steps : {469.0, 937.5, 5004.0 / 7}) {
