@@ -255,6 +255,7 @@ Status run_failure(ProcessGroup& group, bool scatters, const std::stop_token& st
     return scatters ? group.start_reduce_scatter(tensor, equal_ends(group.world_size(), size))
                     : group.start_all_reduce(tensor);
   };
+  STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({fill(group.rank(), 3)}, stop));  // connects all
   STOKER_RETURN_IF_ERROR(add_devices(group));
   STOKER_RETURN_IF_ERROR(start_sum(1000));
   if (group.is_chief()) {
