@@ -12,9 +12,9 @@
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
 #include "shared/config/load_config.h"
-#include "shared/data/dataset.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
+#include "shared/data/source.h"
 #include "shared/data/stream/stream_source.h"
 #include "shared/feed/indexed_rows.h"
 #include "shared/feed/make_sample_plan.h"
@@ -60,20 +60,22 @@ struct IndexedPart {
 };
 
 // data.train, with its files and indexes as stokerd has opened them; `source` as well.
-Result<std::unique_ptr<data::Dataset>> open_data(const FeederArguments& arguments,
-                                                 const config::Config& config,
-                                                 const data::stream::StreamSource& source) {
+Result<data::Stream> open_data(const FeederArguments& arguments, const config::Config& config,
+                               const data::stream::StreamSource& source) {
   STOKER_ASSIGN_OR_RETURN(
-      auto data, data::pipeline::open_indexed("train", config.data, arguments.index_dir, "",
-                                              feed::sample_cache_budget(config.feed)));
+      auto data, data::pipeline::open_indexed_source("train", config.data, arguments.index_dir, "",
+                                                     feed::sample_cache_budget(config.feed)));
   // Files can be added while they are listed.
   STOKER_ASSIGN_OR_RETURN(const auto listed_again, feed::find_stream_source(config));
   const config::StreamConfig& stream = *config::training_stream(config);
-  if (data->fingerprint() != arguments.fingerprint ||
+  if (data::info_of(data).fingerprint != arguments.fingerprint ||
       source.fingerprint(stream) != listed_again.fingerprint(stream))
     return Status(StatusCode::kMismatch,
                   "data.train: files were added, removed or indexed again since stokerd started");
-  return data::record::with_range_check(config, std::move(data));
+  auto& opened = std::get<data::Stream>(data);
+  if (opened.maybe_indexed)
+    opened.maybe_indexed = data::record::with_range_check(config, std::move(opened.maybe_indexed));
+  return std::move(opened);
 }
 
 // Empty unless all readers wait for the producer of their input.
@@ -144,15 +146,16 @@ Status run_stream_worker(const FeederArguments& arguments, const feed::Quarantin
   if (from && has_producers)
     feed::drop_unsaved_elements(*from, states.maybe_history(), options.queue);
   STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, states, from));
-  STOKER_ASSIGN_OR_RETURN(const auto dataset, open_data(arguments, config, source));
+  STOKER_ASSIGN_OR_RETURN(const data::Stream opened, open_data(arguments, config, source));
   const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
   options.limits =
-      data::record::LabelRangeCheck::of(config, ring->layout().sample(), dataset->classes());
+      data::record::LabelRangeCheck::of(config, ring->layout().sample(), opened.info.classes);
   std::optional<IndexedPart> indexed;
-  if (config.data.at("train").combines_datasets()) {
-    STOKER_ASSIGN_OR_RETURN(auto plan, feed::load_sample_plan(config, *dataset, arguments.index_dir,
+  if (opened.maybe_indexed) {
+    const data::Dataset& dataset = *opened.maybe_indexed;
+    STOKER_ASSIGN_OR_RETURN(auto plan, feed::load_sample_plan(config, dataset, arguments.index_dir,
                                                               feed::kLatestTicket));
-    indexed.emplace(*dataset, std::move(plan), *ring, producer, quarantine, arguments.worker);
+    indexed.emplace(dataset, std::move(plan), *ring, producer, quarantine, arguments.worker);
     options.maybe_indexed = &indexed->rows;
   }
   const int num_workers = indexed ? arguments.threads : 0;
@@ -169,7 +172,7 @@ Status run_stream_worker(const FeederArguments& arguments, const feed::Quarantin
        .reads_ahead = 4,  // threads: file names, closing of the queues, batches, reports
        .read_ahead_bytes = options.max_bytes,
        .filter = config.feed.sandbox,
-       .writable_fds = dataset->writable_fds(),
+       .writable_fds = opened.info.writable_fds,
        .listening_fd = has_producers ? std::optional(arguments.input_fd) : std::nullopt},
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;

@@ -26,12 +26,12 @@
 #include "shared/base/scratch_directory.h"
 #include "shared/base/utf8.h"
 #include "shared/config/epochs.h"
-#include "shared/data/dataset.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/dataset_overlap.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/class_warnings.h"
 #include "shared/data/record/label_range_check.h"
+#include "shared/data/source.h"
 #include "shared/feed/dataset_versions.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/worker_sandbox.h"
@@ -151,12 +151,10 @@ class DataCheck {
     std::cerr << "stokerd: " << printable_lines(error.message(), "  ") << "\n";
   }
 
-  void print(const std::string& name, const data::Dataset& data, uint64_t samples,
-             const std::string& more = {}) {
-    const std::string schema = describe(data::schema_of(data.info()));
-    results_ << printable("data." + name + ": " + std::to_string(samples) + " samples of " +
-                          model::describe(data.spec()) + (schema.empty() ? "" : "; " + schema) +
-                          more)
+  void print(const std::string& name, const data::DatasetInfo& data, const std::string& more = {}) {
+    const std::string schema = describe(data::schema_of(data));
+    results_ << printable("data." + name + ": " + std::to_string(data.size) + " samples of " +
+                          model::describe(data.spec) + (schema.empty() ? "" : "; " + schema) + more)
              << "\n"
              << std::flush;
   }
@@ -175,15 +173,14 @@ class DataCheck {
         };
   }
 
-  Result<std::unique_ptr<data::Dataset>> open(const std::string& name,
-                                              const std::string& index_dir) {
+  Result<data::Source> open(const std::string& name, const std::string& index_dir) {
     const auto sandbox = feed::make_sandbox(config_);
     const auto progress = [listener = on_indexing(), &name](uint64_t count, std::string_view what,
                                                             double fraction) {
       listener(name, count, what, fraction);
     };
     remember(name);
-    return data::pipeline::open_dataset(name, config_.data, index_dir, progress, 0, sandbox.get());
+    return data::pipeline::open_source(name, config_.data, index_dir, progress, 0, sandbox.get());
   }
   // With its components.
   void remember(const std::string& name) {
@@ -204,14 +201,13 @@ class DataCheck {
     STOKER_ASSIGN_OR_RETURN(train_, open("train", folders_.of_training(config_)));
     const auto* const stream = config::streamed_dataset(config_);
     if (stream != nullptr) print_stream(stream->first);
-    const uint64_t streamed = stream != nullptr ? train_->component_sizes().back() : 0;
-    if (stream == nullptr || train_->size() > streamed) {
+    const data::Dataset* const indexed = data::indexed_part(*train_);
+    if (indexed != nullptr) {
       if (config_.task.has_classes() && stream == nullptr)
-        data::record::warn_about_classes("train", config_.data, *train_);
-      print("train", *train_, train_->size() - streamed,
-            stream != nullptr ? "; without the stream" : "");
+        data::record::warn_about_classes("train", config_.data, *indexed);
+      print("train", indexed->info(), stream != nullptr ? "; without the stream" : "");
     }
-    if (Status fits = check_training_data(config_, *train_); !fits.ok()) {
+    if (Status fits = check_training_data(config_, data::info_of(*train_)); !fits.ok()) {
       train_.reset();  // the others would have the same error
       return fits;
     }
@@ -220,8 +216,8 @@ class DataCheck {
       STOKER_RETURN_IF_ERROR(data::record::check_tokenizer_size(config_, read->size()));
     }
     if (stream != nullptr) return {};
-    STOKER_ASSIGN_OR_RETURN(const auto weights, feed::read_sample_weights(config_, *train_));
-    STOKER_ASSIGN_OR_RETURN(const auto plan, feed::make_plan_options(config_, *train_, weights));
+    STOKER_ASSIGN_OR_RETURN(const auto weights, feed::read_sample_weights(config_, *indexed));
+    STOKER_ASSIGN_OR_RETURN(const auto plan, feed::make_plan_options(config_, *indexed, weights));
     epoch_length_ = {.steps = data::order::SamplePlan(plan).epoch_tickets() /
                               static_cast<double>(config_.train.gradient_accumulation_steps)};
     return {};
@@ -231,15 +227,15 @@ class DataCheck {
   Status open_evaluated(const std::string& name) {
     if (!train_) {
       STOKER_ASSIGN_OR_RETURN(const auto data, open(name, folders_.of_evaluation()));
-      print(name, *data, data->size());
+      print(name, data::info_of(data));
       return {};
     }
     remember(name);
-    const auto mapping = data::record::mapping_to(data::schema_of(train_->info()), config_);
+    const auto mapping = data::record::mapping_to(data::schema_of(data::info_of(*train_)), config_);
     STOKER_ASSIGN_OR_RETURN(auto opened, open_for_check(config_, name, mapping,
                                                         folders_.of_evaluation(), on_indexing()));
-    print(name, *opened.data, opened.data->size());
-    STOKER_RETURN_IF_ERROR(check_same_model(config_, *train_, opened));
+    print(name, opened.data->info());
+    STOKER_RETURN_IF_ERROR(check_same_model(config_, data::info_of(*train_), opened));
     data::pipeline::warn_about_overlap(config_.data, name, *opened.data, *train_);
     if (maybe_first_) return evaluated_data::check_same_inputs(opened, *maybe_first_);
     maybe_first_ = std::move(opened);
@@ -252,7 +248,7 @@ class DataCheck {
       return {};
     }
     STOKER_ASSIGN_OR_RETURN(const auto data, open(name, join_path(folders_.temporary(), "other")));
-    print(name, *data, data->size(), "; not used by this run");
+    print(name, data::info_of(data), "; not used by this run");
     return {};
   }
 
@@ -262,7 +258,7 @@ class DataCheck {
   const IndexFolders folders_;
   IndexProgress indexing_;
   std::chrono::nanoseconds reported_;  // when a line of progress was last printed
-  std::unique_ptr<data::Dataset> train_;
+  std::optional<data::Source> train_;
   std::optional<evaluated_data::EvaluatedDataset> maybe_first_;
   std::set<std::string> opened_;
   std::optional<config::EpochLength> epoch_length_;

@@ -80,12 +80,12 @@ Result<TensorShapes> model_shapes(const config::Config& config,
   return shapes;
 }
 
-Status check_same_model(const config::Config& config, const data::Dataset& train,
+Status check_same_model(const config::Config& config, const data::DatasetInfo& train,
                         const evaluated_data::EvaluatedDataset& evaluated) {
   const data::Dataset& data = *evaluated.data;
-  if (data.spec() == train.spec() && data.classes() == train.classes()) return {};
+  if (data.spec() == train.spec && data.classes() == train.classes) return {};
   STOKER_ASSIGN_OR_RETURN(const TensorShapes trained,
-                          model_shapes(config, train.spec(), train.classes()));
+                          model_shapes(config, train.spec, train.classes));
   const auto shapes = model_shapes(config, data.spec(), data.classes());
   if (!shapes.ok()) return with_dataset(shapes.status(), evaluated.name);
   const std::string difference = first_difference(*shapes, trained);
@@ -93,21 +93,22 @@ Status check_same_model(const config::Config& config, const data::Dataset& train
   return Status(StatusCode::kMismatch,
                 "data." + evaluated.name + " has " + model::describe(data.spec()) + " of " +
                     std::to_string(data.classes()) + " classes, and data.train has " +
-                    model::describe(train.spec()) + " of " + std::to_string(train.classes()) +
+                    model::describe(train.spec) + " of " + std::to_string(train.classes) +
                     ": one model cannot have both, because its " + difference +
                     "; give both the same fields and transforms");
 }
 
 namespace {
 
-Status check_each(const config::Config& config, const data::Dataset& train,
+Status check_each(const config::Config& config, const data::Source& train,
                   const std::string& index_dir, const OnIndexing& on_indexing) {
-  const auto mapping = data::record::mapping_to(data::schema_of(train.info()), config);
+  const data::DatasetInfo& info = data::info_of(train);
+  const auto mapping = data::record::mapping_to(data::schema_of(info), config);
   std::optional<evaluated_data::EvaluatedDataset> first;
   for (const std::string& name : evaluated_datasets(config)) {
     STOKER_ASSIGN_OR_RETURN(auto opened,
                             open_for_check(config, name, mapping, index_dir, on_indexing));
-    STOKER_RETURN_IF_ERROR(check_same_model(config, train, opened));
+    STOKER_RETURN_IF_ERROR(check_same_model(config, info, opened));
     data::pipeline::warn_about_overlap(config.data, name, *opened.data, train);
     if (first) {
       STOKER_RETURN_IF_ERROR(evaluated_data::check_same_inputs(opened, *first));
@@ -120,20 +121,20 @@ Status check_each(const config::Config& config, const data::Dataset& train,
 
 }  // namespace
 
-Status check_training_data(const config::Config& config, const data::Dataset& train) {
-  STOKER_RETURN_IF_ERROR(model_shapes(config, train.spec(), train.classes()).status());
-  return task::make_task(config.task, config::training_normalization(config), train.spec(),
-                         train.classes(), config.data.at("train").batch_transforms,
+Status check_training_data(const config::Config& config, const data::DatasetInfo& train) {
+  STOKER_RETURN_IF_ERROR(model_shapes(config, train.spec, train.classes).status());
+  return task::make_task(config.task, config::training_normalization(config), train.spec,
+                         train.classes, config.data.at("train").batch_transforms,
                          config.model.has_loss())
       .status();
 }
 
-Status check_evaluated_data(const config::Config& config, const data::Dataset& train,
+Status check_evaluated_data(const config::Config& config, const data::Source& train,
                             const std::string& index_dir, const OnIndexing& on_indexing) {
   const Status checked = check_each(config, train, index_dir, on_indexing);
   if (checked.code() != StatusCode::kMismatch) return checked;
   // What does not fit data.train either is no error of the other datasets.
-  STOKER_RETURN_IF_ERROR(check_training_data(config, train));
+  STOKER_RETURN_IF_ERROR(check_training_data(config, data::info_of(train)));
   return checked;
 }
 

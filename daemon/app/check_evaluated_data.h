@@ -18,8 +18,8 @@
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/config/config.h"
-#include "shared/data/dataset.h"
 #include "shared/data/record/class_mapping.h"
+#include "shared/data/source.h"
 #include "shared/evaluated_data/evaluated_dataset.h"
 
 namespace stoker::app {
@@ -45,15 +45,15 @@ Result<TensorShapes> model_shapes(const config::Config& config,
 
 // Whether the model of `train` is also that of `evaluated`. Builds models only if their samples have
 // different tensors.
-Status check_same_model(const config::Config& config, const data::Dataset& train,
+Status check_same_model(const config::Config& config, const data::DatasetInfo& train,
                         const evaluated_data::EvaluatedDataset& evaluated);
 
 // Whether model and task fit the samples of data.train.
-Status check_training_data(const config::Config& config, const data::Dataset& train);
+Status check_training_data(const config::Config& config, const data::DatasetInfo& train);
 
 // All of evaluated_datasets(), up to the first error, which is that of check_training_data() if there
 // is one.
-Status check_evaluated_data(const config::Config& config, const data::Dataset& train,
+Status check_evaluated_data(const config::Config& config, const data::Source& train,
                             const std::string& index_dir, const OnIndexing& on_indexing);
 
 // The error with "data.NAME: " before it, unless it names the dataset.

@@ -170,7 +170,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
   const Status evaluable = model::check_eval_batch_size(config_.model, config_.eval);
   if (!evaluable.ok()) return preparation_outcome(evaluable);
   std::string resume = command_.resume;
-  std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
+  std::optional<data::Source> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
     auto opened = open_data(std::nullopt, is_chief());
     if (!opened.ok()) return preparation_outcome(opened.status());

@@ -45,7 +45,7 @@
 #include "shared/config/config.h"
 #include "shared/config/live_settings.h"
 #include "shared/control/trainer_status.h"
-#include "shared/data/dataset.h"
+#include "shared/data/source.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
@@ -134,10 +134,10 @@ class Run final : public server::TrainingControl {
                                            const std::function<void()>& on_training);
   Result<run::RunOutcome> train_as_task(ClusterMeeting& met, const std::stop_token& stop,
                                         const std::function<void()>& on_training);
-  Result<run::RunOutcome> serve_cluster(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
+  Result<run::RunOutcome> serve_cluster(ClusterMeeting& met, data::Source data,
                                         const std::stop_token& stop,
                                         const std::function<void()>& on_training);
-  Result<run::RunOutcome> train_as_worker(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
+  Result<run::RunOutcome> train_as_worker(ClusterMeeting& met, data::Source data,
                                           const std::stop_token& stop,
                                           const std::function<void()>& on_training);
   Result<ResumeCheckpoint> find_checkpoint_of_chief(checkpoint::CheckpointStore& store);
@@ -160,9 +160,9 @@ class Run final : public server::TrainingControl {
 
   // Preparation. kCancelled after request_stop(), if may_cancel_preparation().
   //
-  // `data`: null for refreshable data, which is opened in the version that the checkpoint needs.
+  // `data`: nullopt for refreshable data, which is opened in the version that the checkpoint needs.
   // `resume`: path of the checkpoint; empty: the newest valid one.
-  Result<std::unique_ptr<RunSegment>> prepare(std::unique_ptr<data::Dataset> data,
+  Result<std::unique_ptr<RunSegment>> prepare(std::optional<data::Source> data,
                                               const std::string& resume);
   Status check_stop() const;
   // Later, the ranks of a group stop together: with the first step of the segment.
@@ -178,16 +178,15 @@ class Run final : public server::TrainingControl {
                                              const std::string& resume);
   void publish_wait(const std::string& waiting_for);
   // `checks_evaluated`: also what stoker-eval will read.
-  Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved,
-                                                   bool checks_evaluated);
+  Result<data::Source> open_data(const ResumeCheckpoint& saved, bool checks_evaluated);
   // Of the datasets that stoker-eval will read (check_evaluated_data.h).
-  Status check_evaluated_data(const data::Dataset& train);
+  Status check_evaluated_data(const data::Source& train);
   // Shows it in the status, and every ten seconds in the log. Throws data::files::ScanStopped after request_stop().
   void report_indexing(const std::string& dataset, uint64_t count, std::string_view what,
                        double fraction);
   void end_indexing();
-  Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
-                                    const ResumeCheckpoint& saved, c10::Device device);
+  Result<SegmentStart> create_state(data::Source data, const ResumeCheckpoint& saved,
+                                    c10::Device device);
   // Replaces settings in epochs by numbers of steps, for the data and from the checkpoint on.
   Status resolve_epochs(const data::order::SamplePlan& plan, const ResumeCheckpoint& saved);
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;

@@ -50,7 +50,7 @@ Status compare_data(const ClusterMeeting& met, const ClusterLaunch& cluster,
                     const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const std::string model_file, model::file_digest(config.model));
   return compare_with_chief(*met.store, cluster.task.is_chief(),
-                            {{"data.train fingerprint", start.data->fingerprint()},
+                            {{"data.train fingerprint", data::info_of(start.data).fingerprint},
                              {"model digest", start.state->model_digest()},
                              {"model file digest", model_file}},
                             wait_for_chief(met, cluster), stop);
@@ -99,8 +99,8 @@ class SampleReads {
 
   // What the process sends is checked last.
   Result<std::unique_ptr<data::Dataset>> open(const config::Config& config,
-                                              const std::string& index_dir,
-                                              std::unique_ptr<data::Dataset> data) {
+                                              const std::string& index_dir, data::Source source) {
+    auto data = std::get<std::unique_ptr<data::Dataset>>(std::move(source));  // never a stream
     if (config.feed.num_processes == 0) return data;
     STOKER_ASSIGN_OR_RETURN(
         auto sandboxed,
@@ -175,7 +175,7 @@ Result<run::RunOutcome> Run::train_as_task(ClusterMeeting& met, const std::stop_
   return train_as_worker(met, *std::move(data), stop, on_training);
 }
 
-Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, std::unique_ptr<data::Dataset> data,
+Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, data::Source data,
                                            const std::stop_token& stop,
                                            const std::function<void()>& on_training) {
   const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
@@ -233,8 +233,7 @@ Status Run::start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved) {
   return feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket);
 }
 
-Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
-                                             std::unique_ptr<data::Dataset> data,
+Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met, data::Source data,
                                              const std::stop_token& stop,
                                              const std::function<void()>& on_training) {
   const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
@@ -262,9 +261,10 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
       share_first_ticket(met, cluster, config_, *start.state, preparation_stop_.get_token());
   if (!shared.ok()) return preparation_outcome(shared);
   SampleReads reads(stop);
-  STOKER_ASSIGN_OR_RETURN(start.data,
+  STOKER_ASSIGN_OR_RETURN(const auto data_of_worker,
                           reads.open(config_, layout_.index_dir(), std::move(start.data)));
-  RunOutputs outputs(config_, layout_, *start.data, *start.store, start.metric_table, clock_);
+  RunOutputs outputs(config_, layout_, data_of_worker->info(), *start.store, start.metric_table,
+                     clock_);
   std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
     STOKER_RETURN_IF_ERROR(outputs.open_records(start.state->training_metrics(), start.resume));
@@ -288,7 +288,7 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met,
   channels_.board.set_step(start.state->step);
   on_training();
   log_training(config_, *start.state);
-  parameter_server::ReplicaTrainer trainer(config_, *start.data, start.plan, *start.state,
+  parameter_server::ReplicaTrainer trainer(config_, *data_of_worker, start.plan, *start.state,
                                            **connection, channels_, clock_, std::move(duties),
                                            reads.source());
   auto outcome = trainer.run(stop);

@@ -79,7 +79,7 @@ void record_setting_change(const run::RunLayout& layout, const run::SettingChang
 }  // namespace
 
 RunOutputs::RunOutputs(const config::Config& config, const run::RunLayout& layout,
-                       const data::Dataset& data, checkpoint::CheckpointStore& store,
+                       const data::DatasetInfo& data, checkpoint::CheckpointStore& store,
                        const eval_metrics::MetricTable& metric_table, Clock& clock)
     : config_(config),
       layout_(layout),

@@ -34,9 +34,9 @@ namespace stoker::app {
 class RunOutputs final : public train::MetricsSink {
  public:
   // `data`: what the records are about, for TensorBoard.
-  RunOutputs(const config::Config& config, const run::RunLayout& layout, const data::Dataset& data,
-             checkpoint::CheckpointStore& store, const eval_metrics::MetricTable& metric_table,
-             Clock& clock);
+  RunOutputs(const config::Config& config, const run::RunLayout& layout,
+             const data::DatasetInfo& data, checkpoint::CheckpointStore& store,
+             const eval_metrics::MetricTable& metric_table, Clock& clock);
   ~RunOutputs() override { (void)close(); }
 
   // From the position `resume` on, or of a new run, with these metrics of its training.
@@ -69,7 +69,7 @@ class RunOutputs final : public train::MetricsSink {
 
   const config::Config& config_;
   const run::RunLayout& layout_;
-  const data::Dataset& data_;
+  const data::DatasetInfo& data_;
   checkpoint::CheckpointStore& store_;
   Clock& clock_;
   std::unique_ptr<metrics::MetricsWriter> metrics_;  // null on other ranks than the chief

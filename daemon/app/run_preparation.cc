@@ -135,12 +135,12 @@ Status check_finite(train::TrainingState& state, const checkpoint::CheckpointSto
 }
 
 config::EvaluatedOutputs evaluated_outputs(const config::Config& config,
-                                           const data::Dataset& data) {
-  const bool has_bytes = std::ranges::any_of(data.spec(), [](const TensorSpec& tensor) {
+                                           const data::DatasetInfo& data) {
+  const bool has_bytes = std::ranges::any_of(data.spec, [](const TensorSpec& tensor) {
     return role_of(tensor) == TensorRole::kTokens && tensor.dtype == DType::kU8;
   });
   const auto outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0));
-  return {.tokens_are_bytes = has_bytes, .num_classes = std::max(data.classes(), outputs)};
+  return {.tokens_are_bytes = has_bytes, .num_classes = std::max(data.classes, outputs)};
 }
 
 // That of the evaluator, unless it has run as root and left folders that this user cannot write to.
@@ -159,7 +159,7 @@ std::string base_sha256(const checkpoint::Manifest& manifest) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> data,
+Result<std::unique_ptr<RunSegment>> Run::prepare(std::optional<data::Source> data,
                                                  const std::string& resume) {
   STOKER_RETURN_IF_ERROR(check_stop());
   channels_.board.record_progress();
@@ -177,7 +177,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
     STOKER_ASSIGN_OR_RETURN(data, open_data(saved, is_chief() && !live_settings_));
   }
   STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
-  STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
+  STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(*std::move(data), saved, device));
   STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
   log_contradictions(start.config);
   start.number = ++num_segments_;
@@ -282,7 +282,7 @@ Status Run::accept(const SegmentStart& start) {
   const train::TrainingState& state = *start.state;
   if (group_)
     STOKER_RETURN_IF_ERROR(
-        group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
+        group_->check_same({{"data.train fingerprint", data::info_of(start.data).fingerprint},
                             {"model digest", state.model_digest()},
                             {"model file digest", start.manifest.model_file},
                             {"base weights", base_sha256(start.manifest)},
@@ -377,7 +377,7 @@ void Run::end_indexing() {
 }
 
 // stoker-eval would fail hours later.
-Status Run::check_evaluated_data(const data::Dataset& train) {
+Status Run::check_evaluated_data(const data::Source& train) {
   const Status checked = app::check_evaluated_data(config_, train, index_dir_of_evaluation(layout_),
                                                    std::bind_front(&Run::report_indexing, this));
   end_indexing();
@@ -394,8 +394,7 @@ Status Run::check_evaluated_data(const data::Dataset& train) {
   return {};
 }
 
-Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved,
-                                                      bool checks_evaluated) {
+Result<data::Source> Run::open_data(const ResumeCheckpoint& saved, bool checks_evaluated) {
   // The chief builds the index, the others read it.
   std::string version;
   if (group_ && !group_->is_chief()) {
@@ -410,62 +409,75 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   };
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
   const auto sandbox = feed::make_sandbox(config_);
-  const auto open = [&] {
-    if (maybe_refresher_ && !is_chief()) return maybe_refresher_->open_version(version);
-    if (maybe_refresher_)
-      return maybe_refresher_->open(manifest ? manifest->next_ticket : 0, manifest, progress);
-    return data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
-                                        feed::in_process_cache_budget(config_.feed), sandbox.get());
+  const auto open = [&]() -> Result<data::Source> {
+    if (maybe_refresher_) {
+      STOKER_ASSIGN_OR_RETURN(
+          auto opened, is_chief() ? maybe_refresher_->open(manifest ? manifest->next_ticket : 0,
+                                                           manifest, progress)
+                                  : maybe_refresher_->open_version(version));
+      return data::Source(std::move(opened));
+    }
+    return data::pipeline::open_source("train", config_.data, layout_.index_dir(), progress,
+                                       feed::in_process_cache_budget(config_.feed), sandbox.get());
   };
   auto data = open();
   end_indexing();
   if (!data.ok()) return data.status();
   // While the others wait for as long as indexing can take.
-  if (checks_evaluated) STOKER_RETURN_IF_ERROR(check_evaluated_data(**data));
+  if (checks_evaluated) STOKER_RETURN_IF_ERROR(check_evaluated_data(*data));
   if (group_ && group_->is_chief()) {
     version = maybe_refresher_ ? maybe_refresher_->version_text() : "index complete";
     STOKER_RETURN_IF_ERROR(group_->text_of_chief(version, preparation_stop()).status());
   }
-  const bool has_stream = config::training_stream(config_) != nullptr;
-  const uint64_t samples = (*data)->size() - (has_stream ? (*data)->component_sizes().back() : 0);
-  if (samples == 0) return data;  // all are in the stream
+  auto* const stream = std::get_if<data::Stream>(&*data);
+  auto& indexed = stream ? stream->maybe_indexed : std::get<0>(*data);
+  if (!indexed) return data;
+  const data::DatasetInfo& info = indexed->info();
   log_info("dataset opened", {{"dataset", "train"},
-                              {"samples", samples},
-                              {"fingerprint", (*data)->fingerprint().substr(0, 12)},
-                              {"num_classes", (*data)->classes()},
-                              {"class_names", summarize_names((*data)->class_names())},
-                              {"input_columns", summarize_names((*data)->info().input_columns)},
-                              {"target_columns", summarize_names((*data)->info().target_columns)}});
-  if (config_.task.has_classes() && is_chief() && !has_stream)
-    data::record::warn_about_classes("train", config_.data, **data);
-  if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
+                              {"samples", info.size},
+                              {"fingerprint", info.fingerprint.substr(0, 12)},
+                              {"num_classes", info.classes},
+                              {"class_names", summarize_names(info.class_names)},
+                              {"input_columns", summarize_names(info.input_columns)},
+                              {"target_columns", summarize_names(info.target_columns)}});
+  if (config_.task.has_classes() && is_chief() && !stream)
+    data::record::warn_about_classes("train", config_.data, *indexed);
+  if (config_.feed.shuffle == config::ShuffleMode::kShards && !stream &&
+      indexed->shard_ends().size() == 1)
     log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
-  STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
-  return data::record::with_range_check(config_, *std::move(data));
+  STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, *indexed));
+  indexed = data::record::with_range_check(config_, std::move(indexed));
+  return data;
 }
 
 // Plan and newly initialized state.
-Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
-                                       const ResumeCheckpoint& saved, c10::Device device) {
+Result<SegmentStart> Run::create_state(data::Source data, const ResumeCheckpoint& saved,
+                                       c10::Device device) {
   const feed::PlanStart plan_start =
       maybe_refresher_ ? maybe_refresher_->plan_start() : feed::PlanStart{};
-  STOKER_ASSIGN_OR_RETURN(const auto plan,
-                          feed::make_plan_options(config_, *data, weights_, plan_start));
-  if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
+  const data::Dataset* const indexed = data::indexed_part(data);
+  auto plan = feed::make_stream_plan_options(config_);
+  if (indexed != nullptr) {
+    STOKER_ASSIGN_OR_RETURN(plan, feed::make_plan_options(config_, *indexed, weights_, plan_start));
+  }
+  const bool has_stream = std::holds_alternative<data::Stream>(data);
+  if (!has_stream) feed::log_padding_ratio(*indexed, plan);
   SegmentStart start{.config = {}, .data = std::move(data), .plan = data::order::SamplePlan(plan)};
-  if (!config::streamed_dataset(config_)) STOKER_RETURN_IF_ERROR(resolve_epochs(start.plan, saved));
+  if (!has_stream) STOKER_RETURN_IF_ERROR(resolve_epochs(start.plan, saved));
   config::Config config = config_;
-  STOKER_ASSIGN_OR_RETURN(config.task,
-                          compute_class_weights(config_.task, *start.data, plan, saved));
+  if (!has_stream) {
+    STOKER_ASSIGN_OR_RETURN(config.task,
+                            compute_class_weights(config_.task, *indexed, plan, saved));
+  }
   // The checkpoint has the value of every parameter, and drawing them can take minutes.
   if (saved && !command_.allowed[ChangeKind::kModel]) config.model.init.clear();
+  const data::DatasetInfo& info = data::info_of(start.data);
   train::Optimizer::Shard shard;
   if (group_ && config_.distributed.shard == config::Shard::kOptimizer)
     shard = {.index = group_->rank(), .count = group_->world_size()};
-  STOKER_ASSIGN_OR_RETURN(start.state,
-                          train::TrainingState::create(config, *start.data, device, shard));
+  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(config, info, device, shard));
   STOKER_ASSIGN_OR_RETURN(start.metric_table,
-                          config::resolve_metrics(config, evaluated_outputs(config, *start.data)));
+                          config::resolve_metrics(config, evaluated_outputs(config, info)));
   return start;
 }
 
@@ -496,8 +508,9 @@ Status Run::resolve_epochs(const data::order::SamplePlan& plan, const ResumeChec
 
 // Before config.yaml, which tells other programs that there is a run.
 Status Run::write_schema_and_metric_table(const SegmentStart& start) const {
-  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.data_schema_file(),
-                                               to_json(data::schema_of(start.data->info()))));
+  STOKER_RETURN_IF_ERROR(
+      write_file_atomically(default_file_system(), layout_.data_schema_file(),
+                            to_json(data::schema_of(data::info_of(start.data)))));
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout_.metrics_dir()));
   return write_file_atomically(default_file_system(), layout_.metric_table_file(),
                                eval_metrics::to_json(start.metric_table));
@@ -532,10 +545,10 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = maybe_refresher_ && saved
                              ? maybe_refresher_->fingerprint_before(saved->manifest().next_ticket)
-                             : start.data->fingerprint();
-  manifest.data_schema = data::schema_of(start.data->info());
+                             : data::info_of(start.data).fingerprint;
+  manifest.data_schema = data::schema_of(data::info_of(start.data));
   if (!config::training_stream(config_) && !maybe_refresher_)
-    manifest.data_schema->num_samples = start.data->size();
+    manifest.data_schema->num_samples = data::info_of(start.data).size;
   size_t name_bytes = 0;
   for (const std::string& name : manifest.data_schema->class_names) name_bytes += name.size();
   if (name_bytes > checkpoint::kMaxClassNameBytes) manifest.data_schema->class_names.clear();
@@ -553,7 +566,7 @@ Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(accept(start));
   if (is_chief()) record_start(default_file_system(), layout_);
   if (maybe_stream_input_)
-    STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
+    STOKER_RETURN_IF_ERROR(take_stream_history(start, data::info_of(start.data).fingerprint));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start));
   return restore_errors(start, nullptr);
 }
@@ -652,8 +665,8 @@ Status Run::resolve_dataset_version(SegmentStart& start) {
   if (!maybe_refresher_) return {};
   start.manifest.dataset_versions = maybe_refresher_->history();
   // The quarantine refers to sample numbers of the previous version.
-  if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
-      start.data->fingerprint())
+  if (std::exchange(start.manifest.data_digest, data::info_of(start.data).fingerprint) !=
+      data::info_of(start.data).fingerprint)
     start.state->quarantined.clear();
   return is_chief() ? maybe_refresher_->save() : Status();
 }

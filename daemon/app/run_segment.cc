@@ -66,14 +66,16 @@ Status RunSegment::open() {
     if (setting.key == kLogLevel) set_log_level(config_.log.level);
   STOKER_RETURN_IF_ERROR(open_outputs());
   STOKER_RETURN_IF_ERROR(start_feed());
-  if (maybe_refresher_ && is_chief()) maybe_refresher_->watch(*data_, watchers_);
+  if (maybe_refresher_ && is_chief())
+    maybe_refresher_->watch(*data::indexed_part(data_), watchers_);
   log_training(config_, *state_);
   return {};
 }
 
 // Metrics and checkpoints, from the position of `resume_` on.
 Status RunSegment::open_outputs() {
-  outputs_ = std::make_unique<RunOutputs>(config_, layout_, *data_, *store_, metric_table_, clock_);
+  outputs_ = std::make_unique<RunOutputs>(config_, layout_, data::info_of(data_), *store_,
+                                          metric_table_, clock_);
   if (is_chief())
     STOKER_RETURN_IF_ERROR(outputs_->open_records(state_->training_metrics(), resume_));
   writer::WriterOptions saving = outputs_->writer_options();
@@ -133,7 +135,7 @@ ring::TicketShare RunSegment::share() const {
 
 // Ring and workers, from the ticket of the state on.
 Status RunSegment::start_feed() {
-  const ring::BatchLayout batch(data_->spec(),
+  const ring::BatchLayout batch(data::info_of(data_).spec,
                                 static_cast<uint64_t>(config_.train.micro_batch_size));
   const auto tickets_per_step = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   const uint64_t remaining =
@@ -156,10 +158,10 @@ Status RunSegment::start_feed() {
   if (config::training_stream(config_)) {
     STOKER_ASSIGN_OR_RETURN(
         feeding.stream,
-        make_stream_supply(config_, *data_, *state_, maybe_stream_input_, continues_stream_));
+        make_stream_supply(config_, data_, *state_, maybe_stream_input_, continues_stream_));
   }
-  feed_ = std::make_unique<supervisor::FeedSupervisor>(std::move(feeding), *ring_, *data_, plan_,
-                                                       feeders_, clock_);
+  feed_ = std::make_unique<supervisor::FeedSupervisor>(
+      std::move(feeding), *ring_, data::indexed_part(data_), plan_, feeders_, clock_);
   return feed_->start();
 }
 
@@ -167,7 +169,7 @@ Status RunSegment::start_feed() {
 
 Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels,
                                                 std::stop_token stop) {
-  validate_ = validate_batch(config_, *data_);
+  validate_ = validate_batch(config_, data::info_of(data_));
   // A permanent failure of the workers ends the data: the trainer saves its state and returns.
   const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
   STOKER_ASSIGN_OR_RETURN(const auto* const maybe_module,
@@ -215,7 +217,7 @@ void RunSegment::save_stream_history() const {
   const auto save = [&]() -> Status {
     STOKER_ASSIGN_OR_RETURN(const auto checkpoints, store_->list());
     feed::StreamState state;
-    std::string start = data_->fingerprint();
+    std::string start = data::info_of(data_).fingerprint;
     if (!checkpoints.empty()) {
       constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
       STOKER_ASSIGN_OR_RETURN(state, read_stream_state(checkpoints.back().path));
@@ -254,7 +256,10 @@ void RunSegment::end_stream() { archive_finished_files(config_, feed_->end_state
 
 // ---- BatchSource
 
-feed::BatchShapes RunSegment::shapes() const { return feed::BatchShapes(*data_, plan_); }
+feed::BatchShapes RunSegment::shapes() const {
+  const data::Dataset* const indexed = data::indexed_part(data_);
+  return indexed == nullptr ? ring_->layout() : feed::BatchShapes(*indexed, plan_);
+}
 
 bool RunSegment::has_new_version_at(uint64_t ticket) const {
   return maybe_refresher_ && maybe_refresher_->has_new_version_at(ticket, plan_);
@@ -276,8 +281,9 @@ std::optional<feed::StreamHistory> RunSegment::history_of(const feed::StreamStat
 }
 
 std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {
-  if (config_.feed.producers == config::ProducerMode::kExternal) return {};
-  return feed::files_of(*data_, plan_, ticket,
+  const data::Dataset* const indexed = data::indexed_part(data_);
+  if (config_.feed.producers == config::ProducerMode::kExternal || indexed == nullptr) return {};
+  return feed::files_of(*indexed, plan_, ticket,
                         static_cast<uint64_t>(config_.train.micro_batch_size));
 }
 

@@ -34,8 +34,8 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
-#include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
+#include "shared/data/source.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/feed/stream_state.h"
 #include "shared/metrics/metrics_writer.h"
@@ -58,7 +58,7 @@ struct RunFiles {
 struct SegmentStart {
   uint64_t number = 1;    // counted in the process, equal on all ranks of a group
   config::Config config;  // in effect, with the live settings of the state
-  std::unique_ptr<data::Dataset> data;
+  data::Source data;
   data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state = nullptr;
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
@@ -96,8 +96,8 @@ class RunSegment final : private train::BatchSource {
   Status roll_back();      // kRolledBack
   Status apply_refresh();  // kNewDatasetVersion
   void end_stream();       // kDataExhausted
-  // The dataset, for the next segment; after shut_down().
-  std::unique_ptr<data::Dataset> release_data() { return std::move(data_); }
+  // For the next segment; after shut_down().
+  data::Source release_data() { return std::move(data_); }
 
   // Only for the trainer thread.
   uint64_t step() const { return state_->step; }
@@ -148,7 +148,7 @@ class RunSegment final : private train::BatchSource {
   Clock& clock_;
 
   // The fields of SegmentStart.
-  std::unique_ptr<data::Dataset> data_;
+  data::Source data_;
   const data::order::SamplePlan plan_;
   const std::unique_ptr<train::TrainingState> state_;
   const std::unique_ptr<checkpoint::CheckpointStore> store_;

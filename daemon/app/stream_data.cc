@@ -64,7 +64,7 @@ Result<std::unique_ptr<StreamInput>> open_stream_input(const config::Config& con
 }
 
 Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config,
-                                                    const data::Dataset& data,
+                                                    const data::Source& data,
                                                     train::TrainingState& state,
                                                     const StreamInput* maybe_input,
                                                     bool continues_stream) {
@@ -72,10 +72,10 @@ Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config
   const feed::StreamFeedOptions options = feed::make_stream_options(config, source);
   supervisor::StreamSupply supply{.first_ticket = state.ticket,
                                   .state = state.stream,
-                                  .fingerprint = data.fingerprint(),
+                                  .fingerprint = data::info_of(data).fingerprint,
                                   .capacity = static_cast<uint64_t>(options.capacity),
                                   .num_threads = options.num_threads,
-                                  .has_indexed = config.data.at("train").combines_datasets()};
+                                  .has_indexed = data::indexed_part(data) != nullptr};
   if (maybe_input != nullptr) {
     supply.input_fd = maybe_input->descriptor.fd.get();
     supply.input_name = maybe_input->descriptor.name;

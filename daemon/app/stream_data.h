@@ -17,7 +17,7 @@
 #include "daemon/train/training_state.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/data/dataset.h"
+#include "shared/data/source.h"
 #include "shared/data/stream/byte_input.h"
 #include "shared/feed/stream_state.h"
 #include "shared/run/run_layout.h"
@@ -39,7 +39,7 @@ Result<std::unique_ptr<StreamInput>> open_stream_input(const config::Config& con
 // For a ring that starts at the ticket of `state`, whose history is moved. `maybe_input` must outlive
 // the supervisor. `continues_stream`: it was read by this process before.
 Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config,
-                                                    const data::Dataset& data,
+                                                    const data::Source& data,
                                                     train::TrainingState& state,
                                                     const StreamInput* maybe_input,
                                                     bool continues_stream);

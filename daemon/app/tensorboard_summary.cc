@@ -43,7 +43,7 @@ std::vector<GraphNode> files_nodes(const config::Config& config) {
 }
 
 // The outputs are the tensors of a sample.
-GraphNode workers_node(const config::FeedConfig& feed, const data::Dataset& data) {
+GraphNode workers_node(const config::FeedConfig& feed, const data::DatasetInfo& data) {
   GraphNode node{.name = kWorkers, .type = "worker_processes"};
   if (feed.producers == config::ProducerMode::kExternal) {
     node.type = "external_producers";
@@ -52,19 +52,19 @@ GraphNode workers_node(const config::FeedConfig& feed, const data::Dataset& data
   }
   node.attributes.emplace_back("num_processes", int64_t{feed.num_processes});
   if (feed.num_workers) node.attributes.emplace_back("num_workers", int64_t{*feed.num_workers});
-  node.attributes.emplace_back("num_samples", static_cast<int64_t>(data.size()));
-  for (const TensorSpec& spec : data.spec()) node.output_shapes.push_back(spec.shape);
+  node.attributes.emplace_back("num_samples", static_cast<int64_t>(data.size));
+  for (const TensorSpec& spec : data.spec) node.output_shapes.push_back(spec.shape);
   return node;
 }
 
 // The outputs are the tensors of a batch.
-GraphNode ring_node(const config::Config& config, const data::Dataset& data) {
+GraphNode ring_node(const config::Config& config, const data::DatasetInfo& data) {
   GraphNode node{.name = kRing, .type = "ring"};
   node.attributes.emplace_back("prefetch_batches", int64_t{config.feed.prefetch_batches});
-  for (size_t i = 0; i < data.spec().size(); ++i) {
+  for (size_t i = 0; i < data.spec.size(); ++i) {
     node.inputs.push_back(output_name(kWorkers, i));
     std::vector<int64_t> shape{config.train.micro_batch_size};
-    const std::vector<int64_t>& sample = data.spec()[i].shape;
+    const std::vector<int64_t>& sample = data.spec[i].shape;
     shape.insert(shape.end(), sample.begin(), sample.end());
     node.output_shapes.push_back(std::move(shape));
   }
@@ -73,7 +73,7 @@ GraphNode ring_node(const config::Config& config, const data::Dataset& data) {
 
 // The data flow of a run: files, worker processes, ring, the traced part from the batch to the loss,
 // and the optimizer.
-std::vector<GraphNode> build_run_graph(const config::Config& config, const data::Dataset& data,
+std::vector<GraphNode> build_run_graph(const config::Config& config, const data::DatasetInfo& data,
                                        train::TracedGraph traced) {
   std::vector<GraphNode> nodes = files_nodes(config);
   GraphNode workers = workers_node(config.feed, data);
@@ -162,8 +162,8 @@ void write_start_summary(const config::Config& config,
   });
 }
 
-void write_graph(const config::Config& config, const data::Dataset& data, train::TracedGraph traced,
-                 metrics::MetricsWriter& metrics) {
+void write_graph(const config::Config& config, const data::DatasetInfo& data,
+                 train::TracedGraph traced, metrics::MetricsWriter& metrics) {
   metrics.report_events(
       [graph = metrics::encode_graph(build_run_graph(config, data, std::move(traced)))](
           metrics::EventFile& file) { file.add_graph(graph); });
@@ -176,10 +176,10 @@ void write_end_summary(Clock& clock, metrics::MetricsWriter& metrics) {
 }
 
 std::function<void(const feed::ReceivedBatch&)> first_batch_summarizer(
-    const config::Config& config, const data::Dataset& data, metrics::MetricsWriter& metrics) {
+    const config::Config& config, const data::DatasetInfo& data, metrics::MetricsWriter& metrics) {
   if (!config.metrics.tensorboard || config.metrics.num_logged_samples == 0) return {};
   const auto max_index = static_cast<size_t>(config.metrics.num_logged_samples);
-  return [max_index, names = data.class_names(), &metrics](const feed::ReceivedBatch& batch) {
+  return [max_index, names = data.class_names, &metrics](const feed::ReceivedBatch& batch) {
     const auto samples = std::make_shared<const Samples>(copy_first(batch, max_index));
     (void)metrics.post([samples, spec = batch.layout.sample(), names, &metrics] {
       report(summarize_samples(spec, samples->components, samples->count, names), metrics);

@@ -27,13 +27,13 @@ void write_start_summary(const config::Config& config,
                          metrics::MetricsWriter& metrics);
 // The graph of a new run, from the files of its dataset to the optimizer. `traced`: the part from the
 // batch to the loss.
-void write_graph(const config::Config& config, const data::Dataset& data, train::TracedGraph traced,
-                 metrics::MetricsWriter& metrics);
+void write_graph(const config::Config& config, const data::DatasetInfo& data,
+                 train::TracedGraph traced, metrics::MetricsWriter& metrics);
 // That the run has finished.
 void write_end_summary(Clock& clock, metrics::MetricsWriter& metrics);
 
 // Empty if there is nothing to show.
 std::function<void(const feed::ReceivedBatch&)> first_batch_summarizer(
-    const config::Config& config, const data::Dataset& data, metrics::MetricsWriter& metrics);
+    const config::Config& config, const data::DatasetInfo& data, metrics::MetricsWriter& metrics);
 
 }  // namespace stoker::app

@@ -8,8 +8,8 @@
 namespace stoker::app {
 
 std::function<Status(const feed::ReceivedBatch&)> validate_batch(const config::Config& config,
-                                                                 const data::Dataset& data) {
-  auto limits = data::record::LabelRangeCheck::of(config, data.spec(), data.classes());
+                                                                 const data::DatasetInfo& data) {
+  auto limits = data::record::LabelRangeCheck::of(config, data.spec, data.classes);
   if (!limits.any()) return {};
   const bool is_internal = config.feed.producers == config::ProducerMode::kInternal;
   return [limits = std::move(limits), is_internal](const feed::ReceivedBatch& batch) -> Status {

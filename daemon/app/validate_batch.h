@@ -20,6 +20,6 @@ namespace stoker::app {
 
 // Empty if every number is valid.
 std::function<Status(const feed::ReceivedBatch&)> validate_batch(const config::Config& config,
-                                                                 const data::Dataset& data);
+                                                                 const data::DatasetInfo& data);
 
 }  // namespace stoker::app

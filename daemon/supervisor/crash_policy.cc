@@ -27,7 +27,8 @@ Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
   auto marked_samples = table_.drain_marks(worker);
   if (attribution == CrashAttribution::kNone) return false;
   // The indices come from another process and are not trusted to be in range.
-  std::erase_if(marked_samples, [this](uint64_t sample) { return sample >= dataset_.size(); });
+  const uint64_t num_samples = maybe_dataset_ == nullptr ? 0 : maybe_dataset_->size();
+  std::erase_if(marked_samples, [=](uint64_t sample) { return sample >= num_samples; });
   std::erase_if(num_crashes_, [this](const auto& entry) { return !table_.suspected(entry.first); });
   for (const uint64_t sample : marked_samples)
     if (table_.suspect(sample)) num_crashes_.try_emplace(sample, 0);
@@ -38,7 +39,7 @@ Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
   STOKER_RETURN_IF_ERROR(put(sample));
   table_.clear_suspect(sample);
   num_crashes_.erase(suspect);
-  const auto source = dataset_.source(sample);
+  const auto source = maybe_dataset_->source(sample);
   log_error("sample quarantined", {{"sample", sample},
                                    {"path", source.file},
                                    {"offset", source.offset},

@@ -27,8 +27,9 @@ namespace stoker::supervisor {
 
 class Quarantine {
  public:
-  Quarantine(const feed::QuarantineTable& table, const data::Dataset& dataset)
-      : table_(table), dataset_(dataset) {}
+  // `maybe_dataset`: null without samples that have an index.
+  Quarantine(const feed::QuarantineTable& table, const data::Dataset* maybe_dataset)
+      : table_(table), maybe_dataset_(maybe_dataset) {}
 
   Status restore(const std::vector<uint64_t>& samples);
   // Whether the samples being read can have caused the crash. A process that was killed while
@@ -45,7 +46,7 @@ class Quarantine {
 
   // Constant after construction.
   const feed::QuarantineTable& table_;
-  const data::Dataset& dataset_;
+  const data::Dataset* const maybe_dataset_;
 
   std::map<uint64_t, uint64_t> num_crashes_;  // number of crashes per suspect, read alone
   std::vector<uint64_t> samples_;

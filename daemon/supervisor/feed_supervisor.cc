@@ -52,17 +52,18 @@ size_t max_external_producers(const config::FeedConfig& feed) {
 }  // namespace
 
 FeedSupervisor::FeedSupervisor(FeedOptions options, ring::ShmRing& ring,
-                               const data::Dataset& dataset, const data::order::SamplePlan& plan,
-                               Coordinator& coordinator, Clock& clock)
+                               const data::Dataset* maybe_dataset,
+                               const data::order::SamplePlan& plan, Coordinator& coordinator,
+                               Clock& clock)
     : options_(std::move(options)),
       ring_(ring),
-      dataset_(dataset),
+      maybe_dataset_(maybe_dataset),
       plan_(plan),
       coordinator_(coordinator),
       clock_(clock),
       sample_error_file_(default_file_system(), options_.sample_error_path,
                          options_.sample_errors.lines),
-      sample_errors_(options_.feed, dataset, plan.options().batch, options_.sample_errors,
+      sample_errors_(options_.feed, maybe_dataset, plan.options().batch, options_.sample_errors,
                      sample_error_file_, clock),
       budget_(static_cast<uint64_t>(options_.feed.max_restarts_per_minute)),
       external_(ring, max_external_producers(options_.feed), worker_timeout(options_.feed)) {
@@ -94,7 +95,7 @@ Status FeedSupervisor::start_threads() {
   ring_.set_producer_pid(producer, ::getpid());
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(1, 1));
-  crash_tracking_.emplace(dataset_, *table_, std::nullopt);
+  crash_tracking_.emplace(*maybe_dataset_, *table_, std::nullopt);
   pool_.emplace(ring_, producer, *crash_tracking_, plan_);
   pool_->start(max_threads(options_.feed), coordinator_, {},
                feed::make_read_ahead_options(options_.feed, 0, 1));
@@ -289,7 +290,7 @@ Result<feed::StreamState> FeedSupervisor::end_state() const {
 
 Status FeedSupervisor::make_table(uint32_t workers, uint32_t threads) {
   STOKER_ASSIGN_OR_RETURN(table_, feed::QuarantineTable::create(workers, threads));
-  quarantine_.emplace(*table_, dataset_);
+  quarantine_.emplace(*table_, maybe_dataset_);
   return quarantine_->restore(options_.quarantined);
 }
 
@@ -326,7 +327,7 @@ std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) cons
     return arguments;
   }
   const data::order::PlanOptions& plan = plan_.options();
-  add({"--index-dir", options_.index_dir, "--dataset-fingerprint", dataset_.fingerprint(),
+  add({"--index-dir", options_.index_dir, "--dataset-fingerprint", maybe_dataset_->fingerprint(),
        "--start-ticket", std::to_string(plan.first_ticket), "--start-epoch",
        std::to_string(plan.first_epoch), "--num-threads", std::to_string(worker.threads)});
   if (options_.share.world_size > 1)

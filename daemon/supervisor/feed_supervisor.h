@@ -93,7 +93,8 @@ struct FeedOptions {
 
 class FeedSupervisor {
  public:
-  FeedSupervisor(FeedOptions options, ring::ShmRing& ring, const data::Dataset& dataset,
+  // `maybe_dataset`: the samples with an index; null: all are those of a stream.
+  FeedSupervisor(FeedOptions options, ring::ShmRing& ring, const data::Dataset* maybe_dataset,
                  const data::order::SamplePlan& plan, Coordinator& coordinator,
                  Clock& clock = system_clock());
   ~FeedSupervisor();
@@ -185,7 +186,7 @@ class FeedSupervisor {
   // Constant after construction.
   FeedOptions options_;
   ring::ShmRing& ring_;
-  const data::Dataset& dataset_;
+  const data::Dataset* const maybe_dataset_;
   const data::order::SamplePlan& plan_;
   Coordinator& coordinator_;
   Clock& clock_;

@@ -162,10 +162,15 @@ std::string format_rate(double value) {
 
 }  // namespace
 
-SampleErrorLog::SampleErrorLog(const config::FeedConfig& feed, const data::Dataset& dataset,
+SampleErrorLog::SampleErrorLog(const config::FeedConfig& feed, const data::Dataset* maybe_dataset,
                                uint64_t batch, const SampleErrorHistory& before,
                                SampleErrorFile& file, const Clock& clock)
-    : feed_(feed), dataset_(dataset), batch_(batch), before_(before), file_(file), clock_(clock) {}
+    : feed_(feed),
+      maybe_dataset_(maybe_dataset),
+      batch_(batch),
+      before_(before),
+      file_(file),
+      clock_(clock) {}
 
 Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports,
                                    const ring::RingCounters& counters) {
@@ -173,9 +178,9 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
     if (!seen_.emplace(error.ticket, error.sample).second) continue;
     if (seen_.size() > kMaxSeen) seen_.erase(seen_.begin());
     ++found_;
-    // The index comes from another process and is not trusted to be in range.
-    const auto source =
-        error.sample < dataset_.size() ? dataset_.source(error.sample) : data::SampleSource{};
+    // The index is that of a record of a stream, or comes from a process that is not trusted.
+    const bool is_known = maybe_dataset_ != nullptr && error.sample < maybe_dataset_->size();
+    const auto source = is_known ? maybe_dataset_->source(error.sample) : data::SampleSource{};
     last_ = to_message(error, source);
     last_file_ = source.file;
     last_code_ = is_lost_access(error.code) ? StatusCode::kIoError : StatusCode::kCorrupt;

@@ -106,7 +106,8 @@ struct SampleErrorHistory {
 //            returned again by each later call.
 class SampleErrorLog {
  public:
-  SampleErrorLog(const config::FeedConfig& feed, const data::Dataset& dataset, uint64_t batch,
+  // `maybe_dataset`: null without samples that have an index.
+  SampleErrorLog(const config::FeedConfig& feed, const data::Dataset* maybe_dataset, uint64_t batch,
                  const SampleErrorHistory& before, SampleErrorFile& file, const Clock& clock);
 
   // `counters`: counters of the ring, read before the reports were drained.
@@ -136,7 +137,7 @@ class SampleErrorLog {
 
   // Constant after construction.
   const config::FeedConfig feed_;
-  const data::Dataset& dataset_;
+  const data::Dataset* const maybe_dataset_;
   const uint64_t batch_;
   const SampleErrorHistory before_;
   SampleErrorFile& file_;

@@ -166,19 +166,17 @@ model::NamedTensors trained_parameters(const model::Model& model) {
 }
 
 Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Config& config,
-                                                             const data::Dataset& data,
+                                                             const data::DatasetInfo& data,
                                                              c10::Device device,
                                                              const Optimizer::Shard& shard) {
   std::unique_ptr<TrainingState> state(new TrainingState);
   state->device_ = device;
   for (const c10::Device each : {kCpu, device}) seed_generator(each, config.run.seed);
-  STOKER_ASSIGN_OR_RETURN(state->model_,
-                          model::make_model(config.model, data.spec(), data.classes()));
+  STOKER_ASSIGN_OR_RETURN(state->model_, model::make_model(config.model, data.spec, data.classes));
   STOKER_ASSIGN_OR_RETURN(
       state->task_,
-      task::make_task(config.task, config::training_normalization(config), data.spec(),
-                      data.classes(), config.data.at("train").batch_transforms,
-                      config.model.has_loss()));
+      task::make_task(config.task, config::training_normalization(config), data.spec, data.classes,
+                      config.data.at("train").batch_transforms, config.model.has_loss()));
   STOKER_RETURN_IF_ERROR(state->model_->prepare_training(config.train, device));
   STOKER_ASSIGN_OR_RETURN(std::set<std::string> frozen,
                           model::freeze(*state->model_, config.model.freeze));

@@ -52,7 +52,7 @@ class TrainingState : public LiveState {
   // Builds the model and initializes it from config.run.seed. With balanced class weights, the
   // computed values must be in config.task.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
-                                                       const data::Dataset& data,
+                                                       const data::DatasetInfo& data,
                                                        c10::Device device,
                                                        const Optimizer::Shard& shard = {});
 

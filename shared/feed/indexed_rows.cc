@@ -18,9 +18,8 @@ IndexedRows::IndexedRows(const data::Dataset& data, const data::order::SamplePla
       ring_(ring),
       producer_(producer),
       shapes_(data, plan),
-      first_stream_sample_(data.size() - data.component_sizes().back()),
       planned_(plan.options().batch) {
-  assert(data.size() == plan.options().size && "the plan is for another dataset");
+  assert(data.size() + data::order::kStreamPositions == plan.options().size);
   assert(ring.layout().batch() == plan.options().batch && "the ring has another batch size");
 }
 
@@ -40,7 +39,7 @@ std::span<const uint64_t> IndexedRows::open(const ring::Claim& claim) {
     rows_.clear();
     next_ = 0;
     for (uint64_t row = 0; row < planned_.size(); ++row)
-      (planned_[row].sample < first_stream_sample_ ? rows_ : stream_rows_).push_back(row);
+      (planned_[row].sample < data_.size() ? rows_ : stream_rows_).push_back(row);
   }
   opened_.notify_all();
   return stream_rows_;
@@ -64,7 +63,7 @@ Status IndexedRows::finish(const std::stop_token& stop) {
 }
 
 uint64_t IndexedRows::stream_sample(uint64_t record) const {
-  return first_stream_sample_ + record % (data_.size() - first_stream_sample_);
+  return data_.size() + record % data::order::kStreamPositions;
 }
 
 Status IndexedRows::read_rows(const std::stop_token& stop) {

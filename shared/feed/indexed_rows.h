@@ -30,7 +30,7 @@ namespace stoker::feed {
 
 class IndexedRows {
  public:
-  // `data`: a mixture whose last dataset is the stream; `plan`: its plan, with the batch of the ring.
+  // `data`: the datasets of a mixture with an index; `plan`: of the mixture, with the batch of the ring.
   IndexedRows(const data::Dataset& data, const data::order::SamplePlan& plan, ring::ShmRing& ring,
               ring::ProducerId producer);
   void start(int threads, Coordinator& coordinator);
@@ -55,7 +55,6 @@ class IndexedRows {
   ring::ShmRing& ring_;
   const ring::ProducerId producer_;
   const BatchShapes shapes_;
-  const uint64_t first_stream_sample_;
 
   // Used by the thread that takes batches.
   std::vector<data::order::PlannedSample> planned_;

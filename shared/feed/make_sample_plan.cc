@@ -18,6 +18,15 @@
 namespace stoker::feed {
 namespace {
 
+// The datasets with an index, in the order of `data`.
+Result<std::vector<std::string>> indexed_datasets(const config::Config& config,
+                                                  const data::Dataset& data) {
+  std::vector<std::string> names = config::sampled_datasets(config);
+  if (config::streamed_dataset(config) != nullptr) names.pop_back();
+  if (names.size() == data.component_sizes().size()) return names;
+  return Status(StatusCode::kMismatch, "data.train: the data does not match the configuration");
+}
+
 // Snapshot files of a dataset by their first ticket.
 using SnapshotFiles = std::map<uint64_t, std::string>;
 
@@ -67,9 +76,7 @@ Status write_snapshot(const std::string& set, const std::vector<double>& weights
 Result<SampleWeights> read_sample_weights(const config::Config& config, const data::Dataset& data) {
   SampleWeights weights;
   const std::vector<uint64_t> sizes = data.component_sizes();
-  const std::vector<std::string> names = config::sampled_datasets(config);
-  if (names.size() != sizes.size())
-    return Status(StatusCode::kMismatch, "data.train: the data does not match the configuration");
+  STOKER_ASSIGN_OR_RETURN(const std::vector<std::string> names, indexed_datasets(config, data));
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& path = config.data.at(names[i]).sample_weights_path;
     if (path.empty()) continue;
@@ -109,11 +116,8 @@ namespace {
 Result<data::order::PlannedDataset> planned_dataset(const std::string& name,
                                                     const config::DatasetConfig& set, uint64_t size,
                                                     const SampleWeights& weights) {
-  data::order::PlannedDataset planned{.size = size,
-                                      .repeat = set.repeat,
-                                      .weight = 0,
-                                      .sample_weights = {},
-                                      .keeps_order = set.stream.has_value()};
+  data::order::PlannedDataset planned{
+      .size = size, .repeat = set.repeat, .weight = 0, .sample_weights = {}};
   if (set.sample_weights_path.empty()) return planned;
   const auto own = weights.find(name);
   if (own == weights.end() || own->second.size() != size)
@@ -134,12 +138,9 @@ double share_of(const config::Mixture& mixture, const std::string& name) {
 Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::Config& config,
                                                                   const data::Dataset& data,
                                                                   const SampleWeights& weights) {
-  const std::vector<std::string> names = config::sampled_datasets(config);
+  STOKER_ASSIGN_OR_RETURN(const std::vector<std::string> names, indexed_datasets(config, data));
   const std::vector<uint64_t> sizes = data.component_sizes();
   const auto* const mixture = std::get_if<config::Mixture>(&config.data.at("train").source);
-  if (sizes.size() != names.size() ||
-      (mixture != nullptr && mixture->shares.size() != names.size()))
-    return Status(StatusCode::kMismatch, "data.train: the data does not match the configuration");
   std::vector<data::order::PlannedDataset> datasets;
   for (size_t i = 0; i < names.size(); ++i) {
     STOKER_ASSIGN_OR_RETURN(auto planned,
@@ -147,6 +148,10 @@ Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::
     if (mixture != nullptr) planned.weight = share_of(*mixture, names[i]);
     datasets.push_back(std::move(planned));
   }
+  if (const auto* const stream = config::streamed_dataset(config))
+    datasets.push_back({.size = data::order::kStreamPositions,
+                        .weight = share_of(*mixture, stream->first),
+                        .keeps_order = true});
   return datasets;
 }
 
@@ -191,23 +196,20 @@ Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
                                                    const data::Dataset& data,
                                                    const SampleWeights& weights,
                                                    const PlanStart& start) {
-  // A stream has the order of its records. In a mixture, the other datasets are shuffled.
-  const bool is_stream = config.data.at("train").stream.has_value();
-  data::order::PlanOptions options{
-      .size = data.size(),
-      .batch = static_cast<uint64_t>(config.train.micro_batch_size),
-      .seed = config.run.seed,
-      .shuffle = is_stream ? config::ShuffleMode::kNone : config.feed.shuffle,
-      .window = config.feed.shuffle_block_size,
-      .shards_open = config.feed.shuffle_open_shards,
-      .shard_ends = {},
-      .last_batch = config.feed.last_batch,
-      .first_ticket = start.ticket,
-      .first_epoch = start.epoch,
-      .rank = 0,
-      .world = 1,
-      .datasets = {},
-      .maybe_buckets = nullptr};
+  data::order::PlanOptions options{.size = data.size(),
+                                   .batch = static_cast<uint64_t>(config.train.micro_batch_size),
+                                   .seed = config.run.seed,
+                                   .shuffle = config.feed.shuffle,
+                                   .window = config.feed.shuffle_block_size,
+                                   .shards_open = config.feed.shuffle_open_shards,
+                                   .shard_ends = {},
+                                   .last_batch = config.feed.last_batch,
+                                   .first_ticket = start.ticket,
+                                   .first_epoch = start.epoch,
+                                   .rank = 0,
+                                   .world = 1,
+                                   .datasets = {},
+                                   .maybe_buckets = nullptr};
   if (!config.feed.bucket_boundaries.empty()) {
     STOKER_ASSIGN_OR_RETURN(options.maybe_buckets,
                             length_buckets(config.feed, data, options.batch * options.world));
@@ -215,8 +217,17 @@ Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
   }
   if (options.shuffle == config::ShuffleMode::kShards) options.shard_ends = data.shard_ends();
   STOKER_ASSIGN_OR_RETURN(options.datasets, planned_datasets(config, data, weights));
+  if (config::streamed_dataset(config) != nullptr) options.size += data::order::kStreamPositions;
   STOKER_RETURN_IF_ERROR(check_epoch(options));
   return options;
+}
+
+data::order::PlanOptions make_stream_plan_options(const config::Config& config) {
+  return {.size = data::order::kStreamPositions,
+          .batch = static_cast<uint64_t>(config.train.micro_batch_size),
+          .seed = config.run.seed,
+          .shuffle = config::ShuffleMode::kNone,
+          .last_batch = config.feed.last_batch};
 }
 
 Result<data::order::SamplePlan> load_sample_plan(const config::Config& config,
@@ -260,7 +271,9 @@ std::vector<std::string> files_of(const data::Dataset& data, const data::order::
   std::vector<std::string> files;
   std::set<std::string> seen;
   for (uint64_t row = 0; row < rows; ++row) {
-    std::string file = data.source(plan.at(ticket, row).sample).file;
+    const uint64_t sample = plan.at(ticket, row).sample;
+    if (sample >= data.size()) continue;  // of a stream
+    std::string file = data.source(sample).file;
     if (!file.empty() && seen.insert(file).second) files.push_back(std::move(file));
   }
   return files;

@@ -33,7 +33,7 @@ inline constexpr uint64_t kLatestTicket = ~uint64_t{0};
 
 using SampleWeights = std::map<std::string, std::vector<double>>;  // by dataset name
 
-// Reads the user's files. `data` is data.train.
+// Reads the user's files. `data`: as for make_plan_options().
 Result<SampleWeights> read_sample_weights(const config::Config& config, const data::Dataset& data);
 // `ticket` is the first ticket that is sampled with these weights.
 Status snapshot_sample_weights(const SampleWeights& weights, const std::string& index_dir,
@@ -50,11 +50,15 @@ struct PlanStart {
   bool operator==(const PlanStart&) const = default;
 };
 
-// `data` is data.train. `weights` holds the weights of its datasets with a sample_weights_path.
+// `data` is data.train, or of a mixture with a stream the datasets with an index. `weights` holds the
+// weights of its datasets with a sample_weights_path.
 Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
                                                    const data::Dataset& data,
                                                    const SampleWeights& weights,
                                                    const PlanStart& start = {});
+
+// Of data.train without an index: the positions of a stream in order.
+data::order::PlanOptions make_stream_plan_options(const config::Config& config);
 
 // The plan from `ticket` on, with the weights snapshot for that ticket. `start`: where the plan of
 // this dataset version starts.

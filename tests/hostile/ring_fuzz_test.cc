@@ -54,7 +54,7 @@ class RingFuzzTest : public FeedTest {
     Coordinator coordinator;
     open_ring({.slots = kSlots, .end_ticket = kEnd});
     const RingView view(*ring_);
-    FeedSupervisor supervisor(options_, *ring_, *data_, *plan_, coordinator, *clock_);
+    FeedSupervisor supervisor(options_, *ring_, data_.get(), *plan_, coordinator, *clock_);
     Status status = supervisor.start();
     wrong_batches_ = 0;
     if (status.ok()) status = consume(coordinator, view, fields, writes);

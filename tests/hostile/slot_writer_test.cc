@@ -42,7 +42,7 @@ class SlotWriterTest : public train::TrainerTest,
         {.make_engine = [this](StepEngine::Calls calls) { return make_engine(std::move(calls)); }});
     ring_ = run.ring_.get();
     const ring::RingView view(*ring_);
-    const auto validate = app::validate_batch(config_, *run.data_);
+    const auto validate = app::validate_batch(config_, run.data_->info());
     run.is_valid = [&](const feed::ReceivedBatch& batch) {
       if (validate && !validate(batch).ok()) return false;
       for (const size_t i : integer_tensors(batch.layout))

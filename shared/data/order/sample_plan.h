@@ -32,10 +32,12 @@ class MixtureSchedule;
 class SampleStream;
 
 inline constexpr uint64_t kMaxPlanSize = uint64_t{1} << 62;
+// The positions of a stream, which has no number of samples: more than a run takes.
+inline constexpr uint64_t kStreamPositions = uint64_t{1} << 60;
 
 // One dataset of a mixture or concatenation, or the only one.
 struct PlannedDataset {
-  uint64_t size = 1;                   // samples
+  uint64_t size = 1;                   // samples; of a stream kStreamPositions
   uint64_t repeat = 1;                 // number of times each sample occurs per epoch
   double weight = 0;                   // weighted mixture: relative frequency
   std::vector<double> sample_weights;  // weighted sampling: one weight per sample

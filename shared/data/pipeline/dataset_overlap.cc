@@ -52,13 +52,13 @@ bool is_at_or_below(std::string_view path, std::string_view above) {
          (path.size() == above.size() || above.ends_with('/') || path[above.size()] == '/');
 }
 
-// Blocks of several texts are located by the text in which they start, and those of a stream by nothing.
+// Blocks of several texts are located by the text in which they start.
 bool has_unknown_sources(const config::DatasetConfigs& datasets, const std::string& name) {
-  return std::ranges::any_of(
-      config::sampled_datasets(datasets, name), [&](const std::string& part) {
-        const auto found = datasets.find(part);
-        return found == datasets.end() || found->second.stream || is_cut_into_blocks(found->second);
-      });
+  return std::ranges::any_of(config::sampled_datasets(datasets, name),
+                             [&](const std::string& part) {
+                               const auto found = datasets.find(part);
+                               return found == datasets.end() || is_cut_into_blocks(found->second);
+                             });
 }
 
 class CanonicalNames {
@@ -120,8 +120,10 @@ std::optional<Overlap> find_overlap(const config::DatasetConfigs& datasets, cons
 }
 
 void warn_about_overlap(const config::DatasetConfigs& datasets, const std::string& name,
-                        const Dataset& data, const Dataset& train) {
-  const auto overlap = find_overlap(datasets, name, data, "train", train);
+                        const Dataset& data, const Source& train) {
+  const auto* const indexed = std::get_if<std::unique_ptr<Dataset>>(&train);
+  if (indexed == nullptr) return;  // nothing locates the records of a stream
+  const auto overlap = find_overlap(datasets, name, data, "train", **indexed);
   if (!overlap || overlap->samples == 0) return;
   log_warn("datasets overlap",
            {{"dataset", name},

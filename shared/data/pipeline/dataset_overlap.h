@@ -10,7 +10,7 @@
 #include <string>
 
 #include "shared/config/dataset_config.h"
-#include "shared/data/dataset.h"
+#include "shared/data/source.h"
 
 namespace stoker::data::pipeline {
 
@@ -27,6 +27,6 @@ std::optional<Overlap> find_overlap(const config::DatasetConfigs& datasets, cons
 
 // `train`: data.train.
 void warn_about_overlap(const config::DatasetConfigs& datasets, const std::string& name,
-                        const Dataset& data, const Dataset& train);
+                        const Dataset& data, const Source& train);
 
 }  // namespace stoker::data::pipeline

@@ -9,32 +9,43 @@
 namespace stoker::data::pipeline {
 namespace {
 
+// Of all, with the numbers of samples of those with an index.
+DatasetInfo combine(const std::vector<NamedSource>& components) {
+  DatasetInfo all = info_of(components.front().source);
+  all.size = 0;
+  all.classes = 0;
+  all.shard_ends = all.component_sizes = {};
+  all.writable_fds = {};
+  all.maybe_files = nullptr;
+  Sha256 hash;
+  hash.update("mixture\n");
+  for (const NamedSource& component : components) {
+    const DatasetInfo& info = info_of(component.source);
+    all.classes = std::max(all.classes, info.classes);
+    hash.update(info.fingerprint + '\n');
+    const Dataset* const indexed = indexed_part(component.source);
+    if (indexed == nullptr) continue;
+    for (const uint64_t end : indexed->shard_ends()) all.shard_ends.push_back(all.size + end);
+    all.component_sizes.push_back(info.size);
+    all.writable_fds.insert(all.writable_fds.end(), info.writable_fds.begin(),
+                            info.writable_fds.end());
+    all.size += info.size;
+  }
+  all.fingerprint = hash.finish_hex();
+  return all;
+}
+
 class MixtureDataset final : public Dataset, public SampleFiles {
  public:
-  explicit MixtureDataset(std::vector<NamedDataset> components)
-      : components_(std::move(components)) {
-    const DatasetInfo& first = components_.front().data->info();
-    info_.spec = first.spec;
-    info_.class_names = first.class_names;
-    info_.input_columns = first.input_columns;
-    info_.target_columns = first.target_columns;
-    info_.max_length = first.max_length;
-    info_.length_tensors = first.length_tensors;
+  // `info`: that of combine().
+  MixtureDataset(std::vector<NamedSource> components, DatasetInfo info) : info_(std::move(info)) {
     info_.maybe_files = this;
-    Sha256 hash;
-    hash.update("mixture\n");
-    for (const NamedDataset& component : components_) {
-      const DatasetInfo& info = component.data->info();
-      for (const uint64_t end : component.data->shard_ends())
-        info_.shard_ends.push_back(info_.size + end);
-      info_.component_sizes.push_back(info.size);
-      info_.writable_fds.insert(info_.writable_fds.end(), info.writable_fds.begin(),
-                                info.writable_fds.end());
-      info_.classes = std::max(info_.classes, info.classes);
-      hash.update(info.fingerprint + '\n');
-      ends_.push_back(info_.size += info.size);
+    uint64_t end = 0;
+    for (NamedSource& component : components) {
+      auto& data = std::get<std::unique_ptr<Dataset>>(component.source);
+      ends_.push_back(end += data->size());
+      components_.push_back({.name = std::move(component.name), .data = std::move(data)});
     }
-    info_.fingerprint = hash.finish_hex();
   }
 
   const DatasetInfo& info() const override { return info_; }
@@ -80,8 +91,12 @@ class MixtureDataset final : public Dataset, public SampleFiles {
   }
 
  private:
+  struct Component {
+    std::string name;
+    std::unique_ptr<Dataset> data;
+  };
   struct Location {
-    const NamedDataset& component;
+    const Component& component;
     uint64_t sample;  // within the component
   };
 
@@ -98,7 +113,7 @@ class MixtureDataset final : public Dataset, public SampleFiles {
   }
 
   // Constant after construction.
-  const std::vector<NamedDataset> components_;
+  std::vector<Component> components_;
   std::vector<uint64_t> ends_;
   DatasetInfo info_;
 };
@@ -109,22 +124,21 @@ std::string format_spec(const std::vector<TensorSpec>& spec) {
   return words;
 }
 
-std::string summarize_classes(const Dataset& data) {
-  const std::vector<std::string>& names = data.class_names();
-  return names.empty() ? std::to_string(data.classes()) + " class indices" : summarize_names(names);
+std::string summarize_classes(const DatasetInfo& data) {
+  return data.class_names.empty() ? std::to_string(data.classes) + " class indices"
+                                  : summarize_names(data.class_names);
 }
 
 // Tensors, their padding and class names must be equal, because the trainer does not know which
 // component a sample is from.
-Status validate_same_schema(const std::string& name, const NamedDataset& first,
-                            const NamedDataset& other) {
+Status validate_same_schema(const std::string& name, const NamedSource& first,
+                            const NamedSource& other) {
   const std::string pair = "data." + name + ": data." + first.name + " and data." + other.name;
-  if (first.data->spec() != other.data->spec()) {
+  const DatasetInfo &info = info_of(first.source), &other_info = info_of(other.source);
+  if (info.spec != other_info.spec)
     return Status(StatusCode::kInvalidArgument, pair + " have different tensors (" +
-                                                    format_spec(first.data->spec()) + "; " +
-                                                    format_spec(other.data->spec()) + ")");
-  }
-  const DatasetInfo &info = first.data->info(), &other_info = other.data->info();
+                                                    format_spec(info.spec) + "; " +
+                                                    format_spec(other_info.spec) + ")");
   if (info.max_length != other_info.max_length ||
       info.length_tensors != other_info.length_tensors) {
     return Status(StatusCode::kInvalidArgument,
@@ -132,24 +146,29 @@ Status validate_same_schema(const std::string& name, const NamedDataset& first,
                       " pad different tensors to the length of a batch; set "
                       "sequence.max_label_length in both or in neither");
   }
-  if (first.data->class_names() != other.data->class_names()) {
+  if (info.class_names != other_info.class_names) {
     return Status(StatusCode::kInvalidArgument,
                   pair +
                       " have different classes: a label would mean one thing in the one and "
                       "another in the other; set the same class_names in both (" +
-                      summarize_classes(*first.data) + "; " + summarize_classes(*other.data) + ")");
+                      summarize_classes(info) + "; " + summarize_classes(other_info) + ")");
   }
   return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> make_mixture(const std::string& name,
-                                              std::vector<NamedDataset> components) {
+Result<Source> make_mixture(const std::string& name, std::vector<NamedSource> components) {
   assert(!components.empty());
-  for (const NamedDataset& component : components)
+  for (const NamedSource& component : components)
     STOKER_RETURN_IF_ERROR(validate_same_schema(name, components.front(), component));
-  return std::unique_ptr<Dataset>(std::make_unique<MixtureDataset>(std::move(components)));
+  DatasetInfo info = combine(components);
+  const bool has_stream = std::holds_alternative<Stream>(components.back().source);
+  if (has_stream) components.pop_back();
+  std::unique_ptr<Dataset> indexed;
+  if (!components.empty()) indexed = std::make_unique<MixtureDataset>(std::move(components), info);
+  return has_stream ? Source(Stream{std::move(info), std::move(indexed)})
+                    : Source(std::move(indexed));
 }
 
 }  // namespace stoker::data::pipeline

@@ -32,11 +32,13 @@
 #include "shared/data/pipeline/dataset_refresh.h"
 #include "shared/data/pipeline/mixture_dataset.h"
 #include "shared/data/pipeline/packed_dataset.h"
-#include "shared/data/pipeline/stream_dataset.h"
 #include "shared/data/record/column_order.h"
 #include "shared/data/sample_range.h"
 #include "shared/data/sample_split.h"
 #include "shared/data/sandbox.h"
+#include "shared/data/source.h"
+#include "shared/data/stream/record_decoder.h"
+#include "shared/data/stream/stream_source.h"
 #include "shared/data/transform/image_geometry.h"
 #include "shared/data/transform/random_transforms.h"
 
@@ -156,12 +158,11 @@ std::vector<files::FileTable> files_behind(const DatasetRequest& request,
   return {index.files, index.metadata.made};
 }
 
-Status check_fingerprint(const Dataset& data, const std::string& expected,
+Status check_fingerprint(const DatasetInfo& data, const std::string& expected,
                          const std::string& name) {
-  if (expected.empty() || data.fingerprint() == expected) return {};
-  return Status(StatusCode::kMismatch, name + ": fingerprint " + data.fingerprint() +
-                                           ", expected " + expected +
-                                           ": the dataset was indexed again");
+  if (expected.empty() || data.fingerprint == expected) return {};
+  return Status(StatusCode::kMismatch, name + ": fingerprint " + data.fingerprint + ", expected " +
+                                           expected + ": the dataset was indexed again");
 }
 
 enum class Makes { kNothing, kFiles };  // in addition to the index
@@ -295,7 +296,6 @@ std::optional<FileLock> lock_index(const std::string& index_dir,
 Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
                                                const files::ScanProgress& progress) {
   const config::DatasetConfig& config = request.config;
-  if (config.stream) return make_stream_dataset(request);
   const std::string index_dir(request.index_dir);
   STOKER_RETURN_IF_ERROR(check_request(request));
   const format::DatasetFormatOps& kind = format::format_ops(config.format());
@@ -362,11 +362,6 @@ Result<std::unique_ptr<Dataset>> scan_unless_stopped(const DatasetRequest& reque
 
 Result<std::unique_ptr<Dataset>> load_and_open(const DatasetRequest& request,
                                                const std::string& fingerprint) {
-  if (request.config.stream) {
-    STOKER_ASSIGN_OR_RETURN(auto data, make_stream_dataset(request));
-    STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, "data." + request.name));
-    return data;
-  }
   STOKER_RETURN_IF_ERROR(check_request(request));
   const format::DatasetFormatOps& kind = format::format_ops(request.config.format());
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request));
@@ -384,8 +379,30 @@ Result<std::unique_ptr<Dataset>> load_and_open(const DatasetRequest& request,
   }
   STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, request, std::move(index), Makes::kNothing));
   STOKER_ASSIGN_OR_RETURN(auto data, with_selection(request, std::move(whole), LogsPacking::kNo));
-  STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, path));
+  STOKER_RETURN_IF_ERROR(check_fingerprint(data->info(), fingerprint, path));
   return data;
+}
+
+// ---- Streams
+
+std::vector<std::string> columns_of(const config::DatasetConfig& config,
+                                    std::vector<std::string> config::FieldNames::*names) {
+  const config::FieldNames* const fields = config.fields();
+  if (fields == nullptr || (fields->*names).size() < 2) return {};
+  return fields->*names;
+}
+
+Result<Source> open_stream(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const auto source, stream::StreamSource::of(request));
+  STOKER_ASSIGN_OR_RETURN(const auto decoder, stream::RecordDecoder::make(request));
+  return Source(Stream{{.fingerprint = source.fingerprint(*request.config.stream),
+                        .spec = decoder->spec(0),
+                        .classes = decoder->classes(),
+                        .class_names = request.config.class_names(),
+                        .input_columns = columns_of(request.config, &config::FieldNames::input),
+                        .target_columns = columns_of(request.config, &config::FieldNames::target),
+                        .max_length = decoder->max_length(),
+                        .length_tensors = decoder->length_tensors()}});
 }
 
 // ---- Mixtures
@@ -401,8 +418,8 @@ Result<const config::DatasetConfig*> find_dataset(const std::string& name,
   return &found->second;
 }
 
-// The records of a stream are not read through the dataset. Other numbers of columns are other tensors, and a single
-// value is named differently in another format.
+// Records of a stream are not reordered. Other numbers of columns are other tensors, and a single value is named
+// differently in another format.
 Status check_stream_columns(const std::string& name, const std::string& field,
                             const std::vector<std::string>& columns,
                             const std::vector<std::string>& wanted, const std::string& of) {
@@ -411,41 +428,77 @@ Status check_stream_columns(const std::string& name, const std::string& field,
                                            summarize_names(wanted) + " in this order, as " + of);
 }
 
-Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
-                                              const config::DatasetConfig& mixture,
-                                              const config::DatasetConfigs& datasets,
-                                              const OpenOne& open_one) {
-  const std::vector<std::string> parts = config::sampled_datasets(datasets, name);
-  if (parts.empty()) {
-    const bool has_shares = std::holds_alternative<config::Mixture>(mixture.source);
-    return Status(StatusCode::kInvalidArgument,
-                  "data." + name + (has_shares ? ".mixture" : ".concat") + ": contains no dataset");
-  }
-  std::vector<NamedDataset> opened;
-  for (const std::string& part : parts) {
-    STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
-                            find_dataset(part, datasets));
-    STOKER_ASSIGN_OR_RETURN(auto data, open_one(part, *dataset));
-    if (!opened.empty()) {
-      const DatasetInfo& first = opened.front().data->info();
-      const record::ColumnOrder wanted{.of = "data." + opened.front().name,
-                                       .input = first.input_columns,
-                                       .target = first.target_columns};
-      if (dataset->stream) {
-        STOKER_RETURN_IF_ERROR(check_stream_columns(part, "input", data->info().input_columns,
-                                                    wanted.input, wanted.of));
-        STOKER_RETURN_IF_ERROR(check_stream_columns(part, "target", data->info().target_columns,
-                                                    wanted.target, wanted.of));
-      }
+// `maybe_wanted`: the columns of the first dataset of a mixture.
+Result<Source> open_part(const std::string& name, const config::DatasetConfig& config,
+                         const OpenOne& open_one, const record::ColumnOrder* maybe_wanted) {
+  if (!config.stream) {
+    STOKER_ASSIGN_OR_RETURN(auto data, open_one(name, config));
+    if (maybe_wanted != nullptr) {
       STOKER_ASSIGN_OR_RETURN(
-          data, record::with_column_order(wanted, "data." + part, *dataset, std::move(data)));
+          data, record::with_column_order(*maybe_wanted, "data." + name, config, std::move(data)));
     }
-    opened.push_back({.name = part, .data = std::move(data)});
+    return Source(std::move(data));
   }
-  return make_mixture(name, std::move(opened));
+  STOKER_ASSIGN_OR_RETURN(Source stream, open_stream({.name = name, .config = config}));
+  if (maybe_wanted == nullptr) return stream;
+  const DatasetInfo& info = info_of(stream);
+  STOKER_RETURN_IF_ERROR(check_stream_columns(name, "input", info.input_columns,
+                                              maybe_wanted->input, maybe_wanted->of));
+  STOKER_RETURN_IF_ERROR(check_stream_columns(name, "target", info.target_columns,
+                                              maybe_wanted->target, maybe_wanted->of));
+  return stream;
+}
+
+Result<Source> open_any(const std::string& name, const config::DatasetConfigs& datasets,
+                        const OpenOne& open_one) {
+  STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset, find_dataset(name, datasets));
+  if (!dataset->combines_datasets()) return open_part(name, *dataset, open_one, nullptr);
+  std::vector<NamedSource> opened;
+  std::optional<record::ColumnOrder> wanted;
+  for (const std::string& part : config::sampled_datasets(datasets, name)) {
+    STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const config,
+                            find_dataset(part, datasets));
+    STOKER_ASSIGN_OR_RETURN(auto source,
+                            open_part(part, *config, open_one, wanted ? &*wanted : nullptr));
+    const DatasetInfo& info = info_of(source);
+    if (!wanted)
+      wanted = {.of = "data." + part, .input = info.input_columns, .target = info.target_columns};
+    opened.push_back({.name = part, .source = std::move(source)});
+  }
+  if (!opened.empty()) return make_mixture(name, std::move(opened));
+  const bool has_shares = std::holds_alternative<config::Mixture>(dataset->source);
+  return Status(StatusCode::kInvalidArgument,
+                "data." + name + (has_shares ? ".mixture" : ".concat") + ": contains no dataset");
+}
+
+Result<std::unique_ptr<Dataset>> require_index(const std::string& name, Result<Source> source) {
+  if (!source.ok()) return source.status();
+  if (auto* const dataset = std::get_if<std::unique_ptr<Dataset>>(&*source))
+    return std::move(*dataset);
+  return Status(StatusCode::kInvalidArgument,
+                "data." + name + ": is or contains a stream, which has no index");
 }
 
 }  // namespace
+
+Result<Source> open_source(const std::string& dataset_name, const config::DatasetConfigs& datasets,
+                           const std::string& index_dir, const files::ScanProgress& progress,
+                           uint64_t cache_bytes, const Sandbox* maybe_sandbox) {
+  files::MemoryBudget budget(cache_bytes);
+  return open_any(
+      dataset_name, datasets, [&](const std::string& name, const config::DatasetConfig& config) {
+        return scan_unless_stopped({name, config, index_dir, &budget, maybe_sandbox}, progress);
+      });
+}
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
+                                              const config::DatasetConfigs& datasets,
+                                              const std::string& index_dir,
+                                              const files::ScanProgress& progress,
+                                              uint64_t cache_bytes, const Sandbox* maybe_sandbox) {
+  return require_index(dataset_name, open_source(dataset_name, datasets, index_dir, progress,
+                                                 cache_bytes, maybe_sandbox));
+}
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
@@ -456,19 +509,28 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
   return scan_unless_stopped({dataset_name, config, index_dir, &budget, maybe_sandbox}, progress);
 }
 
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
+Result<Source> open_indexed_source(const std::string& dataset_name,
+                                   const config::DatasetConfigs& datasets,
+                                   const std::string& index_dir, const std::string& fingerprint,
+                                   uint64_t cache_bytes) {
+  files::MemoryBudget budget(cache_bytes);
+  STOKER_ASSIGN_OR_RETURN(
+      Source source, open_any(dataset_name, datasets,
+                              [&](const std::string& name, const config::DatasetConfig& config) {
+                                return load_and_open({name, config, index_dir, &budget},
+                                                     name == dataset_name ? fingerprint : "");
+                              }));
+  STOKER_RETURN_IF_ERROR(check_fingerprint(info_of(source), fingerprint, "data." + dataset_name));
+  return source;
+}
+
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
-                                              const files::ScanProgress& progress,
-                                              uint64_t cache_bytes, const Sandbox* maybe_sandbox) {
-  files::MemoryBudget budget(cache_bytes);
-  STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
-                          find_dataset(dataset_name, datasets));
-  const OpenOne open_one = [&](const std::string& name, const config::DatasetConfig& config) {
-    return scan_unless_stopped({name, config, index_dir, &budget, maybe_sandbox}, progress);
-  };
-  if (!dataset->combines_datasets()) return open_one(dataset_name, *dataset);
-  return open_mixture(dataset_name, *dataset, datasets, open_one);
+                                              const std::string& fingerprint,
+                                              uint64_t cache_bytes) {
+  return require_index(dataset_name, open_indexed_source(dataset_name, datasets, index_dir,
+                                                         fingerprint, cache_bytes));
 }
 
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
@@ -478,25 +540,6 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               uint64_t cache_bytes) {
   files::MemoryBudget budget(cache_bytes);
   return load_and_open({dataset_name, config, index_dir, &budget}, fingerprint);
-}
-
-Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
-                                              const config::DatasetConfigs& datasets,
-                                              const std::string& index_dir,
-                                              const std::string& fingerprint,
-                                              uint64_t cache_bytes) {
-  files::MemoryBudget budget(cache_bytes);
-  STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
-                          find_dataset(dataset_name, datasets));
-  if (!dataset->combines_datasets())
-    return load_and_open({dataset_name, *dataset, index_dir, &budget}, fingerprint);
-  STOKER_ASSIGN_OR_RETURN(
-      auto mixture, open_mixture(dataset_name, *dataset, datasets,
-                                 [&](const std::string& name, const config::DatasetConfig& config) {
-                                   return load_and_open({name, config, index_dir, &budget}, "");
-                                 }));
-  STOKER_RETURN_IF_ERROR(check_fingerprint(*mixture, fingerprint, "data." + dataset_name));
-  return mixture;
 }
 
 }  // namespace stoker::data::pipeline

@@ -15,6 +15,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/sandbox.h"
+#include "shared/data/source.h"
 
 namespace stoker::data::pipeline {
 
@@ -25,7 +26,7 @@ namespace stoker::data::pipeline {
 // kIoError, kCancelled (`progress` has thrown files::ScanStopped). `dataset_name` ("train") is used
 // in messages and in the name of the index file.
 // A mixture or concat also opens its components, all of which must be in `datasets`. Of a stream
-// nothing is scanned, and no sample can be read (stream_dataset.h).
+// nothing is scanned; the second and third function reject it.
 //
 // `cache_bytes`: memory for samples that are cheaper to keep than to read again. A dataset of such
 // samples caches them after their first read if all of them fit; the components of a mixture take
@@ -33,6 +34,9 @@ namespace stoker::data::pipeline {
 //
 // `maybe_sandbox`: rewrites images of a packed cache and reads the samples that a new index is
 // validated with; its errors are those of opening. Null: this process does.
+Result<Source> open_source(const std::string& dataset_name, const config::DatasetConfigs& datasets,
+                           const std::string& index_dir, const files::ScanProgress& progress,
+                           uint64_t cache_bytes = 0, const Sandbox* maybe_sandbox = nullptr);
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
@@ -50,6 +54,10 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
 // Opens the dataset with the index that open_dataset() wrote, without another scan: the same
 // samples, or an error. kNotFound: there is no index yet. kMismatch: the index was built with other
 // settings, or the fingerprint is not `fingerprint`; an empty `fingerprint` accepts any.
+Result<Source> open_indexed_source(const std::string& dataset_name,
+                                   const config::DatasetConfigs& datasets,
+                                   const std::string& index_dir, const std::string& fingerprint,
+                                   uint64_t cache_bytes = 0);
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,

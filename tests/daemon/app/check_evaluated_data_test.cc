@@ -41,9 +41,9 @@ class CheckEvaluatedDataTest : public ::testing::Test {
   }
   Status check(const OnIndexing& on_indexing = [](const std::string&, uint64_t, std::string_view,
                                                   double) {}) const {
-    STOKER_ASSIGN_OR_RETURN(const auto train, data::pipeline::open_dataset("train", config_.data,
-                                                                           folder_ / "index", {}));
-    return check_evaluated_data(config_, *train, folder_ / "eval", on_indexing);
+    STOKER_ASSIGN_OR_RETURN(const auto train, data::pipeline::open_source("train", config_.data,
+                                                                          folder_ / "index", {}));
+    return check_evaluated_data(config_, train, folder_ / "eval", on_indexing);
   }
   void expect_error(StatusCode code, const auto& message) const {
     const Status checked = check();

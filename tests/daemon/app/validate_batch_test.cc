@@ -35,7 +35,7 @@ class ValidateBatchTest : public ::testing::Test {
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
     receiver_.emplace(ring_->layout(), ring_->layout(), ring_->slots());
-    check_ = validate_batch(*config, *data_);
+    check_ = validate_batch(*config, data_->info());
   }
   // Publishes a batch with these labels; returns the result of the check.
   Status action(std::vector<int64_t> labels) {

@@ -488,7 +488,7 @@ TEST_F(CudaTest, ReportsOutOfMemoryWhenModelDoesNotFit) {
     } catch (const c10::OutOfMemoryError&) {
     }
   }
-  const auto state = TrainingState::create(config, **data, *device_);
+  const auto state = TrainingState::create(config, (*data)->info(), *device_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(static_cast<int>(exit_code_for(state.status())), 71);
   // What the following tests need outside of LibTorch's allocator.

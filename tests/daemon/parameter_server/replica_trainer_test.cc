@@ -263,7 +263,7 @@ class ReplicaTrainerTest : public testing::Test {
   Result<run::RunOutcome> run(
       const std::stop_source& reading = std::stop_source(std::nostopstate)) {
     at::set_num_threads(1);
-    auto state = train::TrainingState::create(config_, data_, c10::Device(c10::kCPU));
+    auto state = train::TrainingState::create(config_, data_.info(), c10::Device(c10::kCPU));
     STOKER_RETURN_IF_ERROR(state.status());
     ReplicaTrainer trainer(config_, data_, plan_, **state, servers_, channels_, system_clock(), {},
                            reading);
@@ -358,7 +358,7 @@ class ReplicaTrainerCommandTest : public testing::Test {
     writer::CheckpointWriter writer(store_, options_, system_clock());
     Coordinator threads;
     threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
-    const auto state = *train::TrainingState::create(config_, data_, c10::Device(c10::kCPU));
+    const auto state = *train::TrainingState::create(config_, data_.info(), c10::Device(c10::kCPU));
     ReplicaTrainer trainer(config_, data_, plan, *state, servers, channels_, system_clock(),
                            ChiefDuties{.writer = writer, .sink = sink_});
     auto outcome = trainer.run({});
@@ -510,7 +510,7 @@ TEST(ReplicaTrainerBuffersTest, SavesThoseOfCompleteSteps) {
   SavedProfiles sink;
   channels.mailbox.post({.command = control::SaveCheckpoint{}, .done = {}});
   HalfStepServers servers;
-  const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
+  const auto state = *train::TrainingState::create(config, data.info(), c10::Device(c10::kCPU));
   ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
                          ChiefDuties{.writer = writer, .sink = sink});
   const auto outcome = trainer.run({});
@@ -614,7 +614,7 @@ TEST_P(StepsWithoutValuesTest, LeaveBuffers) {
   train::TrainerChannels channels{system_clock()};
   SavedProfiles sink;
   AllStepsServers servers(accumulate);
-  const auto state = *train::TrainingState::create(config, data, c10::Device(c10::kCPU));
+  const auto state = *train::TrainingState::create(config, data.info(), c10::Device(c10::kCPU));
   ReplicaTrainer trainer(config, data, plan, *state, servers, channels, system_clock(),
                          ChiefDuties{.writer = writer, .sink = sink});
   const auto outcome = trainer.run({});

@@ -29,7 +29,7 @@ class QuarantineTest : public FeedTest {
     auto table = feed::QuarantineTable::create(2, 4);
     ASSERT_TRUE(table.ok()) << table.status().to_string();
     table_.emplace(*std::move(table));
-    quarantine_.emplace(*table_, *data_);
+    quarantine_.emplace(*table_, data_.get());
   }
   // Process `worker` crashes while it is reading these samples.
   Result<bool> crash(uint32_t worker, const std::vector<uint64_t>& marked_samples) {

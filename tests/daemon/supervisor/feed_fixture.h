@@ -95,8 +95,8 @@ class FeedTest : public ::testing::Test {
     ring_ = *std::move(ring);
   }
   Status start() {
-    supervisor_ =
-        std::make_unique<FeedSupervisor>(options_, *ring_, *data_, *plan_, coordinator_, *clock_);
+    supervisor_ = std::make_unique<FeedSupervisor>(options_, *ring_, data_.get(), *plan_,
+                                                   coordinator_, *clock_);
     return supervisor_->start();
   }
   // The batch of an undisturbed run, from the plan and the dataset alone, with replacement samples

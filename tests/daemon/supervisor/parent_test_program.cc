@@ -23,7 +23,7 @@ int run(char** argv) {
   const auto ring = ring::ShmRing::create(ring::BatchLayout((*data)->spec(), kBatch), {.slots = 4});
   if (!ring.ok()) return 2;
   Coordinator coordinator;
-  FeedSupervisor supervisor(options, **ring, **data, plan, coordinator);
+  FeedSupervisor supervisor(options, **ring, data->get(), plan, coordinator);
   if (!supervisor.start().ok()) return 3;
   // The startup of the workers is complete when they read.
   if (!(*ring)->pop(kTestTimeout).ok()) return 4;

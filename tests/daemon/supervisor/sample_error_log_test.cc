@@ -195,7 +195,7 @@ class SampleErrorLogTest : public FeedTest {
                       config::OnSampleError policy = config::OnSampleError::kSkip,
                       const SampleErrorHistory& before = {}) {
     file_.emplace(default_file_system(), options_.sample_error_path, 0);
-    return SampleErrorLog({.on_sample_error = policy, .max_sample_error_rate = limit}, *data_,
+    return SampleErrorLog({.on_sample_error = policy, .max_sample_error_rate = limit}, data_.get(),
                           kBatch, before, *file_, clock_);
   }
   static ring::SampleError error(uint64_t ticket, uint64_t sample) {

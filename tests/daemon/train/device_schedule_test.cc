@@ -313,7 +313,7 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
     model::use_fused_kernels(c10::kCPU,
                              model::enabled_kernels(*fake_device::fused_kernels(0).maybe_table,
                                                     config_.train.fused_kernels));
-    state_ = *TrainingState::create(config_, dataset_, c10::Device(c10::kCPU));
+    state_ = *TrainingState::create(config_, dataset_.info(), c10::Device(c10::kCPU));
     // As on CUDA: the kernels read the factor that clips gradients.
     if (config_.train.fused_kernels.adamw) state_->optimizer().scale_in_kernels();
     const auto all = kSteps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);

@@ -122,7 +122,7 @@ class Session : private BatchSource, private MetricsSink {
     plan_.emplace(*feed::make_plan_options(config, *data_, {}));
     Optimizer::Shard shard;
     if (sharded_commit_) shard = {around.maybe_group->rank(), around.maybe_group->world_size()};
-    state_ = *TrainingState::create(config, *data_, around.device, shard);
+    state_ = *TrainingState::create(config, data_->info(), around.device, shard);
     const auto newest = store_.open_newest({});
     checkpoint::Manifest manifest{.data_digest = "the data"};
     if (newest.ok()) {

@@ -101,9 +101,9 @@ class StreamMixtureTest : public data::testing::FolderFixture {
     auto config = config::load_config(path("config.yaml"), {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     config_ = *std::move(config);
-    auto opened = data::pipeline::open_dataset("train", config_.data, index_dir(), {});
+    auto opened = data::pipeline::open_source("train", config_.data, index_dir(), {});
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-    data_ = *std::move(opened);
+    data_ = std::move(std::get<data::Stream>(*opened).maybe_indexed);
     const auto plan = make_plan_options(config_, *data_, {});
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     plan_.emplace(*plan);
@@ -359,7 +359,6 @@ TEST_F(StreamMixtureTest, NumbersErrorsOfRecordsBehindOtherSamples) {
   EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
   ASSERT_THAT(batches.errors, SizeIs(1));
   EXPECT_EQ(batches.errors[0].sample, kArchived + (uint64_t{1} << 40));
-  EXPECT_EQ(data_->source(batches.errors[0].sample).dataset, "live");
 }
 
 TEST_F(StreamMixtureTest, FailsWhenNoSampleCanBeRead) {
@@ -377,10 +376,18 @@ TEST_F(StreamMixtureTest, RequiresSameTensors) {
   write_stream(1, 30);
   configure("num_threads: 1");
   data::fields_in(config_.data["live"]).input = {"x", "y"};
-  const auto opened = data::pipeline::open_dataset("train", config_.data, index_dir(), {});
+  const auto opened = data::pipeline::open_source("train", config_.data, index_dir(), {});
   EXPECT_EQ(opened.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(opened.status().message(),
               HasSubstr("data.train: data.archive and data.live have different tensors"));
+}
+
+TEST_F(StreamMixtureTest, IsNoDatasetWithAnIndex) {
+  write_stream(1, 30);
+  configure("num_threads: 1");
+  const auto opened = data::pipeline::open_dataset("train", config_.data, index_dir(), {});
+  EXPECT_EQ(opened.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(opened.status().message(), "data.train: is or contains a stream, which has no index");
 }
 
 TEST_F(StreamMixtureTest, FingerprintCoversBoth) {

@@ -47,12 +47,17 @@ class EchoDataset final : public Dataset, public SampleFiles {
   const DatasetInfo info_;
 };
 
+Result<std::unique_ptr<Dataset>> make_indexed(std::vector<NamedSource> components) {
+  STOKER_ASSIGN_OR_RETURN(auto mixture, make_mixture("train", std::move(components)));
+  return std::get<std::unique_ptr<Dataset>>(std::move(mixture));
+}
+
 Result<std::unique_ptr<Dataset>> mixture_of_echoes(std::vector<std::string> first_classes = {},
                                                    std::vector<std::string> other_classes = {}) {
-  std::vector<NamedDataset> datasets;
+  std::vector<NamedSource> datasets;
   datasets.push_back({"code", std::make_unique<EchoDataset>("c", 5, std::move(first_classes))});
   datasets.push_back({"prose", std::make_unique<EchoDataset>("p", 3, std::move(other_classes))});
-  return make_mixture("train", std::move(datasets));
+  return make_indexed(std::move(datasets));
 }
 
 TEST(MixtureDatasetTest, ConcatenatesSamplesOfComponents) {
@@ -98,7 +103,7 @@ TEST(MixtureDatasetTest, RequiresSamePaddingInAllComponents) {
                            .length_tensors = {0}};
     DatasetInfo other = info;
     other.length_tensors = std::move(length_tensors);
-    std::vector<NamedDataset> datasets;
+    std::vector<NamedSource> datasets;
     datasets.push_back({"words", std::make_unique<EchoDataset>(info)});
     datasets.push_back({"tags", std::make_unique<EchoDataset>(std::move(other))});
     return make_mixture("train", std::move(datasets));
