@@ -149,27 +149,27 @@ class CsvScan {
   }
 
   Status take_row(const TextLine& row) {
-    const auto label = spec_->label_value();
-    const auto one = row_.split_one(row.text, delimiter_, label ? indices_[*label] : 0);
-    if (!one) return index_->add_bad(row.offset, line_location_text(row.line), one.status());
-    if (one->fields != table_.columns.size()) {
-      const Status wrong(StatusCode::kCorrupt,
-                         "has " + std::to_string(one->fields) + " fields, but there are " +
-                             std::to_string(table_.columns.size()) + " columns");
-      return index_->add_bad(row.offset, line_location_text(row.line), wrong);
-    }
-    if (label) values_[*label] = size_in_bytes(*one->field);
-    const bool splits = spec_->has_group || may_have_empty(row.text) || may_have_marker(row.text);
-    if (splits) {
-      const Status split = row_.split(row.text, delimiter_);
-      if (!split.ok()) return index_->add_bad(row.offset, line_location_text(row.line), split);
-      take_texts_and_record_empty();
-    }
-    const auto numbers = LineLocation::of(row).to_numbers();
-    const Status added = index_->add(row.offset, line_location_text(row.line), values_, numbers);
-    if (splits)
+    const std::string what = line_location_text(row.line);
+    if (const Status scanned = scan_row(row.text); !scanned.ok())
+      return index_->add_bad(row.offset, what, scanned);
+    return index_->add(row.offset, what, values_, LineLocation::of(row).to_numbers());
+  }
+
+  Status scan_row(std::string_view text) {
+    if (std::exchange(is_split_, false))
       std::ranges::fill(values_, record::FieldValue(record::FieldFloats(&kSomeNumber, 1)));
-    return added;
+    const auto label = spec_->label_value();
+    STOKER_ASSIGN_OR_RETURN(const auto one,
+                            row_.split_one(text, delimiter_, label ? indices_[*label] : 0));
+    if (one.fields != table_.columns.size())
+      return corrupt_record("has " + std::to_string(one.fields) + " fields, but there are " +
+                            std::to_string(table_.columns.size()) + " columns");
+    if (label) values_[*label] = size_in_bytes(*one.field);
+    is_split_ = spec_->has_group || may_have_empty(text) || may_have_marker(text);
+    if (!is_split_) return {};
+    STOKER_RETURN_IF_ERROR(row_.split(text, delimiter_));
+    take_texts_and_record_empty();
+    return {};
   }
 
   // Whether a field can be empty: two consecutive delimiters, one at either end, or quotes.
@@ -221,6 +221,7 @@ class CsvScan {
   std::optional<record::RecordIndexBuilder> index_;
   std::vector<record::FieldValue> values_;
   CsvRow row_;
+  bool is_split_ = false;  // values_ has more of the last row than its label
   bool header_due_ = false;
 };
 
@@ -246,26 +247,17 @@ Result<std::string> csv_fingerprint_text(const DatasetRequest& request) {
   return text;
 }
 
-Result<files::FileTable> scan_csv(const DatasetRequest& request,
-                                  const files::ScanProgress& progress) {
-  return scan_shards(request, progress);
-}
-
 Result<files::IndexMetadata> build_csv_metadata(const DatasetRequest& request,
                                                 const files::FileTable& files,
                                                 const files::ScanProgress& progress) {
   return CsvScan(request, files, progress).run();
 }
 
-Status no_csv(const DatasetRequest& request) {
-  return Status(StatusCode::kCorrupt,
-                "data." + request.name + ": its index does not describe a csv dataset");
-}
-
 // The column names are stored after the class names.
 Result<CsvTable> take_columns(const DatasetRequest& request, files::IndexMetadata& metadata) {
   if (metadata.numbers.empty() || metadata.numbers.back() > metadata.names.size())
-    return no_csv(request);
+    return Status(StatusCode::kCorrupt,
+                  "data." + request.name + ": its index does not describe a csv dataset");
   const auto first = metadata.names.end() - static_cast<ptrdiff_t>(metadata.numbers.back());
   CsvTable table{.columns = {first, metadata.names.end()}};
   metadata.names.erase(first, metadata.names.end());
@@ -282,15 +274,11 @@ Result<std::unique_ptr<Dataset>> open_csv(const DatasetRequest& request, files::
       .name = request.name, .config = config, .index_dir = request.index_dir};
   STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(resolved));
   STOKER_ASSIGN_OR_RETURN(const std::vector<size_t> indices, columns.indices(request, spec));
-  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       LineLocation::kWidth, spec);
-  if (!table) return no_csv(request);
-  auto records = make_framed_records(std::move(index.files), *std::move(table), line_framing(),
-                                     spec, [spec, indices, delimiter = delimiter_of(request)] {
-                                       return std::make_unique<CsvFields>(spec, indices, delimiter);
-                                     });
-  return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),
-                                     std::move(records));
+  return open_framed(
+      resolved, std::move(index), std::move(fingerprint), line_framing(), std::move(spec),
+      [indices, delimiter = delimiter_of(request)](const record::SampleSpec& sample) {
+        return std::make_unique<CsvFields>(sample, indices, delimiter);
+      });
 }
 
 }  // namespace
@@ -298,7 +286,7 @@ Result<std::unique_ptr<Dataset>> open_csv(const DatasetRequest& request, files::
 const DatasetFormatOps& csv_format() {
   static constexpr DatasetFormatOps kFormatOps{.name = "csv",
                                                .fingerprint_text = csv_fingerprint_text,
-                                               .scan = scan_csv,
+                                               .scan = scan_shards,
                                                .build_metadata = build_csv_metadata,
                                                .open = open_csv,
                                                .has_rows = true};

@@ -33,10 +33,10 @@ std::string record_text(const Frame& frame) {
 class FramedRecords final : public record::TableReader, public record::TextSource {
  public:
   FramedRecords(files::FileTable files, record::RecordTable table, const Framing& framing,
-                const record::SampleSpec& spec,
-                std::function<std::unique_ptr<RecordFields>()> make_fields)
+                const record::SampleSpec& spec, MakeFields make_fields)
       : record::TableReader(std::move(files), std::move(table)),
         framing_(framing),
+        spec_(spec),
         make_fields_(std::move(make_fields)),
         maybe_label_(spec.label_value()),
         text_column_(location_width(framing)),
@@ -113,7 +113,7 @@ class FramedRecords final : public record::TableReader, public record::TextSourc
     auto found = std::ranges::find(kept, number_, &Kept::reader);
     if (found == kept.end()) {
       if (kept.size() == kMaxKept) kept.erase(std::ranges::min_element(kept, {}, &Kept::used));
-      found = kept.insert(kept.end(), {.reader = number_, .fields = make_fields_()});
+      found = kept.insert(kept.end(), {.reader = number_, .fields = make_fields_(spec_)});
     }
     found->used = ++turn;
     return *found->fields;
@@ -126,7 +126,8 @@ class FramedRecords final : public record::TableReader, public record::TextSourc
 
   // Constant after construction.
   const Framing framing_;
-  const std::function<std::unique_ptr<RecordFields>()> make_fields_;
+  const record::SampleSpec spec_;
+  const MakeFields make_fields_;
   const std::optional<size_t> maybe_label_;
   const uint64_t text_column_;
   const std::string text_field_;           // "text 'NAME'"
@@ -217,21 +218,20 @@ Result<std::unique_ptr<Dataset>> open_records(const FramedFormat& format,
   const DatasetRequest resolved{
       .name = request.name, .config = config, .index_dir = request.index_dir};
   STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(resolved));
-  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       row_width(format.framing, spec), spec);
-  if (!table) return table.status().with_context("data." + request.name);
-  auto records =
-      make_framed_records(std::move(index.files), *std::move(table), format.framing, spec,
-                          [spec, make_fields = format.make_fields] { return make_fields(spec); });
-  return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),
-                                     std::move(records));
+  return open_framed(resolved, std::move(index), std::move(fingerprint), format.framing,
+                     std::move(spec), format.make_fields);
 }
 
-std::unique_ptr<record::RecordReader> make_framed_records(
-    files::FileTable files, record::RecordTable table, const Framing& framing,
-    const record::SampleSpec& spec, std::function<std::unique_ptr<RecordFields>()> make_fields) {
-  return std::make_unique<FramedRecords>(std::move(files), std::move(table), framing, spec,
-                                         std::move(make_fields));
+Result<std::unique_ptr<Dataset>> open_framed(const DatasetRequest& request, files::Index index,
+                                             std::string fingerprint, const Framing& framing,
+                                             record::SampleSpec spec, MakeFields make_fields) {
+  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
+                                       row_width(framing, spec), spec);
+  if (!table) return table.status().with_context("data." + request.name);
+  auto records = std::make_unique<FramedRecords>(std::move(index.files), *std::move(table), framing,
+                                                 spec, std::move(make_fields));
+  return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),
+                                     std::move(records));
 }
 
 }  // namespace stoker::data::format

@@ -28,7 +28,7 @@
 #include "shared/data/format/framing.h"
 #include "shared/data/format/record_fields.h"
 #include "shared/data/record/record_index.h"
-#include "shared/data/record/record_reader.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 
@@ -74,10 +74,10 @@ constexpr DatasetFormatOps framed_format_ops(std::string_view name) {
       .has_rows = true};
 }
 
-// The records of a table, of which a row starts with the location. `make_fields` is called by each thread
-// that reads.
-std::unique_ptr<record::RecordReader> make_framed_records(
-    files::FileTable files, record::RecordTable table, const Framing& framing,
-    const record::SampleSpec& spec, std::function<std::unique_ptr<RecordFields>()> make_fields);
+using MakeFields = std::function<std::unique_ptr<RecordFields>(const record::SampleSpec& spec)>;
+// Opens an index whose rows start with the location. `make_fields` is called by each thread that reads.
+Result<std::unique_ptr<Dataset>> open_framed(const DatasetRequest& request, files::Index index,
+                                             std::string fingerprint, const Framing& framing,
+                                             record::SampleSpec spec, MakeFields make_fields);
 
 }  // namespace stoker::data::format

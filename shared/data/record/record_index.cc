@@ -183,23 +183,17 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
     return std::optional<uint64_t>();
   }
   const config::OnOverflow overflow = record_.sequence.on_overflow;
-  const bool skips = overflow == config::OnOverflow::kDrop;
-  const uint64_t most_labels = spec().max_label_length;
-  const bool has_more = most_labels > 0 && measure->labels > most_labels;
-  const std::string labels = "has " + std::to_string(measure->labels) + " labels";
-  if (has_more && !skips) {
-    is_fatal_ = true;
-    return at(offset, what,
-              Status(StatusCode::kCorrupt, labels + ", more than " +
-                                               request_.key("sequence.max_label_length") + " (" +
-                                               std::to_string(most_labels) + ")"));
+  if (const auto excess = assembler_.find_excess(*measure)) {
+    if (!excess->is_of_steps && overflow != config::OnOverflow::kDrop) {
+      is_fatal_ = true;
+      return at(
+          offset, what,
+          Status(StatusCode::kCorrupt, excess->what + ", more than " + request_.key(excess->key) +
+                                           " (" + std::to_string(excess->limit) + ")"));
+    }
+    add_dropped(longer_, offset, what, excess->what);
+    if (overflow != config::OnOverflow::kTruncate) return std::optional<uint64_t>();
   }
-  if (has_more || measure->length > spec().max_length)
-    add_dropped(longer_, offset, what,
-                has_more ? labels : "has " + std::to_string(measure->length) + " time steps");
-  const bool stays =
-      measure->length <= spec().max_length || overflow == config::OnOverflow::kTruncate;
-  if (has_more || !stays) return std::optional<uint64_t>();
   if (!measure->has_reply) {
     add_dropped(without_reply_, offset, what,
                 "has no message of the role assistant within max_length");

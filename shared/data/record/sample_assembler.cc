@@ -179,6 +179,18 @@ Status SampleAssembler::measure_text(const FieldValue& value, TextTokenizer* may
   return {};
 }
 
+std::optional<SampleAssembler::Excess> SampleAssembler::find_excess(const Measure& measure) const {
+  if (spec_.max_label_length > 0 && measure.labels > spec_.max_label_length)
+    return Excess{.what = "has " + std::to_string(measure.labels) + " labels",
+                  .key = "sequence.max_label_length",
+                  .limit = spec_.max_label_length};
+  if (measure.length <= spec_.max_length) return std::nullopt;
+  return Excess{.what = "has " + std::to_string(measure.length) + " time steps",
+                .key = "sequence.max_length",
+                .limit = spec_.max_length,
+                .is_of_steps = true};
+}
+
 Result<SampleAssembler::Measure> SampleAssembler::measure(std::span<const FieldValue> values,
                                                           TextTokenizer* maybe_tokenizer) const {
   assert(values.size() == spec_.num_values());

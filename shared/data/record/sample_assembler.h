@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,6 +45,14 @@ class SampleAssembler {
     uint64_t classes = 0;   // largest label plus 1
     bool has_reply = true;  // of messages: within max_length
   };
+  // What is more than allowed; nullopt: nothing. Only steps can be truncated.
+  struct Excess {
+    std::string what;  // "has 7 time steps"
+    const char* key;   // the setting: "sequence.max_length"
+    uint64_t limit = 0;
+    bool is_of_steps = false;
+  };
+  std::optional<Excess> find_excess(const Measure& measure) const;
   // `maybe_tokenizer`: encodes texts, as the spec's tokenizer does. Null: that one.
   Result<Measure> measure(std::span<const FieldValue> values,
                           TextTokenizer* maybe_tokenizer = nullptr) const;

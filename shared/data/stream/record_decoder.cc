@@ -150,17 +150,12 @@ class FieldDecoder final : public RecordDecoder {
           1, unusable("holds " + std::to_string(measure.classes - 1) + ", not below num_classes (" +
                       std::to_string(spec().num_classes) + ")"));
     length_ = measure.length;
-    if (spec().max_label_length > 0 && measure.labels > spec().max_label_length)
-      return drop_long(std::to_string(measure.labels) + " labels", "sequence.max_label_length",
-                       spec().max_label_length);
-    if (length_ <= spec().max_length || on_overflow_ == config::OnOverflow::kTruncate) return true;
-    return drop_long(std::to_string(length_) + " time steps", "sequence.max_length",
-                     spec().max_length);
-  }
-
-  Result<bool> drop_long(const std::string& what, const char* setting, uint64_t limit) const {
+    const auto excess = assembler_.find_excess(measure);
+    if (!excess || (excess->is_of_steps && on_overflow_ == config::OnOverflow::kTruncate))
+      return true;
     if (on_overflow_ == config::OnOverflow::kDrop) return false;
-    return unusable("has " + what + ", more than " + setting + " (" + std::to_string(limit) + ")");
+    return unusable(excess->what + ", more than " + excess->key + " (" +
+                    std::to_string(excess->limit) + ")");
   }
 
   // Constant after construction.
