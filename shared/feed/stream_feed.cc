@@ -95,7 +95,7 @@ Result<std::unique_ptr<StreamFeed>> StreamFeed::create(const data::DatasetReques
                                                        ring::ProducerId producer,
                                                        RecordState record_state) {
   STOKER_ASSIGN_OR_RETURN(data::stream::Framing framing, data::stream::framing_of(request));
-  framing.needs_ends = inputs.can_continue();
+  framing.needs_ends = inputs.traits().can_continue;
   std::unique_ptr<StreamFeed> feed(
       new StreamFeed(inputs, options, framing, ring, producer, std::move(record_state)));
   STOKER_RETURN_IF_ERROR(feed->check_limits(request));
@@ -150,7 +150,7 @@ Status StreamFeed::make_queues() {
   queue::QueueOptions names{
       .name = "file-names",
       // Producers wait in it for a reader. The thread that accepts them must not wait for space.
-      .capacity = inputs_.can_continue() ? kQueuedProducers : kQueuedNames,
+      .capacity = inputs_.traits().can_continue ? kQueuedProducers : kQueuedNames,
       .components = {{.name = "", .dtype = DType::kI64, .shape = queue::Shape()}}};
   STOKER_ASSIGN_OR_RETURN(names_, queue::Queue::create(std::move(names)));
   queue::QueueOptions examples{.name = "examples",
@@ -207,7 +207,7 @@ Status StreamFeed::enqueue_name(const std::stop_token& stop) {
 // Before it can be read, so that a state that has its elements has the input.
 uint64_t StreamFeed::add_input(StreamInputs::Item item) {
   const std::lock_guard lock(inputs_mutex_);
-  if (inputs_.can_continue())
+  if (inputs_.traits().can_continue)
     for (const auto& [number, input] : known_inputs_)
       if (input.name == item.name) return number;
   known_inputs_.emplace(next_input_,
@@ -225,7 +225,7 @@ Result<std::unique_ptr<RecordStream>> StreamFeed::open_input(const Input& from) 
   STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name, from.next));
   if (from.identity != 0)
     STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
-  const StreamPosition start = inputs_.starts_at_offset() ? from.next : StreamPosition();
+  const StreamPosition start = inputs_.traits().starts_at_offset ? from.next : StreamPosition();
   return std::make_unique<RecordStream>(framing_, std::move(input), start);
 }
 
@@ -239,7 +239,7 @@ void StreamFeed::end_input(uint64_t number, const StreamPosition& at, const Stat
   const std::lock_guard lock(inputs_mutex_);
   Input& input = known_inputs_.at(number);
   input.read_to = at;
-  input.ended = !inputs_.can_continue();
+  input.ended = !inputs_.traits().can_continue;
   if (!input.ended) inputs_.close(input.name, at, error);
 }
 
@@ -291,14 +291,14 @@ Status StreamFeed::restore(const StreamState& state, const std::stop_token& stop
                         .read_to = source.next};
       if (source.number >= next_input_ || !known_inputs_.emplace(source.number, input).second)
         return corrupt("input " + std::to_string(source.number) + " is not allowed");
-      if (!source.ended && !inputs_.can_continue()) resumed_.push_back(source.number);
+      if (!source.ended && !inputs_.traits().can_continue) resumed_.push_back(source.number);
     }
     for (const StreamState::Element& element : state.elements)
       if (!known_inputs_.contains(element.source))
         return corrupt("input " + std::to_string(element.source) + " of an element is missing");
   }
   std::ranges::sort(resumed_);
-  if (!state.elements.empty() && !inputs_.can_be_read_again())
+  if (!state.elements.empty() && !inputs_.traits().can_be_read_again)
     return Status(StatusCode::kInvalidArgument,
                   input_of(state.elements.front().source).name +
                       ": the stream cannot be continued, because " +
@@ -329,7 +329,7 @@ Status StreamFeed::reread(const StreamState& state, std::span<const size_t> elem
                           std::vector<Tuple>& tuples, const std::stop_token& stop) {
   const uint64_t source = state.elements[elements.front()].source;
   Input from = input_of(source);
-  if (inputs_.starts_at_offset()) from.next = state.elements[elements.front()].at;
+  if (inputs_.traits().starts_at_offset) from.next = state.elements[elements.front()].at;
   STOKER_ASSIGN_OR_RETURN(const auto stream, open_input(from));
   for (const size_t i : elements) {
     const StreamPosition at = state.elements[i].at;
@@ -416,7 +416,7 @@ Result<Tuple> StreamFeed::take_batch(uint64_t ticket, size_t count, const std::s
       .on_taken = [this](const queue::QueueContents& contents) { capture_state(contents); }};
   // If an input of each period has an element, at most num_threads - 1 readers are about to decode that
   // of theirs, and fewer inputs than this end without one meanwhile.
-  const uint64_t max_unusable = inputs_.period() * readers_.size();
+  const uint64_t max_unusable = inputs_.traits().period * readers_.size();
   for (;;) {
     const bool had_errors = pass_errors_to_ring(ticket);
     if (max_unusable > 0 && unusable_inputs_ > max_unusable)

@@ -140,7 +140,7 @@ class StreamFeed {
     data::stream::StreamPosition next;  // behind the last element that was dequeued
     uint64_t identity = 0;
     bool ended = false;
-    // Where a reader continues, with StreamInputs::can_continue(): behind the last record.
+    // Where a reader continues, with can_continue: behind the last record.
     data::stream::StreamPosition read_to;
   };
   struct RecordError {

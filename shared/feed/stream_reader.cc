@@ -109,7 +109,7 @@ Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
   if (!name) return name.status();
   const auto source = static_cast<uint64_t>((*name)[0].value<int64_t>());
   Input from = feed_.input_of(source);
-  if (feed_.inputs_.can_continue()) {
+  if (feed_.inputs_.traits().can_continue) {
     from.next = from.read_to;
     from.identity = 0;  // it can become one of the other kind
   }
@@ -141,7 +141,7 @@ void StreamFeed::Reader::close_input(const Status& error) {
 Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
                                         const std::stop_token& stop) {
   if (error.code() != StatusCode::kCorrupt) return error;
-  if (feed_.inputs_.can_continue() && stream_->is_incomplete()) {
+  if (feed_.inputs_.traits().can_continue && stream_->is_incomplete()) {
     // Not an error of the record: it comes again.
     ++feed_.dropped_;
     log_warn("incomplete stream record dropped",

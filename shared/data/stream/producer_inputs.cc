@@ -206,7 +206,8 @@ class ProducerInputs final : public StreamInputs {
  public:
   ProducerInputs(InputDescriptor listening, ProducerOptions options,
                  std::optional<ByteHistory> maybe_history, std::vector<KnownProducer> known)
-      : options_(std::move(options)),
+      : StreamInputs({.starts_at_offset = true, .can_continue = true}),
+        options_(std::move(options)),
         listening_(std::move(listening)),
         history_(std::make_shared<SharedHistory>()) {
     if (maybe_history) history_->maybe_history.emplace(*maybe_history);
@@ -304,8 +305,6 @@ class ProducerInputs final : public StreamInputs {
 
   bool is_waiting() const override { return waiting_.is_waiting(); }
   uint64_t polls() const override { return waiting_.polls(); }
-  bool starts_at_offset() const override { return true; }
-  bool can_continue() const override { return true; }
 
  private:
   struct Producer {

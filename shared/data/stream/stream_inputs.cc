@@ -11,7 +11,10 @@ namespace {
 class FileInputs final : public StreamInputs {
  public:
   FileInputs(StreamSource source, std::optional<uint64_t> num_epochs, uint64_t first)
-      : source_(std::move(source)), num_epochs_(num_epochs), next_(first) {
+      : StreamInputs({.period = num_epochs ? 0 : source.names().size()}),
+        source_(std::move(source)),
+        num_epochs_(num_epochs),
+        next_(first) {
     assert(!source_.names().empty());
   }
 
@@ -25,7 +28,6 @@ class FileInputs final : public StreamInputs {
                                           const StreamPosition& /*from*/) override {
     return source_.open(name);
   }
-  uint64_t period() const override { return num_epochs_ ? 0 : source_.names().size(); }
 
  private:
   // Constant after construction.
@@ -37,7 +39,8 @@ class FileInputs final : public StreamInputs {
 
 class SpoolInputs final : public StreamInputs {
  public:
-  explicit SpoolInputs(std::unique_ptr<SpoolFolder> folder) : folder_(std::move(folder)) {}
+  explicit SpoolInputs(std::unique_ptr<SpoolFolder> folder)
+      : StreamInputs({}), folder_(std::move(folder)) {}
 
   Result<std::optional<Item>> next(const std::stop_token& stop) override {
     STOKER_ASSIGN_OR_RETURN(auto file, folder_->next(stop));
@@ -65,7 +68,8 @@ class DescriptorInputs final : public StreamInputs {
  public:
   DescriptorInputs(InputDescriptor descriptor, std::optional<ByteHistory> maybe_history,
                    uint64_t first)
-      : maybe_history_(maybe_history),
+      : StreamInputs({.can_be_read_again = maybe_history.has_value(), .starts_at_offset = true}),
+        maybe_history_(maybe_history),
         descriptor_(std::make_shared<const InputDescriptor>(std::move(descriptor))),
         is_listed_(first > 0) {}
 
@@ -81,8 +85,6 @@ class DescriptorInputs final : public StreamInputs {
                     name + ": was opened before, and its bytes cannot be read again");
     return make_descriptor_input(descriptor_);
   }
-  bool can_be_read_again() const override { return maybe_history_.has_value(); }
-  bool starts_at_offset() const override { return true; }
   void set_complete(uint64_t offset) override {
     if (maybe_history_) maybe_history_->set_complete(offset);
   }

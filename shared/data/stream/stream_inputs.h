@@ -28,11 +28,26 @@ class StreamInputs {
     uint64_t identity = 0;  // ByteInput::identity(); 0: unknown until it is opened
   };
 
+  // What follows from their source.
+  struct Traits {
+    // Whether open() can be called again for a name, and returns the same bytes. Otherwise it can be
+    // called once, and reading continues with the first byte that comes.
+    bool can_be_read_again = true;
+    // Whether an input starts at the offset that it was opened with, and not at its first byte.
+    bool starts_at_offset = false;
+    // Whether an input that has ended continues where it did when next() returns its name again, as
+    // that of a producer that connects again. It is always the same input, and ends with the stream. A
+    // record of which the end is missing comes again.
+    bool can_continue = false;
+    uint64_t period = 0;  // after so many inputs, the names repeat without end; 0: they do not
+  };
+
   virtual ~StreamInputs() = default;
+  const Traits& traits() const { return traits_; }
 
   // nullopt at the end.
   virtual Result<std::optional<Item>> next(const std::stop_token& stop) = 0;
-  // `from`: of the first byte that is required, for starts_at_offset().
+  // `from`: of the first byte that is required, with starts_at_offset.
   virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name,
                                                   const StreamPosition& from) = 0;
   // Whether next() waits for another program.
@@ -42,16 +57,7 @@ class StreamInputs {
   // Whether an input must be remembered after it was read, so that it is not read again. By
   // hash_of_name(), because there can be many.
   virtual bool must_remember(uint64_t /*name_hash*/) const { return false; }
-  // Whether open() can be called again for a name, and returns the same bytes. Otherwise it can be
-  // called once, and reading continues with the first byte that comes.
-  virtual bool can_be_read_again() const { return true; }
-  // Whether an input starts at the offset that it was opened with, and not at its first byte.
-  virtual bool starts_at_offset() const { return false; }
-  // Whether an input that has ended continues where it did when next() returns its name again, as
-  // that of a producer that connects again. It is always the same input, and ends with the stream. A
-  // record of which the end is missing comes again.
-  virtual bool can_continue() const { return false; }
-  // With can_continue(): the input was read up to `at`, and its records are in the queue. With an
+  // With can_continue: the input was read up to `at`, and its records are in the queue. With an
   // error, no record can be found behind it.
   virtual void close(const std::string& /*name*/, const StreamPosition& /*at*/,
                      const Status& /*error*/) {}
@@ -60,8 +66,11 @@ class StreamInputs {
   // When no thread uses the inputs any more: saves what was sent by producers that cannot send it again,
   // and not read. They can send nothing more.
   virtual void save_unread() {}
-  // After how many inputs the names repeat without end; 0: they do not.
-  virtual uint64_t period() const { return 0; }
+
+ protected:
+  explicit StreamInputs(const Traits& traits) : traits_(traits) {}
+
+  Traits traits_;  // constant while inputs are read
 };
 
 // The files of a GLOB, `num_epochs` times; nullopt: without end. `first`: number of the first one, to

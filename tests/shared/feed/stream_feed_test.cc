@@ -114,17 +114,17 @@ class ScriptedInputs final : public StreamInputs {
  public:
   using Make = std::function<ScriptedInput::Next()>;
   explicit ScriptedInputs(std::vector<Make> inputs, uint64_t first = 0)
-      : inputs_(std::move(inputs)), next_(first) {}
+      : StreamInputs({}), inputs_(std::move(inputs)), next_(first) {}
 
-  void repeat() { repeats_ = true; }
+  void repeat() { traits_.period = inputs_.size(); }
   void wait_at_end() { waits_at_end_ = true; }
   // As a pipe: an input continues where its reader has stopped.
-  void make_unrepeatable() { can_be_read_again_ = false; }
+  void make_unrepeatable() { traits_ = {.can_be_read_again = false, .starts_at_offset = true}; }
   // open() of this input fails.
   void fail_open(size_t input, Status error) { failing_ = {input, std::move(error)}; }
 
   Result<std::optional<Item>> next(const std::stop_token& stop) override {
-    if (repeats_ || next_ < inputs_.size())
+    if (traits_.period > 0 || next_ < inputs_.size())
       return std::optional(Item{.name = "input-" + std::to_string(next_++ % inputs_.size())});
     if (!waits_at_end_) return std::optional<Item>();
     waiting_ = true;
@@ -138,16 +138,11 @@ class ScriptedInputs final : public StreamInputs {
     return std::unique_ptr<ByteInput>(std::make_unique<ScriptedInput>(name, inputs_.at(input)()));
   }
   bool is_waiting() const override { return waiting_; }
-  bool can_be_read_again() const override { return can_be_read_again_; }
-  bool starts_at_offset() const override { return !can_be_read_again_; }
-  uint64_t period() const override { return repeats_ ? inputs_.size() : 0; }
 
  private:
   const std::vector<Make> inputs_;
   uint64_t next_;
-  bool repeats_ = false;
   bool waits_at_end_ = false;
-  bool can_be_read_again_ = true;
   std::optional<std::pair<size_t, Status>> failing_;
   std::atomic<bool> waiting_{false};
 };

@@ -46,7 +46,7 @@ TEST_F(StreamInputsTest, RepeatsFilesForEpochs) {
   EXPECT_THAT(names_of(*make_file_inputs(source_of("*"), 2)), ElementsAre("a", "b", "a", "b"));
   const auto endless = make_file_inputs(source_of("*"), std::nullopt);
   EXPECT_THAT(names_of(*endless, 5), ElementsAre("a", "b", "a", "b", "a"));
-  EXPECT_EQ(endless->period(), 2u);
+  EXPECT_EQ(endless->traits().period, 2u);
 }
 
 TEST_F(StreamInputsTest, ContinuesFromNumber) {
@@ -92,7 +92,7 @@ TEST_F(StreamInputsTest, OpensDescriptorOnce) {
   ::close(ends[1]);
   const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"});
   EXPECT_THAT(names_of(*inputs), ElementsAre("pipe"));
-  EXPECT_FALSE(inputs->can_be_read_again());
+  EXPECT_FALSE(inputs->traits().can_be_read_again);
   const auto input = inputs->open("pipe", {});
   ASSERT_TRUE(input.ok()) << input.status().to_string();
   EXPECT_EQ(testing::read_rest(**input).bytes, "text");
@@ -109,7 +109,7 @@ TEST_F(StreamInputsTest, ReadsDescriptorAgainFromHistory) {
   const std::string before = "what was read";
   history.assign(100, std::as_bytes(std::span(before)), 100);
   const auto inputs = make_recorded_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"}, history, 1);
-  EXPECT_TRUE(inputs->can_be_read_again());
+  EXPECT_TRUE(inputs->traits().can_be_read_again);
   for (const char* const rest : {"was read"
                                  "more",
                                  "was read"
