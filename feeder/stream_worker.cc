@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kProducerGrace{4500};
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
-    const FeederArguments& arguments, const config::Config& config,
+    const feed::WorkerArguments& arguments, const config::Config& config,
     const data::stream::StreamSource& source, const feed::StreamStateTable& states,
     const std::optional<feed::StreamState>& from) {
   std::optional<data::stream::InputDescriptor> descriptor;
@@ -60,7 +60,7 @@ struct IndexedPart {
 };
 
 // data.train, with its files and indexes as stokerd has opened them; `source` as well.
-Result<data::Stream> open_data(const FeederArguments& arguments, const config::Config& config,
+Result<data::Stream> open_data(const feed::WorkerArguments& arguments, const config::Config& config,
                                const data::stream::StreamSource& source) {
   STOKER_ASSIGN_OR_RETURN(
       auto data, data::pipeline::open_indexed_source("train", config.data, arguments.index_dir, "",
@@ -106,7 +106,7 @@ Status report_activity(const feed::StreamFeed& stream, const config::DatasetConf
 Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
                   const std::optional<feed::StreamState>& from, const config::DatasetConfig& data,
                   const feed::StreamStateTable& states, feed::IndexedRows* maybe_indexed,
-                  const FeederArguments& arguments, const feed::QuarantineTable& quarantine) {
+                  const feed::WorkerArguments& arguments, const feed::QuarantineTable& quarantine) {
   const bool has_producers = data.stream->source == "external";
   if (from) STOKER_RETURN_IF_ERROR(stream.restore(*from, {}));
   states.set_receiving(has_producers);
@@ -130,8 +130,8 @@ Status run_stream(feed::StreamFeed& stream, data::stream::StreamInputs& inputs,
 
 }  // namespace
 
-Status run_stream_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
-                         bool& sandbox_refused) {
+Status run_stream_worker(const feed::WorkerArguments& arguments,
+                         const feed::QuarantineTable& quarantine, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto states,
                           feed::StreamStateTable::attach(UniqueFd(arguments.stream_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));

@@ -12,7 +12,7 @@
 namespace stoker::feeder {
 
 // Runs until the ring closes or the stream ends. Sets `sandbox_refused` as run_worker().
-Status run_stream_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
-                         bool& sandbox_refused);
+Status run_stream_worker(const feed::WorkerArguments& arguments,
+                         const feed::QuarantineTable& quarantine, bool& sandbox_refused);
 
 }  // namespace stoker::feeder

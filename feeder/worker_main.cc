@@ -10,7 +10,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,63 +41,37 @@ namespace {
 
 constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the process after 900
 
+// The first option that is required and not given; null: none.
+const char* missing_option(const feed::WorkerArguments& arguments) {
+  const bool is_request = arguments.request_fd >= 0;
+  const bool reads = arguments.operation == feed::Operation::kRead;
+  if (arguments.config_path.empty()) return "--config";
+  if (reads && arguments.stream_fd < 0 && arguments.index_dir.empty()) return "--index-dir";
+  if (reads && arguments.fingerprint.empty()) return "--dataset-fingerprint";
+  if (is_request) return arguments.memory_fd < 0 ? "--memory-fd" : nullptr;
+  if (arguments.ring_fd < 0) return "--ring-fd";
+  return arguments.quarantine_fd < 0 ? "--quarantine-fd" : nullptr;
+}
+
 // Empty if the program should end with `exit_code` (usage error, --help).
-std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
-  FeederArguments arguments;
+std::optional<feed::WorkerArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
+  feed::WorkerArguments arguments;
   CLI::App app(
       "Reads samples into the ring of the stokerd that starts it, or reads samples, rewrites "
       "images or encodes text that its parent requests. Not intended to be started by hand.");
-  const auto any_word = [argc, argv](std::string_view wanted) {
-    return std::any_of(argv, argv + argc,
-                       [wanted](std::string_view word) { return word.starts_with(wanted); });
-  };
-  const bool has_ring = !any_word("--request-fd");
-  const bool has_index = !any_word("--operation") && !any_word("--stream-fd");
-  app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
-  app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")
-      ->required(has_index);
-  app.add_option("--dataset-fingerprint", arguments.fingerprint,
-                 "Fingerprint of the dataset, or of the source of a stream")
-      ->required(!any_word("--operation"));
-  app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
-  app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
-  app.add_option("--rank", arguments.rank, "Rank of the stokerd among those that share each step");
-  app.add_option("--world-size", arguments.world_size, "Number of those");
-  app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required(has_ring);
-  app.add_option("--quarantine-fd", arguments.quarantine_fd,
-                 "File descriptor of the quarantine table")
-      ->required(has_ring);
-  app.add_option("--worker-index", arguments.worker, "Index of this worker process in that table")
-      ->required(has_ring);
-  app.add_option("--num-workers", arguments.workers, "Number of worker processes")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--producer-index", arguments.producer, "Index in the ring's producer table")
-      ->required(has_ring);
-  app.add_option("--producer-generation", arguments.generation, "Generation of that entry")
-      ->required(has_ring);
-  app.add_option("--num-threads", arguments.threads, "Number of worker threads")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--stream-fd", arguments.stream_fd,
-                 "File descriptor of the states of a stream, which replaces the index");
-  app.add_option("--input-fd", arguments.input_fd, "File descriptor of the stream's source");
-  app.add_option("--input-name", arguments.input_name, "Name of that source in messages");
-  app.add_option("--producer-user", arguments.producer_users,
-                 "ID of a user whose processes can connect to that source");
-  app.add_option("--dataset", arguments.dataset, "Name of the dataset, with --request-fd");
-  app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
-  app.add_option("--operation", arguments.operation,
-                 "With --request-fd: read samples, rewrite JPEG files with restart markers, or "
-                 "encode text with the tokenizer of the dataset")
-      ->transform(
-          CLI::Transformer(std::map<std::string, Operation>{{"read", Operation::kRead},
-                                                            {"rewrite", Operation::kRewrite},
-                                                            {"tokenize", Operation::kTokenize}}));
-  app.add_option("--memory-fd", arguments.memory_fd,
-                 "File descriptor of the memory for the requested data")
-      ->required(!has_ring);
-  app.add_option("--parent-pid", arguments.parent, "Process id of the required parent");
+  std::map<std::string, feed::Operation> operations;
+  for (const char* const name : feed::kOperationNames)
+    operations.emplace(name, static_cast<feed::Operation>(operations.size()));
+  feed::for_each_argument([&](const char* option, auto member, const char* description) {
+    auto* const added = app.add_option(option, arguments.*member, description);
+    if constexpr (std::is_same_v<decltype(member), feed::Operation feed::WorkerArguments::*>)
+      added->transform(CLI::Transformer(operations));
+  });
   try {
     app.parse(argc, argv);
+    if (const char* const missing = missing_option(arguments)) throw CLI::RequiredError(missing);
+    if (arguments.threads < 1 || arguments.threads > 1024)
+      throw CLI::ValidationError("--num-threads", "must be from 1 to 1024");
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? ExitCode::kSuccess : ExitCode::kUsage;
     return std::nullopt;
@@ -139,13 +114,13 @@ Status initialize_process(int parent) {
 
 namespace {
 
-void report_failure(const Status& status, const FeederArguments& arguments,
+void report_failure(const Status& status, const feed::WorkerArguments& arguments,
                     const feed::QuarantineTable& quarantine) {
   if (!is_normal_end(status)) quarantine.set_failure(arguments.worker, status);
 }
 
 // A worker with a ring. Whatever it fails with, stokerd can read in the quarantine table.
-Status run_ring_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+Status run_ring_worker(const feed::WorkerArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   if (arguments.worker >= quarantine.workers())
@@ -159,7 +134,7 @@ Status run_ring_worker(const FeederArguments& arguments, bool& sandbox_refused) 
 
 }  // namespace
 
-void exit_without_join(const Status& status, const FeederArguments& arguments,
+void exit_without_join(const Status& status, const feed::WorkerArguments& arguments,
                        const feed::QuarantineTable& quarantine) {
   report_failure(status, arguments, quarantine);
   log_error("worker failed", {{"error", status.to_string()}});
@@ -167,7 +142,7 @@ void exit_without_join(const Status& status, const FeederArguments& arguments,
   ::_exit(static_cast<int>(exit_code_for(status)));
 }
 
-Status run_worker(const FeederArguments& arguments, const feed::QuarantineTable& quarantine,
+Status run_worker(const feed::WorkerArguments& arguments, const feed::QuarantineTable& quarantine,
                   bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
@@ -232,7 +207,8 @@ Result<std::shared_ptr<const tokenizer::Tokenizer>> read_tokenizer(const config:
 }
 
 // The same as run_worker() up to its first sample or file.
-Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sandbox_refused) {
+Status serve_requests(const feed::WorkerArguments& arguments, bool& is_ready,
+                      bool& sandbox_refused) {
   STOKER_RETURN_IF_ERROR(restore_memory_limit());
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
@@ -240,13 +216,13 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
   if (memory.bytes().size() < sizeof(feed::SharedHeader))
     return Status(StatusCode::kMismatch, "--memory-fd: too small");
   std::unique_ptr<data::Dataset> maybe_dataset;
-  if (arguments.operation == Operation::kRead) {
+  if (arguments.operation == feed::Operation::kRead) {
     STOKER_ASSIGN_OR_RETURN(
         maybe_dataset, data::pipeline::open_indexed(arguments.dataset, config.data,
                                                     arguments.index_dir, arguments.fingerprint));
   }
   std::shared_ptr<const tokenizer::Tokenizer> maybe_tokenizer;
-  if (arguments.operation == Operation::kTokenize) {
+  if (arguments.operation == feed::Operation::kTokenize) {
     STOKER_ASSIGN_OR_RETURN(maybe_tokenizer, read_tokenizer(config, arguments.dataset));
   }
   SandboxOptions sandbox = make_sandbox_options(
@@ -268,7 +244,7 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
 
 }  // namespace
 
-Status run_request_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+Status run_request_worker(const feed::WorkerArguments& arguments, bool& sandbox_refused) {
   bool is_ready = false;
   const Status status =
       catch_exceptions([&] { return serve_requests(arguments, is_ready, sandbox_refused); });

@@ -294,45 +294,32 @@ Status FeedSupervisor::make_table(uint32_t workers, uint32_t threads) {
   return quarantine_->restore(options_.quarantined);
 }
 
-std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) const {
+feed::WorkerArguments FeedSupervisor::arguments_of(const Worker& worker) const {
   constexpr int kFirstFd = feed::WorkerProcess::kFirstFd;
-  std::vector<std::string> arguments{"--config",
-                                     options_.config_path,
-                                     "--ring-fd",
-                                     std::to_string(kFirstFd),
-                                     "--quarantine-fd",
-                                     std::to_string(kFirstFd + 1),
-                                     "--worker-index",
-                                     std::to_string(worker.number),
-                                     "--num-workers",
-                                     std::to_string(workers_.size()),
-                                     "--producer-index",
-                                     std::to_string(worker.producer.index),
-                                     "--producer-generation",
-                                     std::to_string(worker.producer.generation),
-                                     "--parent-pid",
-                                     std::to_string(::getpid())};
-  const auto add = [&arguments](const std::vector<std::string>& more) {
-    arguments.insert(arguments.end(), more.begin(), more.end());
-  };
+  feed::WorkerArguments arguments{.config_path = options_.config_path,
+                                  .index_dir = options_.index_dir,
+                                  .ring_fd = kFirstFd,
+                                  .quarantine_fd = kFirstFd + 1,
+                                  .worker = worker.number,
+                                  .workers = static_cast<uint32_t>(workers_.size()),
+                                  .producer = worker.producer.index,
+                                  .generation = worker.producer.generation,
+                                  .parent = ::getpid()};
   if (options_.stream) {
-    add({"--dataset-fingerprint", options_.stream->fingerprint, "--stream-fd",
-         std::to_string(kFirstFd + 2), "--index-dir", options_.index_dir, "--num-threads",
-         std::to_string(max_threads(options_.feed))});
-    if (options_.stream->input_fd >= 0)
-      add({"--input-fd", std::to_string(kFirstFd + 3), "--input-name",
-           options_.stream->input_name});
-    for (const uid_t user : options_.stream->producer_users)
-      add({"--producer-user", std::to_string(user)});
+    arguments.fingerprint = options_.stream->fingerprint;
+    arguments.threads = max_threads(options_.feed);
+    arguments.stream_fd = kFirstFd + 2;
+    if (options_.stream->input_fd >= 0) arguments.input_fd = kFirstFd + 3;
+    arguments.input_name = options_.stream->input_name;
+    arguments.producer_users = options_.stream->producer_users;
     return arguments;
   }
-  const data::order::PlanOptions& plan = plan_.options();
-  add({"--index-dir", options_.index_dir, "--dataset-fingerprint", maybe_dataset_->fingerprint(),
-       "--start-ticket", std::to_string(plan.first_ticket), "--start-epoch",
-       std::to_string(plan.first_epoch), "--num-threads", std::to_string(worker.threads)});
-  if (options_.share.world_size > 1)
-    add({"--rank", std::to_string(options_.share.rank), "--world-size",
-         std::to_string(options_.share.world_size)});
+  arguments.fingerprint = maybe_dataset_->fingerprint();
+  arguments.plan_ticket = plan_.options().first_ticket;
+  arguments.plan_epoch = plan_.options().first_epoch;
+  arguments.rank = options_.share.rank;
+  arguments.world_size = options_.share.world_size;
+  arguments.threads = worker.threads;
   return arguments;
 }
 
@@ -344,7 +331,8 @@ Status FeedSupervisor::spawn(Worker& worker) {
     if (options_.stream->input_fd >= 0) fds.push_back(options_.stream->input_fd);
   }
   STOKER_ASSIGN_OR_RETURN(worker.producer, ring_.add_producer("stoker-feed"));
-  auto process = feed::WorkerProcess::spawn(options_.feed_program, arguments_of(worker), fds);
+  auto process = feed::WorkerProcess::spawn(options_.feed_program,
+                                            feed::to_command_line(arguments_of(worker)), fds);
   if (!process.ok()) {
     ring_.requeue(worker.producer);
     return process.status();

@@ -49,6 +49,7 @@
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/stream_state.h"
 #include "shared/feed/stream_state_table.h"
+#include "shared/feed/worker_arguments.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_process.h"
 #include "shared/ring/shm_ring.h"
@@ -153,7 +154,7 @@ class FeedSupervisor {
   Status start_threads();
   Status start_processes();
   Status spawn(Worker& worker);
-  std::vector<std::string> arguments_of(const Worker& worker) const;
+  feed::WorkerArguments arguments_of(const Worker& worker) const;
   // For a stream.
   Status start_stream();
   void restore_history();

@@ -136,15 +136,15 @@ Status RequestWorker::spawn(uint64_t memory_bytes) {
   UniqueFd own(pair[0]);
   const UniqueFd childs(pair[1]);
   STOKER_ASSIGN_OR_RETURN(ring::Segment memory, ring::Segment::create(memory_bytes));
-  std::vector<std::string> arguments{"--config",     "/proc/self/fd/" + std::to_string(kConfigFd),
-                                     "--dataset",    service_.dataset,
-                                     "--request-fd", std::to_string(kSocketFd),
-                                     "--memory-fd",  std::to_string(kMemoryFd),
-                                     "--parent-pid", std::to_string(::getpid())};
-  arguments.insert(arguments.end(), service_.arguments.begin(), service_.arguments.end());
+  WorkerArguments arguments = service_.arguments;
+  arguments.config_path = "/proc/self/fd/" + std::to_string(kConfigFd);
+  arguments.dataset = service_.dataset;
+  arguments.request_fd = kSocketFd;
+  arguments.memory_fd = kMemoryFd;
+  arguments.parent = ::getpid();
   STOKER_ASSIGN_OR_RETURN(
       WorkerProcess process,
-      WorkerProcess::spawn(service_.feed_program, arguments,
+      WorkerProcess::spawn(service_.feed_program, to_command_line(arguments),
                            std::to_array({childs.get(), memory.fd(), service_.config_fd})));
   running_.emplace(Running{
       .process = std::move(process), .socket = std::move(own), .memory = std::move(memory)});

@@ -33,6 +33,7 @@
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/feed/read_protocol.h"
+#include "shared/feed/worker_arguments.h"
 #include "shared/feed/worker_process.h"
 #include "shared/ring/segment.h"
 
@@ -44,7 +45,7 @@ class RequestWorker {
   struct Service {
     std::string dataset;                         // its name: data.NAME
     std::string feed_program;                    // path of stoker-feed
-    std::vector<std::string> arguments = {};     // in addition to those of every RequestWorker
+    WorkerArguments arguments = {};              // without those of every RequestWorker
     int config_fd = -1;                          // make_config_file()
     std::optional<double> timeout_seconds = {};  // for each item of a request; none: no limit
     // Called while a process starts or answers. If it throws, the object can only be destroyed.

@@ -63,13 +63,13 @@ SandboxedDataset::SandboxedDataset(Location location, const config::FeedConfig& 
       config_(std::move(config)),
       samples_per_request_(max_samples_per_request(data)),
       memory_bytes_(shared_bytes(data.spec(), samples_per_request_)),
-      worker_(RequestWorker::Service{.dataset = location.dataset,
-                                     .feed_program = std::move(location.feed_program),
-                                     .arguments = {"--index-dir", location.index_dir,
-                                                   "--dataset-fingerprint", data.fingerprint()},
-                                     .config_fd = config_.get(),
-                                     .timeout_seconds = feed.worker_timeout_seconds,
-                                     .should_stop = std::move(location.should_stop)}) {
+      worker_(RequestWorker::Service{
+          .dataset = location.dataset,
+          .feed_program = std::move(location.feed_program),
+          .arguments = {.index_dir = location.index_dir, .fingerprint = data.fingerprint()},
+          .config_fd = config_.get(),
+          .timeout_seconds = feed.worker_timeout_seconds,
+          .should_stop = std::move(location.should_stop)}) {
   if (info_.maybe_files != nullptr) info_.maybe_files = this;
 }
 

@@ -115,7 +115,7 @@ Result<std::unique_ptr<RequestWorker>> SandboxedRewriter::make_worker() {
   auto worker = std::make_unique<RequestWorker>(
       RequestWorker::Service{.dataset = dataset_,
                              .feed_program = feed_program_,
-                             .arguments = {"--operation", "rewrite"},
+                             .arguments = {.operation = Operation::kRewrite},
                              .config_fd = config_file_.get(),
                              .timeout_seconds = config_.feed.worker_timeout_seconds,
                              .should_stop = [this] { return is_stopped(); }});
@@ -227,7 +227,7 @@ Status SandboxedTokenizer::start() {
   STOKER_ASSIGN_OR_RETURN(config_file_, make_config_file(config_));
   worker_.emplace(RequestWorker::Service{.dataset = dataset_,
                                          .feed_program = feed_program_,
-                                         .arguments = {"--operation", "tokenize"},
+                                         .arguments = {.operation = Operation::kTokenize},
                                          .config_fd = config_file_.get(),
                                          .timeout_seconds = config_.feed.worker_timeout_seconds,
                                          .should_stop = should_stop_});
