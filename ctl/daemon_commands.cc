@@ -436,10 +436,7 @@ std::string render_table(const json::object& reply, const TextStyle& style) {
 
 // Formats the answer of stokerd as a table. kCorrupt: the answer is malformed.
 Result<std::string> render_profile(const std::string& reply, const TextStyle& style) {
-  boost::system::error_code error;
-  const json::value value = parse_json(reply, error);
-  try {
-    const json::object& fields = value.as_object();
+  const auto render = [&style](const json::object& fields) {
     std::string out = "steps " + format_count(fields.at("first_step").to_number<uint64_t>()) +
                       " to " + format_count(fields.at("last_step").to_number<uint64_t>()) + " on " +
                       printable(string_field(fields, "device")) + "\n" +
@@ -448,10 +445,8 @@ Result<std::string> render_profile(const std::string& reply, const TextStyle& st
     if (fields.contains("kernels_path"))
       out += "  " + printable(string_field(fields, "kernels_path")) + "\n";
     return out + "  open in https://ui.perfetto.dev or chrome://tracing\n";
-  } catch (const std::exception& error_info) {
-    return Status(StatusCode::kCorrupt,
-                  std::string("invalid profile from stokerd: ") + error_info.what());
-  }
+  };
+  return parse_json_object<std::string>(reply, "profile of stokerd", render);
 }
 
 // Copies the trace in profiles/ that has the file name of `named`. A stokerd of another user could

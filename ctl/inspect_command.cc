@@ -103,14 +103,7 @@ std::vector<HistogramPoint> histogram_points(const json::object& tensor) {
 // malformed.
 template <typename Render>
 Result<std::string> render_record(const std::string& row, Render render) {
-  boost::system::error_code error;
-  const json::value value = parse_json(row, error);
-  try {
-    return render(value.as_object());
-  } catch (const std::exception& error_info) {
-    return Status(StatusCode::kCorrupt,
-                  std::string("invalid inspection record from stokerd: ") + error_info.what());
-  }
+  return parse_json_object<std::string>(row, "inspection record of stokerd", render);
 }
 
 // "[4, 3, 32, 32]"
@@ -236,20 +229,16 @@ struct InspectionRecords {
 Result<InspectionRecords> fetch(DaemonClient& client, uint64_t inspection, uint64_t after) {
   const control::ReadInspection read{.inspection = inspection, .after = after};
   STOKER_ASSIGN_OR_RETURN(const std::string reply, client.request(read, kReadTimeout));
-  boost::system::error_code error;
-  const json::value value = parse_json(reply, error);
-  try {
+  const auto parse = [](const json::object& fields) {
     InspectionRecords records;
-    for (const json::value& row : value.at("records").as_array())
+    for (const json::value& row : fields.at("records").as_array())
       records.rows.push_back(json::serialize(row));
-    records.next = value.at("next").to_number<uint64_t>();
-    records.dropped = value.at("dropped").to_number<uint64_t>();
-    records.end_reason = std::string(value.at("end_reason").as_string());
+    records.next = fields.at("next").to_number<uint64_t>();
+    records.dropped = fields.at("dropped").to_number<uint64_t>();
+    records.end_reason = std::string(fields.at("end_reason").as_string());
     return records;
-  } catch (const std::exception& error_info) {
-    return Status(StatusCode::kCorrupt,
-                  std::string("invalid reply from stokerd: ") + error_info.what());
-  }
+  };
+  return parse_json_object<InspectionRecords>(reply, "reply of stokerd", parse);
 }
 
 // On a terminal, draws the newest record over the previous one, unless there is only one; otherwise
@@ -285,13 +274,9 @@ Status show(const InspectionRecords& records, const CommandLine& command, const 
 
 Result<uint64_t> open_inspection(DaemonClient& client, const control::OpenInspection& request) {
   STOKER_ASSIGN_OR_RETURN(const std::string reply, client.request(request, kOpenTimeout));
-  boost::system::error_code error;
-  const json::value value = parse_json(reply, error);
-  const auto* const inspection =
-      value.is_object() ? value.get_object().if_contains("inspection") : nullptr;
-  if (inspection == nullptr || !inspection->is_number())
-    return Status(StatusCode::kCorrupt, "invalid reply from stokerd: no inspection");
-  return inspection->to_number<uint64_t>();
+  return parse_json_object<uint64_t>(reply, "reply of stokerd", [](const json::object& fields) {
+    return fields.at("inspection").to_number<uint64_t>();
+  });
 }
 
 }  // namespace

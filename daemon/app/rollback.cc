@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "daemon/app/resume_checkpoint.h"
+#include "shared/base/json_parser.h"
 
 namespace stoker::app {
 
@@ -30,16 +31,12 @@ std::string to_json(const Rollback& rollback) {
 }
 
 std::optional<Rollback> parse_rollback(const std::string& text) {
-  boost::system::error_code error;
-  const json::value value = json::parse(text, error);
-  if (error) return std::nullopt;
-  try {
-    const json::object& root = value.as_object();
+  const auto read = [](const json::object& root) {
     return Rollback{.to_step = root.at("step").to_number<uint64_t>(),
                     .times = root.at("attempts").to_number<uint64_t>()};
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+  };
+  const auto parsed = parse_json_object<Rollback>(text, "", read);
+  return parsed.ok() ? std::optional(*parsed) : std::nullopt;
 }
 
 Result<std::optional<Rollback>> read_rollback(const std::string& path) {

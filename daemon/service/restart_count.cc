@@ -2,6 +2,8 @@
 
 #include <boost/json.hpp>
 
+#include "shared/base/json_parser.h"
+
 namespace stoker::service {
 namespace {
 
@@ -13,15 +15,11 @@ constexpr uint64_t kMaxBytes = 4096;
 RestartCount::Starts RestartCount::read(const std::string& path) {
   const auto text = read_file(path, kMaxBytes);
   if (!text.ok()) return {};
-  boost::system::error_code error;
-  const json::value value = json::parse(*text, error);
-  if (error) return {};
-  try {
-    return {value.at("step").to_number<uint64_t>(), value.at("starts").to_number<int>(),
-            value.at("machine").as_string().c_str()};
-  } catch (const std::exception&) {
-    return {};
-  }
+  const auto starts = parse_json_object<Starts>(*text, path, [](const json::object& fields) {
+    return Starts{fields.at("step").to_number<uint64_t>(), fields.at("starts").to_number<int>(),
+                  fields.at("machine").as_string().c_str()};
+  });
+  return starts.ok() ? *starts : Starts();
 }
 
 Status RestartCount::write(const Starts& starts) {

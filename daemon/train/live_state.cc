@@ -54,15 +54,9 @@ std::string to_json(const LiveState& live) {
 }
 
 Result<LiveState> parse_live_state(const std::string& text) {
-  const auto corrupt = [](const std::string& what) {
-    return Status(StatusCode::kCorrupt, "manifest.json: live: " + what);
-  };
-  boost::system::error_code error;
-  const boost::json::value value = parse_json(text, error);
-  if (error || !value.is_object()) return corrupt("not a JSON object");
-  LiveState live;
-  try {
-    const boost::json::object& fields = value.as_object();
+  const std::string place = "manifest.json: live";
+  const auto read = [](const boost::json::object& fields) -> Result<LiveState> {
+    LiveState live;
     if (const auto* scale = fields.if_contains("lr_scale"))
       live.lr_scale = scale->to_number<double>();
     if (const auto* steps = fields.if_contains("skipped_steps"))
@@ -84,11 +78,11 @@ Result<LiveState> parse_live_state(const std::string& text) {
                               run::parse_batch_sizes(boost::json::serialize(*sizes),
                                                      "manifest.json: live: batch_sizes"));
     }
-  } catch (const std::exception& wrong) {
-    return corrupt(wrong.what());
-  }
+    return live;
+  };
+  STOKER_ASSIGN_OR_RETURN(LiveState live, parse_json_object<LiveState>(text, place, read));
   if (!std::isfinite(live.lr_scale) || live.lr_scale <= 0)
-    return corrupt("lr_scale is not a positive number");
+    return Status(StatusCode::kCorrupt, place + ": lr_scale is not a positive number");
   return live;
 }
 

@@ -26,20 +26,30 @@ boost::json::value parse_json(std::string_view text, boost::system::error_code& 
 // The double nearest to `text`, a JSON number; `default_value` if it is out of range.
 double parse_double_exact(std::string_view text, double default_value);
 
-// Converts the JSON object `text` with `read`; exceptions thrown by Boost.JSON's accessors become a
-// status. kCorrupt with `path` in the message: not JSON, or a field is missing or has the wrong
-// type.
+// Converts the JSON `text` with `read`, of which exceptions, such as those of Boost.JSON's accessors,
+// become a status. kCorrupt with `path` in the message: not JSON, or a field is missing or has the
+// wrong type.
 template <typename T, typename Read>
-Result<T> parse_json_object(std::string_view text, const std::string& path, Read&& read) {
+Result<T> parse_json_value(std::string_view text, const std::string& path, Read&& read,
+                           size_t max_depth = 32) {
   boost::system::error_code error;
-  const boost::json::value value = parse_json(text, error);
+  const boost::json::value value = parse_json(text, error, max_depth);
   if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
   try {
-    return read(value.as_object());
+    return read(value);
   } catch (const std::exception& wrong) {
     return Status(StatusCode::kCorrupt,
                   path + ": a field is missing or has the wrong type: " + wrong.what());
   }
+}
+
+// The same of an object.
+template <typename T, typename Read>
+Result<T> parse_json_object(std::string_view text, const std::string& path, Read&& read,
+                            size_t max_depth = 32) {
+  return parse_json_value<T>(
+      text, path, [&read](const boost::json::value& value) { return read(value.as_object()); },
+      max_depth);
 }
 
 }  // namespace stoker

@@ -254,15 +254,10 @@ std::string to_json(const Manifest& manifest) {
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path_in_messages) {
-  boost::system::error_code error;
-  const json::value value = parse_json(text, error);
-  if (error)
-    return Status(StatusCode::kCorrupt, path_in_messages + ": not JSON: " + error.message());
   const auto corrupt = [&](const std::string& what) {
     return Status(StatusCode::kCorrupt, path_in_messages + ": " + what);
   };
-  try {
-    const json::object& root = value.as_object();
+  const auto read = [&](const json::object& root) -> Result<Manifest> {
     // Checked before the other fields, which can differ in a later format.
     const auto format = root.at("format").to_number<int64_t>();
     if (format > kShardedFormat) {
@@ -278,9 +273,8 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path_i
     if (const std::string file_error = find_file_error(manifest); !file_error.empty())
       return corrupt(file_error);
     return manifest;
-  } catch (const std::exception& wrong) {
-    return corrupt(std::string("a field is missing or has the wrong type: ") + wrong.what());
-  }
+  };
+  return parse_json_object<Manifest>(text, path_in_messages, read);
 }
 
 }  // namespace stoker::checkpoint

@@ -44,10 +44,7 @@ std::string to_json(const HelloReply& reply) {
 }
 
 Result<HelloReply> parse_hello_reply(std::string_view text) {
-  boost::system::error_code error;
-  const json::value value = parse_json(text, error);
-  try {
-    const json::object& fields = value.as_object();
+  const auto read = [](const json::object& fields) -> Result<HelloReply> {
     if (const auto version = fields.at("protocol_version").to_number<uint64_t>();
         version != kProtocolVersion)
       return Status(StatusCode::kMismatch,
@@ -60,10 +57,8 @@ Result<HelloReply> parse_hello_reply(std::string_view text) {
                       .run = {.run_dir = fields.at("run_dir").as_string().c_str(),
                               .run_dir_id = fields.at("run_dir_id").as_string().c_str(),
                               .pid = fields.at("pid").to_number<int>()}};
-  } catch (const std::exception& exception) {
-    return Status(StatusCode::kCorrupt,
-                  std::string("the reply to hello does not identify a run: ") + exception.what());
-  }
+  };
+  return parse_json_object<HelloReply>(text, "the reply to hello", read);
 }
 
 }  // namespace stoker::control

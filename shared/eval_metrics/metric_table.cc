@@ -170,21 +170,17 @@ std::string invalid_row(const MetricTable& table) {
 }
 
 Result<MetricTable> table_of(std::string_view text, const std::string& path, bool is_required) {
-  boost::system::error_code error;
-  const json::value document = parse_json(text, error, kMaxDepth);
-  if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
-  std::vector<MetricDefinition> parsed;
-  try {
-    const json::object& root = document.as_object();
-    if (!is_required && !root.contains("metrics")) return MetricTable();
+  const auto read = [is_required](const json::object& root) {
+    std::vector<MetricDefinition> parsed;
+    if (!is_required && !root.contains("metrics")) return parsed;
     const json::array& rows = root.at("metrics").as_array();
     if (rows.size() > kMaxRows)
       throw std::invalid_argument("more than " + std::to_string(kMaxRows) + " metrics");
     for (const json::value& row : rows) parsed.push_back(parse_row(row.as_object()));
-  } catch (const std::exception& wrong) {
-    return Status(StatusCode::kCorrupt,
-                  path + ": a field is missing or has the wrong type: " + wrong.what());
-  }
+    return parsed;
+  };
+  STOKER_ASSIGN_OR_RETURN(
+      auto parsed, parse_json_object<std::vector<MetricDefinition>>(text, path, read, kMaxDepth));
   MetricTable table(std::move(parsed));
   if (const std::string wrong = invalid_row(table); !wrong.empty())
     return Status(StatusCode::kCorrupt, path + ": " + wrong);

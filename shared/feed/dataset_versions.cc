@@ -54,21 +54,16 @@ Result<DatasetVersions> parse_dataset_versions(std::string_view text, const std:
   DatasetVersions history;
   for (size_t from = 0, line = 1; from < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', from), text.size());
-    const auto corrupt = [&](const std::string& what) {
-      return Status(StatusCode::kCorrupt, path + ":" + std::to_string(line) + ": " + what);
-    };
-    boost::system::error_code error;
-    const json::value value = parse_json(text.substr(from, end - from), error);
-    if (error || !value.is_object()) return corrupt("not a JSON object");
-    try {
-      history.push_back(parse_version(value.as_object()));
-    } catch (const std::exception& wrong) {
-      return corrupt(wrong.what());
-    }
+    const std::string place = path + ":" + std::to_string(line);
+    STOKER_ASSIGN_OR_RETURN(auto version, parse_json_object<DatasetVersion>(
+                                              text.substr(from, end - from), place, parse_version));
+    history.push_back(std::move(version));
     const uint64_t ticket = history.back().start.ticket;
     const bool follows =
         history.size() == 1 ? ticket == 0 : ticket > history[history.size() - 2].start.ticket;
-    if (!follows) return corrupt("its start ticket is not above that of the previous version");
+    if (!follows)
+      return Status(StatusCode::kCorrupt,
+                    place + ": its start ticket is not above that of the previous version");
     from = end + 1;
   }
   return history;

@@ -63,25 +63,19 @@ std::string to_json(const BatchSizes& sizes) {
 }
 
 Result<BatchSizes> parse_batch_sizes(std::string_view text, const std::string& path) {
-  const auto corrupt = [&path](const std::string& what) {
-    return Status(StatusCode::kCorrupt, path + ": " + what);
-  };
-  boost::system::error_code error;
-  const json::value value = parse_json(text, error);
-  if (error || !value.is_array()) return corrupt("not a JSON array");
-  BatchSizes sizes;
-  try {
+  const auto read = [](const json::value& value) {
+    BatchSizes sizes;
     for (const json::value& size : value.as_array()) sizes.push_back(parse_size(size.as_object()));
-  } catch (const std::exception& wrong) {
-    return corrupt(std::string("a field is missing or has the wrong type: ") + wrong.what());
-  }
+    return sizes;
+  };
+  STOKER_ASSIGN_OR_RETURN(BatchSizes sizes, parse_json_value<BatchSizes>(text, path, read));
   const bool has_order = std::ranges::adjacent_find(sizes, [](const auto& one, const auto& next) {
                            return one.steps_before >= next.steps_before;
                          }) == sizes.end();
   const bool has_sizes =
       std::ranges::all_of(sizes, [](const BatchSize& size) { return size.samples_per_step() > 0; });
   if (!sizes.empty() && (sizes.front().steps_before > 0 || !has_order || !has_sizes))
-    return corrupt("the batch sizes are not those of a run");
+    return Status(StatusCode::kCorrupt, path + ": the batch sizes are not those of a run");
   return sizes;
 }
 

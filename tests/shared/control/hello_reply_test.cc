@@ -85,7 +85,7 @@ TEST(HelloReplyTest, RejectsReplyWithoutRunIdentity) {
         R"({"stoker_version":"1","role":"read","run_dir":"/a","run_dir_id":"1:2","pid":"x"})"}) {
     const auto parsed = parse_hello_reply(text);
     EXPECT_EQ(parsed.status().code(), StatusCode::kCorrupt) << text;
-    EXPECT_THAT(parsed.status().message(), HasSubstr("does not identify a run")) << text;
+    EXPECT_THAT(parsed.status().message(), HasSubstr("the reply to hello: ")) << text;
   }
 }
 
