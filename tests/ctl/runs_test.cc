@@ -256,6 +256,38 @@ TEST_F(RunsTest, NamesRunWithoutMetricOfPlot) {
   EXPECT_THAT(result.err, HasSubstr(second() + ": no record has a finite value of 'loss'"));
 }
 
+// The limits are 10,000 evaluations of a run, and 50,000 folders of one user.
+TEST_F(RunsTest, SaysWhichEvaluationsReportAndPlotLeaveOut) {
+  write_train_metrics(10);
+  for (uint64_t step = 1; step <= 10'002; ++step)
+    write_file(run::eval_result_path(layout().eval_dir(), step),
+               run::to_json(run::EvalResult{
+                   .step = step, .datasets = {{.dataset = "valid", .metrics = {{"loss", 2}}}}}));
+  for (const char* const command : {"report", "plot"}) {
+    const CommandResult result = ctl({command});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.err, "stokerctl: " + layout().root() +
+                              ": the newest 10000 evaluations are shown, 2 older ones are not\n");
+  }
+  std::filesystem::remove(run::eval_result_path(layout().eval_dir(), 1));
+  std::filesystem::remove(run::eval_result_path(layout().eval_dir(), 2));
+  EXPECT_EQ(ctl({"report"}).err, "");
+}
+
+TEST_F(RunsTest, SaysHowManyFoldersAreNotSearched) {
+  for (int i = 0; i < 50'002; ++i)
+    std::filesystem::create_directories(root_ / ("runs/" + std::to_string(i)));
+  const std::string root = root_ / "runs";
+  EXPECT_EQ(
+      run_with_arguments({"--json", "runs", root}).err,
+      "stokerctl: 2 folders not searched to the end: their owner has too many in " + root + "\n");
+  std::filesystem::remove(root + "/0");
+  EXPECT_THAT(run_with_arguments({"--json", "runs", root}).err,
+              HasSubstr("stokerctl: 1 folder not searched"));
+  std::filesystem::remove(root + "/1");
+  EXPECT_EQ(run_with_arguments({"--json", "runs", root}).err, "");
+}
+
 TEST_F(RunsTest, RejectsRunsTogetherWithRunDir) {
   write_two_runs();
   const CommandResult result = ctl({"plot", second()});
