@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "shared/base/cgroup.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
-#include "shared/feed/make_stream_feed.h"
 #include "shared/feed/worker_pool.h"
 
 namespace stoker::supervisor {
@@ -67,7 +67,8 @@ FeedSupervisor::FeedSupervisor(FeedOptions options, ring::ShmRing& ring,
                      sample_error_file_, clock),
       budget_(static_cast<uint64_t>(options_.feed.max_restarts_per_minute)),
       external_(ring, max_external_producers(options_.feed), worker_timeout(options_.feed)) {
-  if (options_.feed.num_workers || options_.stream) return;
+  if (options_.stream) stream_.emplace(*std::exchange(options_.stream, std::nullopt), ring);
+  if (options_.feed.num_workers || stream_) return;
   // Each process needs one active thread because its progress is the process's heartbeat.
   const bool processes = options_.feed.num_processes > 0;
   tuner_.emplace(static_cast<uint32_t>(processes ? options_.feed.num_processes : 1),
@@ -81,7 +82,7 @@ FeedSupervisor::~FeedSupervisor() { stop(); }
 
 Status FeedSupervisor::start() {
   const bool threads = options_.feed.num_processes == 0;
-  if (options_.stream)
+  if (stream_)
     STOKER_RETURN_IF_ERROR(start_stream());
   else if (options_.feed.producers != config::ProducerMode::kExternal)
     STOKER_RETURN_IF_ERROR(threads ? start_threads() : start_processes());
@@ -128,164 +129,45 @@ Status FeedSupervisor::start_stream() {
     STOKER_ASSIGN_OR_RETURN(options_.feed_program, feed::find_feed_program());
   }
   const std::lock_guard lock(mutex_);
-  const int num_workers = options_.stream->has_indexed ? max_threads(options_.feed) : 0;
+  const int num_workers = stream_->supply().has_indexed ? max_threads(options_.feed) : 0;
   STOKER_RETURN_IF_ERROR(make_table(1, static_cast<uint32_t>(std::max(num_workers, 1))));
-  STOKER_ASSIGN_OR_RETURN(states_,
-                          feed::StreamStateTable::create(ring_.slots(), options_.stream->capacity,
-                                                         options_.stream->history_bytes));
-  restore_history();
+  STOKER_RETURN_IF_ERROR(stream_->open());
   workers_.resize(1);
-  workers_[0].threads = options_.stream->num_threads + num_workers;
+  workers_[0].threads = stream_->supply().num_threads + num_workers;
   workers_[0].delay = kFirstDelay;
   return spawn(workers_[0]);
-}
-
-// The worker's tickets are requeued, so the batches before the first one that is not published are
-// complete.
-Status FeedSupervisor::prepare_stream() const {
-  const uint64_t next = ring_.first_unpublished();
-  std::optional<feed::StreamState> state = options_.stream->state;
-  if (next != options_.stream->first_ticket) {
-    STOKER_ASSIGN_OR_RETURN(state, states_->read(next - 1));
-  }
-  if (state && !state->has_started()) state.reset();
-  // The worker compares it with the history itself.
-  if (options_.stream->has_producers) return states_->set_initial(state);
-  if (state && options_.stream->input_fd >= 0) continue_input(*state);
-  // The worker before had no batch, and read more than is held.
-  const auto history = states_->maybe_history();
-  if (!state && history && history->range().begin > 0) {
-    log_warn(
-        "stream records lost",
-        {{"source", options_.stream->input_name},
-         {"reason",
-          "they were read before the first batch, and stream.save_elements_mib is too small to "
-          "hold them"}});
-    history->assign(0, {}, 0);
-  }
-  return states_->set_initial(state);
-}
-
-// After a resume.
-void FeedSupervisor::restore_history() {
-  const auto history = states_->maybe_history();
-  auto saved = std::exchange(options_.stream->history, std::nullopt);
-  if (!history || !saved) return;
-  if (options_.stream->has_producers) return feed::restore_producer_history(*saved, *history);
-  const uint64_t whole = std::max(saved->complete, saved->begin) - saved->begin;
-  if (!options_.stream->continues_history && saved->bytes.size() > whole) {
-    log_warn("incomplete stream record dropped",
-             {{"source", options_.stream->input_name}, {"bytes", saved->bytes.size() - whole}});
-    saved->bytes.resize(whole);
-  }
-  history->assign(saved->begin, saved->bytes, saved->complete);
-}
-
-// A source that cannot be read again, from its history. Another program can continue where the one
-// before has ended.
-void FeedSupervisor::continue_input(feed::StreamState& state) const {
-  const auto history = states_->maybe_history();
-  if (state.sources.empty()) {  // it has ended
-    state.elements.clear();
-    state.next_source = 0;
-    if (history) history->assign(0, {}, 0);
-    return;
-  }
-  const size_t queued = state.elements.size();
-  for (feed::StreamState::Source& source : state.sources) source.ended = false;
-  uint64_t& next = state.sources.front().next.offset;
-  const auto held = history ? history->range() : data::stream::ByteHistory::Range();
-  const bool has_input = history && state.sources.size() == 1;
-  const bool has_rest = has_input && next >= held.begin && next <= held.end;
-  if (has_rest) {
-    std::erase_if(state.elements,
-                  [&](const auto& element) { return element.at.offset < held.begin; });
-  } else {
-    state.elements.clear();
-    // With what was read of the first record that is not lost, so that it is found.
-    if (has_input && next < held.begin && held.complete >= held.begin)
-      next = held.complete;
-    else if (history)
-      history->assign(next, {}, next);
-  }
-  if (has_rest && state.elements.size() == queued) return;
-  log_warn("stream records lost",
-           {{"source", options_.stream->input_name},
-            {"queued_records", queued - state.elements.size()},
-            {"reason",
-             "the source cannot be read again, and stream.save_elements_mib is too small; the "
-             "stream continues with the next records"}});
-}
-
-// Bytes that the worker had read when it was killed, and that are not in the history. What was read of
-// the record before them must not be continued with another one. An error ends the run.
-Status FeedSupervisor::check_input() const {
-  const auto history = options_.stream ? states_->maybe_history() : std::nullopt;
-  if (!history || !history->is_reading()) return {};
-  auto held = feed::copy_history(*history, 0);
-  held.bytes.resize(std::max(held.complete, held.begin) - held.begin);
-  history->assign(held.begin, held.bytes, held.complete);
-  const std::string what = "a worker process was killed while it read";
-  log_warn("stream records lost", {{"source", options_.stream->input_name}, {"reason", what}});
-  if (options_.stream->finds_records) return {};
-  return Status(StatusCode::kIoError, options_.stream->input_name + ": " + what +
-                                          ", and the next record cannot be found; start stokerd "
-                                          "again, and a producer that begins with a record");
-}
-
-void FeedSupervisor::forget_unsaved_ends() const {
-  if (!states_ || !options_.stream->has_producers || !states_->is_receiving()) return;
-  if (const auto history = states_->maybe_history()) feed::forget_ends_of_producers(*history);
-}
-
-bool FeedSupervisor::end_stream() {
-  const auto end = options_.stream ? states_->end_ticket() : std::nullopt;
-  if (!end) return false;
-  const Status ended = ring_.end_at(*end);
-  if (!ended.ok()) log_warn("end of the stream rejected", {{"reason", ended.message()}});
-  return ended.ok();
 }
 
 std::string FeedSupervisor::waits_for() const {
   const std::lock_guard lock(mutex_);
   const bool is_running = !workers_.empty() && workers_.front().maybe_process;
-  return states_ && is_running ? states_->waits_for() : "";
+  return stream_ && is_running ? stream_->states().waits_for() : "";
 }
 
 ThreadList FeedSupervisor::stream_threads() const {
   const std::lock_guard lock(mutex_);
-  if (!states_ || workers_.empty() || !workers_.front().maybe_process) return {};
-  ThreadList list = states_->threads();
+  if (!stream_ || workers_.empty() || !workers_.front().maybe_process) return {};
+  ThreadList list = stream_->states().threads();
   set_kernel_states(workers_.front().maybe_process->pid(), list);
   return list;
 }
 
 Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   const std::lock_guard lock(mutex_);
-  assert(states_ && "the data is no stream");
-  return states_->read(ticket);
+  assert(stream_ && "the data is no stream");
+  return stream_->states().read(ticket);
 }
 
 std::optional<feed::StreamHistory> FeedSupervisor::history_of(
     const feed::StreamState& state) const {
   const std::lock_guard lock(mutex_);
-  const auto history = states_ ? states_->maybe_history() : std::nullopt;
-  if (!history) return std::nullopt;
-  const bool is_last = !any_process() && !history->is_reading();
-  if (options_.stream->has_producers) return feed::copy_producer_history(state, *history, is_last);
-  const auto first = feed::first_needed(state);
-  if (!first) return std::nullopt;
-  feed::StreamHistory copy = feed::copy_history(*history, *first);
-  copy.is_last = is_last;
-  return copy;
+  return stream_ ? stream_->history_of(state, any_process()) : std::nullopt;
 }
 
 Result<feed::StreamState> FeedSupervisor::end_state() const {
   const std::lock_guard lock(mutex_);
-  assert(states_ && "the data is no stream");
-  const auto end = states_->end_ticket();
-  if (!end) return Status(StatusCode::kCorrupt, "the stream has not ended");
-  return states_->read(*end);
+  assert(stream_ && "the data is no stream");
+  return stream_->end_state();
 }
 
 Status FeedSupervisor::make_table(uint32_t workers, uint32_t threads) {
@@ -305,13 +187,8 @@ feed::WorkerArguments FeedSupervisor::arguments_of(const Worker& worker) const {
                                   .producer = worker.producer.index,
                                   .generation = worker.producer.generation,
                                   .parent = ::getpid()};
-  if (options_.stream) {
-    arguments.fingerprint = options_.stream->fingerprint;
+  if (stream_) {
     arguments.threads = max_threads(options_.feed);
-    arguments.stream_fd = kFirstFd + 2;
-    if (options_.stream->input_fd >= 0) arguments.input_fd = kFirstFd + 3;
-    arguments.input_name = options_.stream->input_name;
-    arguments.producer_users = options_.stream->producer_users;
     return arguments;
   }
   arguments.fingerprint = maybe_dataset_->fingerprint();
@@ -325,14 +202,11 @@ feed::WorkerArguments FeedSupervisor::arguments_of(const Worker& worker) const {
 
 Status FeedSupervisor::spawn(Worker& worker) {
   std::vector<int> fds{ring_.fd(), table_->fd()};
-  if (options_.stream) {
-    STOKER_RETURN_IF_ERROR(prepare_stream());
-    fds.push_back(states_->fd());
-    if (options_.stream->input_fd >= 0) fds.push_back(options_.stream->input_fd);
-  }
+  if (stream_) STOKER_RETURN_IF_ERROR(stream_->prepare());
   STOKER_ASSIGN_OR_RETURN(worker.producer, ring_.add_producer("stoker-feed"));
-  auto process = feed::WorkerProcess::spawn(options_.feed_program,
-                                            feed::to_command_line(arguments_of(worker)), fds);
+  feed::WorkerArguments arguments = arguments_of(worker);
+  if (stream_) std::ranges::copy(stream_->pass_to(arguments), std::back_inserter(fds));
+  auto process = feed::WorkerProcess::spawn(options_.feed_program, to_command_line(arguments), fds);
   if (!process.ok()) {
     ring_.requeue(worker.producer);
     return process.status();
@@ -382,7 +256,7 @@ void FeedSupervisor::stop() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopping_, true)) return;
   }
-  const bool has_producers = options_.stream && options_.stream->has_producers;
+  const bool has_producers = stream_ && stream_->supply().has_producers;
   const auto deadline =
       std::chrono::steady_clock::now() + (has_producers ? kProducerStopGrace : kStopGrace);
   while (true) {
@@ -402,7 +276,7 @@ void FeedSupervisor::stop() {
     log_warn("worker process killed", {{"pid", worker.maybe_process->pid()}});
     end_process(worker);
   }
-  forget_unsaved_ends();
+  if (stream_) stream_->forget_unsaved_ends();
   // Logged only: the caller of stop() has already decided how the run ends.
   if (const Status status = count_sample_errors();
       !status.ok() && status.message() != coordinator_.reason().message())
@@ -584,7 +458,7 @@ Status FeedSupervisor::take_failure(const Worker& worker,
   const Status failure = table_->take_failure(worker.number);
   if (end.by_signal || end.clean()) return {};
   // stokerd itself has opened an indexed dataset.
-  return options_.stream ? failure : feed::as_lost_access(failure);
+  return stream_ ? failure : feed::as_lost_access(failure);
 }
 
 std::string FeedSupervisor::crash_cause(const Worker& worker, const feed::WorkerProcess::End& end,
@@ -612,13 +486,13 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
                                 waited || !failure.ok() ? Quarantine::CrashAttribution::kNone
                                                         : Quarantine::CrashAttribution::kPossible);
   const uint64_t num_requeued = ring_.requeue(worker.producer);
-  forget_unsaved_ends();
-  if (options_.stream && !failure.ok()) {
+  if (stream_) stream_->forget_unsaved_ends();
+  if (stream_ && !failure.ok()) {
     worker.done = true;
     return coordinator_.request_stop(failure);
   }
-  const bool has_ended = ring_.has_ended() || (end.clean() && end_stream());
-  if (end.clean() && has_ended && (num_requeued == 0 || options_.stream)) {
+  const bool has_ended = ring_.has_ended() || (end.clean() && stream_ && stream_->end());
+  if (end.clean() && has_ended && (num_requeued == 0 || stream_)) {
     worker.done = true;
     return;
   }
@@ -626,7 +500,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       "worker process crashed",
       {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
-  if (const Status input = check_input(); !input.ok()) {
+  if (const Status input = stream_ ? stream_->check_input() : Status(); !input.ok()) {
     worker.done = true;
     return coordinator_.request_stop(input);
   }

@@ -38,6 +38,7 @@
 #include "daemon/supervisor/external_producers.h"
 #include "daemon/supervisor/progress_monitor.h"
 #include "daemon/supervisor/sample_error_log.h"
+#include "daemon/supervisor/stream_recovery.h"
 #include "daemon/supervisor/worker_autotuner.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
@@ -48,35 +49,12 @@
 #include "shared/data/order/sample_plan.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/stream_state.h"
-#include "shared/feed/stream_state_table.h"
 #include "shared/feed/worker_arguments.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_process.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::supervisor {
-
-// A source without an index: one worker process fills all batches, and continues where it stopped.
-struct StreamSupply {
-  uint64_t first_ticket = 0;                    // of the ring
-  std::optional<feed::StreamState> state = {};  // before that ticket; nullopt: from the start
-  std::string fingerprint = {};                 // of data.train
-  uint64_t capacity = 1000;                     // elements of the queue
-  int num_threads = 1;                          // readers
-  bool has_indexed = false;                     // a mixture: feed.num_workers more read the others
-  int input_fd = -1;                            // of the source, open until the end; -1: files
-  std::string input_name = {};
-  // input_fd is a socket that external producers connect to, with these users in addition to root and
-  // that of this process.
-  bool has_producers = false;
-  std::vector<uid_t> producer_users = {};
-  // Of an input that cannot be read again: how much is held, and what the checkpoint has.
-  uint64_t history_bytes = 0;
-  std::optional<feed::StreamHistory> history = {};
-  // The next bytes of the input continue this history, and do not begin with a record.
-  bool continues_history = false;
-  bool finds_records = true;  // in bytes that do not begin with one
-};
 
 struct FeedOptions {
   config::FeedConfig feed;
@@ -155,14 +133,7 @@ class FeedSupervisor {
   Status start_processes();
   Status spawn(Worker& worker);
   feed::WorkerArguments arguments_of(const Worker& worker) const;
-  // For a stream.
   Status start_stream();
-  void restore_history();
-  Status prepare_stream() const;  // the state from which the next worker continues
-  void continue_input(feed::StreamState& state) const;
-  Status check_input() const;        // after the end of a worker
-  void forget_unsaved_ends() const;  // after a worker that has lost what it received
-  bool end_stream();                 // false: the stream has not ended
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);
   void wait_for_exits(std::chrono::milliseconds timeout) const;
@@ -200,7 +171,7 @@ class FeedSupervisor {
   SampleErrorLog sample_errors_;
   std::vector<Worker> workers_;
   std::optional<feed::QuarantineTable> table_;
-  std::optional<feed::StreamStateTable> states_;  // of a stream
+  std::optional<StreamRecovery> stream_;
   std::optional<Quarantine> quarantine_;
   std::optional<feed::CrashTrackingDataset> crash_tracking_;  // feed.num_processes: 0
   std::optional<feed::WorkerPool> pool_;                      // feed.num_processes: 0
