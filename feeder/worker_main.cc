@@ -41,18 +41,6 @@ namespace {
 
 constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the process after 900
 
-// The first option that is required and not given; null: none.
-const char* missing_option(const feed::WorkerArguments& arguments) {
-  const bool is_request = arguments.request_fd >= 0;
-  const bool reads = arguments.operation == feed::Operation::kRead;
-  if (arguments.config_path.empty()) return "--config";
-  if (reads && arguments.stream_fd < 0 && arguments.index_dir.empty()) return "--index-dir";
-  if (reads && arguments.fingerprint.empty()) return "--dataset-fingerprint";
-  if (is_request) return arguments.memory_fd < 0 ? "--memory-fd" : nullptr;
-  if (arguments.ring_fd < 0) return "--ring-fd";
-  return arguments.quarantine_fd < 0 ? "--quarantine-fd" : nullptr;
-}
-
 // Empty if the program should end with `exit_code` (usage error, --help).
 std::optional<feed::WorkerArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
   feed::WorkerArguments arguments;
@@ -69,7 +57,8 @@ std::optional<feed::WorkerArguments> parse_arguments(int argc, char** argv, Exit
   });
   try {
     app.parse(argc, argv);
-    if (const char* const missing = missing_option(arguments)) throw CLI::RequiredError(missing);
+    // Descriptors and files that are missing fail where they are used.
+    if (arguments.config_path.empty()) throw CLI::RequiredError("--config");
     if (arguments.threads < 1 || arguments.threads > 1024)
       throw CLI::ValidationError("--num-threads", "must be from 1 to 1024");
   } catch (const CLI::ParseError& error) {
