@@ -1,4 +1,5 @@
-// image_types: basic types of the decoders (ImageShape, CropBox, DecodeLimits, Format).
+// image_types: basic types of the decoders and operators (ImageShape, CropBox, DecodeLimits,
+// Interpolation, Format).
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,9 @@ struct DecodeLimits {
   uint64_t memory_bytes = uint64_t{1} << 30;  // memory of the decoder per image
   bool operator==(const DecodeLimits&) const = default;
 };
+
+// Between pixels. kBicubic: only of a resized image.
+enum class Interpolation : uint8_t { kNearest, kBilinear, kBicubic };
 
 enum class Format { kUnknown, kJpeg, kPng, kWebp };
 

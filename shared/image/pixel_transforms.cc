@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "shared/base/target_clones.h"
 
@@ -33,12 +35,18 @@ Planes planes_of(const ImageShape& shape, std::span<std::byte> planes) {
   return clamp_to_byte(0.2989f * red + 0.587f * green + 0.114f * blue);
 }
 
+using LevelTable = std::array<uint8_t, 256>;
+
+void map_levels(const LevelTable& table, std::span<std::byte> planes) {
+  for (std::byte& value : planes) value = std::byte{table[std::to_integer<size_t>(value)]};
+}
+
 // Blends with one value for all pixels, through a table of the 256 levels.
 void blend_levels(float factor, float other, std::span<std::byte> planes) {
-  std::array<uint8_t, 256> table;
+  LevelTable table;
   for (size_t level = 0; level < table.size(); ++level)
     table[level] = clamp_to_byte(factor * static_cast<float>(level) + other);
-  for (std::byte& value : planes) value = std::byte{table[std::to_integer<size_t>(value)]};
+  map_levels(table, planes);
 }
 
 STOKER_TARGET_CLONES
@@ -127,6 +135,187 @@ void adjust_hue(const ImageShape& shape, double turn, std::span<std::byte> plane
 
 namespace {
 
+// The planes one after another.
+template <typename Function>
+void for_each_plane(const ImageShape& shape, std::span<std::byte> planes,
+                    const Function& function) {
+  assert(planes.size() == shape.bytes());
+  const size_t pixels = size_t{shape.height} * shape.width;
+  for (uint32_t c = 0; c < shape.channels; ++c) function(planes.subspan(c * pixels, pixels));
+}
+
+using Histogram = std::array<uint32_t, 256>;
+
+Histogram histogram_of(std::span<const std::byte> plane) {
+  Histogram counts{};
+  for (const std::byte value : plane) ++counts[std::to_integer<size_t>(value)];
+  return counts;
+}
+
+STOKER_TARGET_CLONES
+void blend_rows_with_blurred(const uint8_t* from, size_t height, size_t width, double alpha,
+                             uint8_t* to) {
+  for (size_t y = 1; y + 1 < height; ++y)
+    for (size_t x = 1; x + 1 < width; ++x) {
+      const uint8_t* const row = from + y * width + x;
+      const uint8_t* const above = row - width;
+      const uint8_t* const below = row + width;
+      const int sum = above[-1] + above[0] + above[1] + row[-1] + 5 * row[0] + row[1] + below[-1] +
+                      below[0] + below[1];
+      const int blurred = (2 * sum + 13) / 26;  // sum / 13, rounded; it is never halfway
+      // A double holds the product exactly, so that the sum is rounded once, as by a fused
+      // multiply-add, which PyTorch uses.
+      to[y * width + x] = clamp_to_byte(static_cast<float>(row[0] + alpha * (blurred - row[0])));
+    }
+}
+
+}  // namespace
+
+void adjust_sharpness(const ImageShape& shape, double factor, std::span<std::byte> planes) {
+  if (shape.height <= 2 || shape.width <= 2) return;
+  const double alpha = static_cast<float>(1 - factor);
+  thread_local std::vector<uint8_t> original;
+  for_each_plane(shape, planes, [&](std::span<std::byte> plane) {
+    auto* const pixels = reinterpret_cast<uint8_t*>(plane.data());
+    original.assign(pixels, pixels + plane.size());
+    blend_rows_with_blurred(original.data(), shape.height, shape.width, alpha, pixels);
+  });
+}
+
+void make_grayscale(const ImageShape& shape, std::span<std::byte> planes) {
+  if (shape.channels == 1) return;
+  const Planes image = planes_of(shape, planes);
+  for (size_t i = 0; i < image.pixels; ++i)
+    image.red[i] = image.green[i] = image.blue[i] =
+        to_gray(image.red[i], image.green[i], image.blue[i]);
+}
+
+void invert(std::span<std::byte> planes) {
+  for (std::byte& value : planes) value = ~value;
+}
+
+void posterize(int bits, std::span<std::byte> planes) {
+  assert(bits >= 0 && bits <= 8);
+  const auto mask = static_cast<std::byte>(0xff << (8 - bits));
+  for (std::byte& value : planes) value &= mask;
+}
+
+void solarize(double threshold, std::span<std::byte> planes) {
+  LevelTable table;
+  for (size_t level = 0; level < table.size(); ++level)
+    table[level] = static_cast<uint8_t>(
+        static_cast<float>(level) >= static_cast<float>(threshold) ? 255 - level : level);
+  map_levels(table, planes);
+}
+
+void autocontrast(const ImageShape& shape, std::span<std::byte> planes) {
+  for_each_plane(shape, planes, [](std::span<std::byte> plane) {
+    const auto [first, last] = std::minmax_element(plane.begin(), plane.end());
+    if (plane.empty() || *first == *last) return;
+    const float low = std::to_integer<uint8_t>(*first), high = std::to_integer<uint8_t>(*last);
+    const float scale = (high - low) * static_cast<float>(1.0 / 255);
+    LevelTable table;
+    for (size_t level = 0; level < table.size(); ++level)
+      table[level] = clamp_to_byte((static_cast<float>(level) - low) / scale);
+    map_levels(table, plane);
+  });
+}
+
+void equalize(const ImageShape& shape, std::span<std::byte> planes) {
+  for_each_plane(shape, planes, [](std::span<std::byte> plane) {
+    const Histogram counts = histogram_of(plane);
+    const auto top = std::find_if(counts.rbegin(), counts.rend(), [](uint32_t n) { return n > 0; });
+    if (top == counts.rend()) return;
+    const uint64_t step = (plane.size() - *top) / 255;
+    if (step == 0) return;
+    LevelTable table;
+    uint64_t below = 0;  // number of pixels with a lower level
+    for (size_t level = 0; level < table.size(); ++level) {
+      table[level] = static_cast<uint8_t>(std::min<uint64_t>((below + step / 2) / step, 255));
+      below += counts[level];
+    }
+    map_levels(table, plane);
+  });
+}
+
+namespace {
+
+std::vector<float> gaussian_kernel(int size, double sigma) {
+  const double lim = (size - 1) / (2 * std::sqrt(2.0));
+  std::vector<double> weights;
+  double sum = 0;
+  for (int i = 0; i < size; ++i) {
+    const double x = size == 1 ? 0 : (2.0 * i / (size - 1) - 1) * lim / sigma;
+    weights.push_back(std::exp(-x * x));
+    sum += weights.back();
+  }
+  std::vector<float> kernel;
+  for (const double weight : weights) kernel.push_back(static_cast<float>(weight / sum));
+  return kernel;
+}
+
+// Index of a pixel beyond an edge: the edge itself is not repeated.
+int reflected(int index, int side) {
+  if (index < 0) return -index;
+  return index < side ? index : 2 * (side - 1) - index;
+}
+
+STOKER_TARGET_CLONES
+void add_weighted(const uint8_t* from, float weight, size_t count, float* sums) {
+  for (size_t i = 0; i < count; ++i) sums[i] += weight * from[i];
+}
+
+STOKER_TARGET_CLONES
+void convolve_row(const float* padded, const std::vector<float>& kernel, size_t width,
+                  uint8_t* row) {
+  for (size_t x = 0; x < width; ++x) {
+    float sum = 0;
+    for (size_t k = 0; k < kernel.size(); ++k) sum += kernel[k] * padded[x + k];
+    row[x] = clamp_to_byte(sum + 0.5f);
+  }
+}
+
+}  // namespace
+
+void gaussian_blur(const ImageShape& shape, int kernel_size, double sigma,
+                   std::span<std::byte> planes) {
+  const int half = kernel_size / 2;
+  const auto height = static_cast<int>(shape.height), width = static_cast<int>(shape.width);
+  assert(kernel_size % 2 == 1 && half < height && half < width && sigma > 0);
+  const std::vector<float> kernel = gaussian_kernel(kernel_size, sigma);
+  thread_local std::vector<uint8_t> original;
+  thread_local std::vector<float> padded;
+  for_each_plane(shape, planes, [&](std::span<std::byte> plane) {
+    auto* const pixels = reinterpret_cast<uint8_t*>(plane.data());
+    original.assign(pixels, pixels + plane.size());
+    for (int y = 0; y < height; ++y) {
+      padded.assign(shape.width + 2 * static_cast<size_t>(half), 0.0f);
+      float* const sums = padded.data() + half;
+      for (int k = 0; k < kernel_size; ++k)
+        add_weighted(original.data() + size_t(reflected(y + k - half, height)) * shape.width,
+                     kernel[size_t(k)], shape.width, sums);
+      for (int i = 1; i <= half; ++i) {
+        sums[-i] = sums[i];
+        sums[width - 1 + i] = sums[width - 1 - i];
+      }
+      convolve_row(padded.data(), kernel, shape.width, pixels + size_t(y) * shape.width);
+    }
+  });
+}
+
+void erase(const ImageShape& shape, const PixelBox& box, const std::array<uint8_t, 3>& levels,
+           std::span<std::byte> planes) {
+  assert(box.top + box.height <= shape.height && box.left + box.width <= shape.width);
+  auto level = levels.begin();
+  for_each_plane(shape, planes, [&](std::span<std::byte> plane) {
+    for (uint32_t y = box.top; y < box.top + box.height; ++y)
+      std::memset(plane.data() + size_t{y} * shape.width + box.left, *level, box.width);
+    ++level;
+  });
+}
+
+namespace {
+
 using Bytes16 = uint8_t __attribute__((vector_size(16)));
 
 [[gnu::always_inline]] inline Bytes16 reversed(const uint8_t* from) {
@@ -159,6 +348,15 @@ void horizontal_flip(const ImageShape& shape, std::span<std::byte> planes) {
   assert(planes.size() == shape.bytes());
   flip_rows(reinterpret_cast<uint8_t*>(planes.data()), size_t{shape.channels} * shape.height,
             shape.width);
+}
+
+void vertical_flip(const ImageShape& shape, std::span<std::byte> planes) {
+  for_each_plane(shape, planes, [&shape](std::span<std::byte> plane) {
+    const size_t width = shape.width;
+    for (size_t top = 0, bottom = shape.height - size_t{1}; top < bottom; ++top, --bottom)
+      std::swap_ranges(plane.data() + top * width, plane.data() + (top + 1) * width,
+                       plane.data() + bottom * width);
+  });
 }
 
 namespace {
