@@ -1,6 +1,6 @@
 // Conditions between the settings of datasets, and between datasets and feed.
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <set>
@@ -15,14 +15,33 @@ namespace {
 
 constexpr double kMaxHue = 0.5;
 
-// The accepted order of transforms; at most one of the resizing ones, which come first.
+// The accepted order of transforms: resizing, at most one of two; random ones in any order; normalize.
 size_t rank_of(const Transform& transform) {
-  constexpr std::array<size_t, 7> kRanks{0, 1, 0, 2, 3, 4, 5};  // in the order of Transform
-  return kRanks[transform.index()];
+  if (std::holds_alternative<CenterCrop>(transform)) return 1;
+  if (std::holds_alternative<Normalize>(transform)) return 3;
+  const bool resizes = std::holds_alternative<Resize>(transform) ||
+                       std::holds_alternative<RandomResizedCrop>(transform);
+  return resizes ? 0 : 2;
 }
 constexpr const char* kAcceptedOrder =
-    "resize, resize and center_crop, or random_resized_crop; then random_crop, "
-    "random_horizontal_flip, color_jitter, normalize";
+    "resize, resize and center_crop, or random_resized_crop; then random transforms; then "
+    "normalize";
+
+bool are_in_order(const Transforms& transforms) {
+  std::set<size_t> seen;
+  size_t rank = 0;
+  for (const Transform& each : transforms) {
+    const bool is_new = seen.insert(each.index()).second;
+    if (!is_new || rank_of(each) < rank) return false;
+    rank = rank_of(each);
+  }
+  return find_transform<Resize>(transforms) == nullptr ||
+         find_transform<RandomResizedCrop>(transforms) == nullptr;
+}
+
+bool is_range(const std::vector<double>& numbers) {
+  return numbers.size() == 2 && numbers[0] <= numbers[1];
+}
 
 // Common properties of the training datasets.
 struct TrainedDatasets {
@@ -394,11 +413,9 @@ class DataValidator {
     const Transforms* const transforms = dataset.transforms();
     if (transforms == nullptr || errors_.has_error_for(section_ + "transforms")) return;
     for (size_t i = 0; i < transforms->size(); ++i)
-      validate_transform((*transforms)[i], "transforms[" + std::to_string(i) + "].");
-    const auto is_out_of_order = [](const Transform& a, const Transform& b) {
-      return rank_of(a) >= rank_of(b);
-    };
-    if (std::ranges::adjacent_find(*transforms, is_out_of_order) != transforms->end())
+      validate_transform((*transforms)[i], "transforms[" + std::to_string(i) + "]." +
+                                               std::string(name_of((*transforms)[i])) + '.');
+    if (!are_in_order(*transforms))
       return add("transforms",
                  std::string("must be in the order ") + kAcceptedOrder + "; each at most once");
     const auto* const resize = find_transform<Resize>(*transforms);
@@ -434,44 +451,88 @@ class DataValidator {
       add("transforms", "center_crop must fit into the resized image");
   }
 
+  // Of one transform. `prefix`: "transforms[1].random_affine."
   void validate_transform(const Transform& transform, const std::string& prefix) {
     const auto is_interval = [](const std::vector<double>& numbers) {
-      return numbers.size() == 2 && numbers[0] > 0 && numbers[0] <= numbers[1];
+      return is_range(numbers) && numbers[0] > 0;
     };
     std::visit(
         [&](const auto& each) {
           using T = std::decay_t<decltype(each)>;
           if constexpr (requires { each.size; }) {
             if (each.size.size() > 2)
-              add(prefix + name_of<T>() + ".size", "must be a number or [height, width] in pixels");
+              add(prefix + "size", "must be a number or [height, width] in pixels");
           }
-          if constexpr (std::is_same_v<T, RandomResizedCrop>) {
+          if constexpr (std::is_same_v<T, RandomResizedCrop> || std::is_same_v<T, RandomErasing>) {
             if (!is_interval(each.scale) || each.scale[1] > 1)
-              add(prefix + "random_resized_crop.scale",
+              add(prefix + "scale",
                   "must be [from, to] with 0 < from <= to <= 1, for example [0.08, 1.0]");
             if (!is_interval(each.ratio))
-              add(prefix + "random_resized_crop.ratio",
+              add(prefix + "ratio",
                   "must be [from, to] with 0 < from <= to, for example [0.75, 1.3333]");
           }
           if constexpr (std::is_same_v<T, ColorJitter>) {
-            if (each.hue > kMaxHue)
-              add(prefix + "color_jitter.hue", "must be a number from 0 to 0.5");
+            if (each.hue > kMaxHue) add(prefix + "hue", "must be a number from 0 to 0.5");
+          }
+          if constexpr (std::is_same_v<T, GaussianBlur>) {
+            if (each.kernel_size % 2 == 0) add(prefix + "kernel_size", "must be odd");
+            if (each.sigma.size() != 1 && !is_range(each.sigma))
+              add(prefix + "sigma", "must be a number or [from, to], for example [0.1, 2.0]");
+          }
+          if constexpr (std::is_same_v<T, RandAugment>) {
+            if (each.magnitude >= each.num_magnitude_bins)
+              add(prefix + "magnitude", "must be below num_magnitude_bins (" +
+                                            std::to_string(each.num_magnitude_bins) + "), got " +
+                                            std::to_string(each.magnitude));
+          }
+          if constexpr (std::is_same_v<T, RandomAffine>) validate_affine(each, prefix);
+          if constexpr (requires { each.degrees; }) {
+            if (each.degrees.size() != 1 && !is_range(each.degrees))
+              add(prefix + "degrees", "must be a number or [from, to], for example [-15, 15]");
+            else if (each.degrees.size() == 1 && each.degrees[0] < 0)
+              add(prefix + "degrees", "must be at least 0 as one number x, which means [-x, x]");
+          }
+          if constexpr (requires { each.fill; }) {
+            if (each.interpolation == Interpolation::kBicubic)
+              add(prefix + "interpolation",
+                  "must be nearest or bilinear; only resizing has bicubic");
+            validate_levels(each.fill, prefix + "fill");
+            if constexpr (requires { each.degrees; })
+              if (each.fill.empty()) add(prefix + "fill", "must not be empty, for example 0");
+          }
+          if constexpr (std::is_same_v<T, RandomErasing>) {
+            validate_levels(each.value, prefix + "value");
+            if (each.value.empty()) add(prefix + "value", "must not be empty, for example 0");
           }
           if constexpr (std::is_same_v<T, Normalize>) {
             if (each.mean.empty() || each.mean.size() != each.std.size())
-              add(prefix + "normalize.mean",
+              add(prefix + "mean",
                   "must have as many numbers as std, one or one per channel, for example [0.485, "
                   "0.456, 0.406]");
           }
         },
         transform);
   }
-  template <typename T>
-  static constexpr const char* name_of() {
-    if constexpr (std::is_same_v<T, Resize>) return "resize";
-    if constexpr (std::is_same_v<T, CenterCrop>) return "center_crop";
-    if constexpr (std::is_same_v<T, RandomResizedCrop>) return "random_resized_crop";
-    return "random_crop";
+
+  void validate_affine(const RandomAffine& affine, const std::string& prefix) {
+    if (!affine.translate.empty() && affine.translate.size() != 2)
+      add(prefix + "translate", "must be two numbers, for example [0.1, 0.1]");
+    if (!affine.scale.empty() && !is_range(affine.scale))
+      add(prefix + "scale", "must be [from, to], for example [0.8, 1.2]");
+    const std::vector<double>& shear = affine.shear;
+    const bool are_ranges =
+        is_range({shear.begin(), shear.begin() + ptrdiff_t(shear.size() / 2)}) &&
+        is_range({shear.begin() + ptrdiff_t(shear.size() / 2), shear.end()});
+    if (!shear.empty() && !(shear.size() == 1 && shear[0] >= 0) && !is_range(shear) && !are_ranges)
+      add(prefix + "shear",
+          "must be a number, [from, to] or [x from, x to, y from, y to], for example 10");
+  }
+
+  void validate_levels(const std::vector<double>& levels, const std::string& key) {
+    const bool are_whole =
+        std::ranges::all_of(levels, [](double level) { return level == std::floor(level); });
+    if (levels.size() == 2 || levels.size() > 3 || !are_whole)
+      add(key, "must be one whole number from 0 to 255, or one per channel");
   }
 
   // All datasets of a run must share it, because the model expects inputs of one distribution.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -51,6 +52,14 @@ inline constexpr auto kWords<Refresh> = words("never", "epoch", "immediate");
 enum class ImageMode { kRgb, kGray };
 template <>
 inline constexpr auto kWords<ImageMode> = words("rgb", "gray");
+// Between pixels. bicubic: only for resizing.
+enum class Interpolation { kNearest, kBilinear, kBicubic };
+template <>
+inline constexpr auto kWords<Interpolation> = words("nearest", "bilinear", "bicubic");
+// The data whose policy auto_augment uses.
+enum class AugmentPolicy { kImagenet, kCifar10, kSvhn };
+template <>
+inline constexpr auto kWords<AugmentPolicy> = words("imagenet", "cifar10", "svhn");
 enum class OnMissingField { kError, kDrop };
 template <>
 inline constexpr auto kWords<OnMissingField> = words("error", "drop");
@@ -68,7 +77,7 @@ template <>
 inline constexpr auto kWords<StreamQueue> = words("fifo", "random_shuffle", "padding_fifo",
                                                   "priority");
 
-// ---- transforms: torchvision.transforms.v2, in the order in which they are accepted --------------
+// ---- transforms: torchvision.transforms.v2 ---------------------------------------------------------
 
 // [height, width]; one number is the shorter side and needs a center_crop after it.
 struct Resize {
@@ -107,6 +116,124 @@ struct ColorJitter {
   bool operator==(const ColorJitter&) const = default;
 };
 
+struct RandomVerticalFlip {
+  double p = 0.5;
+  bool operator==(const RandomVerticalFlip&) const = default;
+};
+
+// One number x of `degrees` is [-x, x]. `fill`: levels of pixels from outside the image.
+struct RandomRotation {
+  std::vector<double> degrees;
+  Interpolation interpolation = Interpolation::kNearest;
+  std::vector<double> fill = {0};
+  bool operator==(const RandomRotation&) const = default;
+};
+
+struct RandomAffine {
+  std::vector<double> degrees;
+  std::vector<double> translate = {};  // fractions of width and height; empty: none
+  std::vector<double> scale = {};      // [from, to]; empty: 1
+  std::vector<double> shear = {};      // degrees: x, [from, to] or [x from, x to, y from, y to]
+  Interpolation interpolation = Interpolation::kNearest;
+  std::vector<double> fill = {0};
+  bool operator==(const RandomAffine&) const = default;
+};
+
+struct RandomPerspective {
+  double distortion_scale = 0.5;
+  double p = 0.5;
+  Interpolation interpolation = Interpolation::kBilinear;
+  std::vector<double> fill = {0};
+  bool operator==(const RandomPerspective&) const = default;
+};
+
+struct GaussianBlur {
+  int64_t kernel_size = 0;  // pixels, odd
+  std::vector<double> sigma = {0.1, 2.0};
+  bool operator==(const GaussianBlur&) const = default;
+};
+
+struct RandomGrayscale {
+  double p = 0.1;
+  bool operator==(const RandomGrayscale&) const = default;
+};
+
+struct RandomInvert {
+  double p = 0.5;
+  bool operator==(const RandomInvert&) const = default;
+};
+
+struct RandomPosterize {
+  int64_t bits = 8;
+  double p = 0.5;
+  bool operator==(const RandomPosterize&) const = default;
+};
+
+struct RandomSolarize {
+  double threshold = 0;  // a level
+  double p = 0.5;
+  bool operator==(const RandomSolarize&) const = default;
+};
+
+struct RandomAdjustSharpness {
+  double sharpness_factor = 1;
+  double p = 0.5;
+  bool operator==(const RandomAdjustSharpness&) const = default;
+};
+
+struct RandomAutocontrast {
+  double p = 0.5;
+  bool operator==(const RandomAutocontrast&) const = default;
+};
+
+struct RandomEqualize {
+  double p = 0.5;
+  bool operator==(const RandomEqualize&) const = default;
+};
+
+// Policies that choose operators and their magnitudes. `fill` empty: torchvision's None.
+struct RandAugment {
+  int64_t num_ops = 2;
+  int64_t magnitude = 9;
+  int64_t num_magnitude_bins = 31;
+  Interpolation interpolation = Interpolation::kNearest;
+  std::vector<double> fill = {};
+  bool operator==(const RandAugment&) const = default;
+};
+
+struct TrivialAugmentWide {
+  int64_t num_magnitude_bins = 31;
+  Interpolation interpolation = Interpolation::kNearest;
+  std::vector<double> fill = {};
+  bool operator==(const TrivialAugmentWide&) const = default;
+};
+
+struct AutoAugment {
+  AugmentPolicy policy = AugmentPolicy::kImagenet;
+  Interpolation interpolation = Interpolation::kNearest;
+  std::vector<double> fill = {};
+  bool operator==(const AutoAugment&) const = default;
+};
+
+struct AugMix {
+  int64_t severity = 3;
+  int64_t mixture_width = 3;
+  std::optional<int64_t> chain_depth = {};  // null: 1 to 3, at random
+  double alpha = 1;
+  bool all_ops = true;
+  Interpolation interpolation = Interpolation::kBilinear;
+  std::vector<double> fill = {};
+  bool operator==(const AugMix&) const = default;
+};
+
+struct RandomErasing {
+  double p = 0.5;
+  std::vector<double> scale = {0.02, 0.33};  // fraction of the image area
+  std::vector<double> ratio = {0.3, 3.3};    // height / width
+  std::vector<double> value = {0};           // levels
+  bool operator==(const RandomErasing&) const = default;
+};
+
 // (x / 255 - mean) / std, on the device; one number, or one per channel.
 struct Normalize {
   std::vector<double> mean;
@@ -114,9 +241,22 @@ struct Normalize {
   bool operator==(const Normalize&) const = default;
 };
 
-using Transform = std::variant<Resize, CenterCrop, RandomResizedCrop, RandomCrop,
-                               RandomHorizontalFlip, ColorJitter, Normalize>;
+using Transform =
+    std::variant<Resize, CenterCrop, RandomResizedCrop, RandomCrop, RandomHorizontalFlip,
+                 RandomVerticalFlip, RandomRotation, RandomAffine, RandomPerspective, ColorJitter,
+                 GaussianBlur, RandomGrayscale, RandomInvert, RandomPosterize, RandomSolarize,
+                 RandomAdjustSharpness, RandomAutocontrast, RandomEqualize, RandAugment,
+                 TrivialAugmentWide, AutoAugment, AugMix, RandomErasing, Normalize>;
 using Transforms = std::vector<Transform>;
+
+std::string_view name_of(const Transform& transform);  // "random_vertical_flip"
+// "random_vertical_flip: {p: 0.5}", with all parameters.
+std::string to_text(const Transform& transform);
+
+// Transforms that determine the size of encoded images, and come first.
+template <typename T>
+inline constexpr bool kResizes = std::is_same_v<T, Resize> || std::is_same_v<T, CenterCrop> ||
+                                 std::is_same_v<T, RandomResizedCrop>;
 
 // The transform of this type in the list; null if there is none.
 template <typename T>

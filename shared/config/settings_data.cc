@@ -119,6 +119,263 @@ Fields fields_of(ColorJitter& jitter) {
                    "0 to 0.5; 0 disables it. The shift is sampled from [-x, x].", 0.5)};
 }
 
+// ---- random transforms --------------------------------------------------------------------------
+
+Field p_field(double& p, std::string_view help) {
+  return sample_field({.name = "p", .target = &p, .help = help, .min = 0, .max = 1});
+}
+
+Field interpolation_field(Interpolation& interpolation) {
+  return sample_field({.name = "interpolation",
+                       .target = choice(interpolation),
+                       .help = "Interpolation between pixels: nearest or bilinear"});
+}
+
+// `is_optional`: of a policy, whose default is torchvision's None.
+Field fill_field(std::vector<double>& fill, bool is_optional = false) {
+  return sample_field(
+      {.name = "fill",
+       .target = &fill,
+       .help = "Levels of pixels that come from outside the image",
+       .details = is_optional
+                      ? "0 to 255; one number for all channels, or one per channel. null: black, "
+                        "also between the pixels at the edge."
+                      : "0 to 255; one number for all channels, or one per channel.",
+       .min = 0,
+       .max = 255,
+       .accepts_null = is_optional,
+       .accepts_scalar = true});
+}
+
+Field degrees_field(std::vector<double>& degrees) {
+  return sample_field({.name = "degrees",
+                       .target = &degrees,
+                       .help = "Range of the angle, in degrees",
+                       .details = "[from, to], or one number x for [-x, x]; -360 to 360. "
+                                  "Positive angles turn as torchvision's: random_rotation "
+                                  "counterclockwise, random_affine clockwise.",
+                       .min = -360,
+                       .max = 360,
+                       .accepts_scalar = true,
+                       .is_required = true,
+                       .example = "[-15, 15]"});
+}
+
+Fields fields_of(RandomVerticalFlip& flip) {
+  return {p_field(flip.p, "Probability that the image is flipped vertically; 0 to 1")};
+}
+
+Fields fields_of(RandomRotation& rotation) {
+  return {degrees_field(rotation.degrees), interpolation_field(rotation.interpolation),
+          fill_field(rotation.fill)};
+}
+
+Fields fields_of(RandomAffine& affine) {
+  return {degrees_field(affine.degrees),
+          sample_field({.name = "translate",
+                        .target = &affine.translate,
+                        .help = "Largest shift, as fractions of width and height; null: none",
+                        .details = "Two numbers from 0 to 1. The shift is in whole pixels.",
+                        .min = 0,
+                        .max = 1,
+                        .accepts_null = true,
+                        .example = "[0.1, 0.1]"}),
+          sample_field({.name = "scale",
+                        .target = &affine.scale,
+                        .help = "Minimum and maximum factor of the size; null: 1",
+                        .min = 0,
+                        .max = 100,
+                        .exclusive_min = true,
+                        .accepts_null = true,
+                        .example = "[0.8, 1.2]"}),
+          sample_field({.name = "shear",
+                        .target = &affine.shear,
+                        .help = "Range of the shear, in degrees; null: none",
+                        .details = "One number x for [-x, x] or [from, to], along x; or [x from, x "
+                                   "to, y from, y to]. -89 to 89.",
+                        .min = -89,
+                        .max = 89,
+                        .accepts_null = true,
+                        .accepts_scalar = true,
+                        .example = "10"}),
+          interpolation_field(affine.interpolation),
+          fill_field(affine.fill)};
+}
+
+Fields fields_of(RandomPerspective& perspective) {
+  return {sample_field({.name = "distortion_scale",
+                        .target = &perspective.distortion_scale,
+                        .help = "How far the corners move: 1 is up to half of the image",
+                        .min = 0,
+                        .max = 1}),
+          p_field(perspective.p, "Probability of the transform; 0 to 1"),
+          interpolation_field(perspective.interpolation), fill_field(perspective.fill)};
+}
+
+Fields fields_of(GaussianBlur& blur) {
+  return {sample_field({.name = "kernel_size",
+                        .target = &blur.kernel_size,
+                        .help = "Side of the kernel, in pixels; odd",
+                        .details = "1 to 255. Half of it must be less than the sides of the image.",
+                        .min = 1,
+                        .max = 255,
+                        .is_required = true,
+                        .example = "23"}),
+          sample_field({.name = "sigma",
+                        .target = &blur.sigma,
+                        .help = "Range of the standard deviation, in pixels",
+                        .details = "[from, to], or one number.",
+                        .min = 0,
+                        .max = 1000,
+                        .exclusive_min = true,
+                        .accepts_scalar = true})};
+}
+
+Fields fields_of(RandomGrayscale& grayscale) {
+  return {p_field(grayscale.p, "Probability that the image becomes gray; 0 to 1")};
+}
+
+Fields fields_of(RandomInvert& invert) {
+  return {p_field(invert.p, "Probability that the levels are inverted; 0 to 1")};
+}
+
+Fields fields_of(RandomPosterize& posterize) {
+  return {sample_field({.name = "bits",
+                        .target = &posterize.bits,
+                        .help = "Bits of each level that are kept; 0 to 8",
+                        .min = 0,
+                        .max = 8,
+                        .is_required = true,
+                        .example = "4"}),
+          p_field(posterize.p, "Probability of the transform; 0 to 1")};
+}
+
+Fields fields_of(RandomSolarize& solarize) {
+  return {sample_field({.name = "threshold",
+                        .target = &solarize.threshold,
+                        .help = "Levels of at least this are inverted; 0 to 255",
+                        .min = 0,
+                        .max = 255,
+                        .is_required = true,
+                        .example = "128"}),
+          p_field(solarize.p, "Probability of the transform; 0 to 1")};
+}
+
+Fields fields_of(RandomAdjustSharpness& sharpness) {
+  return {sample_field({.name = "sharpness_factor",
+                        .target = &sharpness.sharpness_factor,
+                        .help = "0: blurred, 1: unchanged, 2: twice as sharp",
+                        .min = 0,
+                        .max = 100,
+                        .is_required = true,
+                        .example = "2"}),
+          p_field(sharpness.p, "Probability of the transform; 0 to 1")};
+}
+
+Fields fields_of(RandomAutocontrast& autocontrast) {
+  return {p_field(autocontrast.p, "Probability that the levels are stretched to 0 to 255; 0 to 1")};
+}
+
+Fields fields_of(RandomEqualize& equalize) {
+  return {p_field(equalize.p, "Probability that the histogram is equalized; 0 to 1")};
+}
+
+// ---- policies -----------------------------------------------------------------------------------
+
+constexpr double kMaxBins = 1000;
+
+Field bins_field(int64_t& bins) {
+  return sample_field({.name = "num_magnitude_bins",
+                       .target = &bins,
+                       .help = "Number of magnitudes between none and the largest",
+                       .min = 2,
+                       .max = kMaxBins});
+}
+
+Fields fields_of(RandAugment& policy) {
+  return {sample_field({.name = "num_ops",
+                        .target = &policy.num_ops,
+                        .help = "Number of operators that are applied to an image",
+                        .min = 0,
+                        .max = 100}),
+          sample_field({.name = "magnitude",
+                        .target = &policy.magnitude,
+                        .help = "Magnitude of all operators, from 0; below num_magnitude_bins",
+                        .min = 0,
+                        .max = kMaxBins - 1}),
+          bins_field(policy.num_magnitude_bins), interpolation_field(policy.interpolation),
+          fill_field(policy.fill, true)};
+}
+
+Fields fields_of(TrivialAugmentWide& policy) {
+  return {bins_field(policy.num_magnitude_bins), interpolation_field(policy.interpolation),
+          fill_field(policy.fill, true)};
+}
+
+Fields fields_of(AutoAugment& policy) {
+  return {sample_field({.name = "policy",
+                        .target = choice(policy.policy),
+                        .help = "Data that the policy was learned on: imagenet, cifar10, svhn"}),
+          interpolation_field(policy.interpolation), fill_field(policy.fill, true)};
+}
+
+Fields fields_of(AugMix& policy) {
+  return {sample_field({.name = "severity",
+                        .target = &policy.severity,
+                        .help = "Bound of the magnitudes, 1 to 10",
+                        .min = 1,
+                        .max = 10}),
+          sample_field({.name = "mixture_width",
+                        .target = &policy.mixture_width,
+                        .help = "Number of chains of operators",
+                        .min = 1,
+                        .max = 100}),
+          sample_field({.name = "chain_depth",
+                        .target = &policy.chain_depth,
+                        .help = "Operators of a chain; null: 1 to 3, at random",
+                        .details = "null is torchvision's -1.",
+                        .min = 1,
+                        .max = 100}),
+          sample_field({.name = "alpha",
+                        .target = &policy.alpha,
+                        .help = "Parameter of the distributions of the weights",
+                        .min = 0,
+                        .max = 1e3,
+                        .exclusive_min = true}),
+          sample_field({.name = "all_ops",
+                        .target = &policy.all_ops,
+                        .help = "Use brightness, color, contrast and sharpness too"}),
+          interpolation_field(policy.interpolation),
+          fill_field(policy.fill, true)};
+}
+
+Fields fields_of(RandomErasing& erasing) {
+  return {p_field(erasing.p, "Probability that a rectangle is erased; 0 to 1"),
+          sample_field({.name = "scale",
+                        .target = &erasing.scale,
+                        .help = "Minimum and maximum area, as fractions of the image",
+                        .min = 0,
+                        .max = 1,
+                        .exclusive_min = true}),
+          sample_field({.name = "ratio",
+                        .target = &erasing.ratio,
+                        .help = "Minimum and maximum aspect ratio, height / width",
+                        .min = 0,
+                        .max = 1000,
+                        .exclusive_min = true}),
+          sample_field({.name = "value",
+                        .target = &erasing.value,
+                        .help = "Levels of the erased pixels",
+                        .details =
+                            "0 to 255; one number for all channels, or one per channel. Images are "
+                            "erased before normalize: recipes that erase after it, with 0, erase "
+                            "with 255 times the mean.",
+                        .min = 0,
+                        .max = 255,
+                        .accepts_scalar = true,
+                        .example = "[124, 116, 104]"})};
+}
+
 Fields fields_of(Normalize& normalize) {
   constexpr double kMaxPixel = 1e3;
   return {sample_field({.name = "mean",
@@ -143,9 +400,30 @@ Fields fields_of(Normalize& normalize) {
                         .example = "[0.229, 0.224, 0.225]"})};
 }
 
-constexpr auto kTransformNames =
-    std::to_array({"resize"sv, "center_crop"sv, "random_resized_crop"sv, "random_crop"sv,
-                   "random_horizontal_flip"sv, "color_jitter"sv, "normalize"sv});
+constexpr auto kTransformNames = std::to_array({"resize"sv,
+                                                "center_crop"sv,
+                                                "random_resized_crop"sv,
+                                                "random_crop"sv,
+                                                "random_horizontal_flip"sv,
+                                                "random_vertical_flip"sv,
+                                                "random_rotation"sv,
+                                                "random_affine"sv,
+                                                "random_perspective"sv,
+                                                "color_jitter"sv,
+                                                "gaussian_blur"sv,
+                                                "random_grayscale"sv,
+                                                "random_invert"sv,
+                                                "random_posterize"sv,
+                                                "random_solarize"sv,
+                                                "random_adjust_sharpness"sv,
+                                                "random_autocontrast"sv,
+                                                "random_equalize"sv,
+                                                "rand_augment"sv,
+                                                "trivial_augment_wide"sv,
+                                                "auto_augment"sv,
+                                                "aug_mix"sv,
+                                                "random_erasing"sv,
+                                                "normalize"sv});
 static_assert(kTransformNames.size() == std::variant_size_v<Transform>);
 
 Fields transform_fields(Transform& transform) {
@@ -163,10 +441,10 @@ Field transforms_field(Transforms& transforms, std::string_view details, std::st
 Field encoded_image_transforms(Transforms& transforms) {
   return transforms_field(
       transforms,
-      "Accepted in this order, each at most once: resize, or resize and center_crop, or "
-      "random_resized_crop, of which one is required for encoded images; random_crop, "
-      "random_horizontal_flip, color_jitter, normalize. Parameters and defaults are those of "
-      "torchvision; interpolation is bilinear with antialiasing. Random choices depend only on "
+      "First resize, or resize and center_crop, or random_resized_crop, of which one is required "
+      "for encoded images; then random transforms, in the order of the list; normalize last; each "
+      "at most once. Parameters and defaults are those of torchvision; resizing uses "
+      "antialiasing. Random choices depend only on "
       "run.seed, the epoch and the sample. normalize runs on the device; a dataset without it "
       "uses that of data.train, and without any, inputs are in [0, 1].",
       "[resize: {size: 256}, center_crop: {size: 224}]");
@@ -175,8 +453,8 @@ Field encoded_image_transforms(Transforms& transforms) {
 Field decoded_image_transforms(Transforms& transforms) {
   return transforms_field(
       transforms,
-      "For uint8 images only. Accepted in this order, each at most once: random_crop, "
-      "random_horizontal_flip, color_jitter, normalize. Parameters and defaults are those of "
+      "For uint8 images only. Random transforms, in the order of the list; normalize last; each at "
+      "most once. Parameters and defaults are those of "
       "torchvision. Random choices depend only on run.seed, the epoch and the sample. normalize "
       "runs on the device; a dataset without it uses that of data.train, and without any, inputs "
       "are in [0, 1].",
@@ -1326,6 +1604,17 @@ Variants dataset_variants(DatasetConfig& dataset) {
 }
 
 }  // namespace
+
+std::string_view name_of(const Transform& transform) { return kTransformNames[transform.index()]; }
+
+std::string to_text(const Transform& transform) {
+  Transform copy = transform;  // its fields point into a value that they could change
+  std::string parameters;
+  for (const Field& field : transform_fields(copy))
+    parameters +=
+        (parameters.empty() ? "" : ", ") + std::string(field.name) + ": " + to_yaml(field.target);
+  return std::string(name_of(transform)) + ": {" + parameters + '}';
+}
 
 Section dataset_section(const std::string& name, DatasetConfig& dataset) {
   const bool is_trained = name == "train";

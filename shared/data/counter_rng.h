@@ -41,6 +41,23 @@ enum class RandomStream : uint64_t {
   kJitter = 4,
   kMix = 5,
   kGenerator = 6,  // the seed of LibTorch's generators for a micro-batch
+  kVerticalFlip = 7,
+  kRotation = 8,
+  kAffine = 9,
+  kPerspective = 10,
+  kBlur = 11,
+  kGrayscale = 12,
+  kInvert = 13,
+  kPosterize = 14,
+  kSolarize = 15,
+  kSharpness = 16,
+  kAutocontrast = 17,
+  kEqualize = 18,
+  kRandAugment = 19,
+  kTrivialAugment = 20,
+  kAutoAugment = 21,
+  kAugMix = 22,
+  kErasing = 23,
 };
 
 class CounterRng {

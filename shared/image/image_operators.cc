@@ -1,7 +1,9 @@
 #include "shared/image/image_operators.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string_view>
+#include <vector>
 
 #include "shared/image/pixel_transforms.h"
 
@@ -41,6 +43,40 @@ void apply_erase(const Operation& operation, const ImageShape& shape, Bytes plan
          .height = static_cast<uint32_t>(n[2]),
          .width = static_cast<uint32_t>(n[3])},
         operation.fill.value_or(std::array<uint8_t, 3>{}), planes);
+}
+
+// Between kMixBegin and kMixEnd.
+struct Mix {
+  std::vector<std::byte> image;
+  std::vector<float> sum;
+};
+Mix& mix_of_thread() {
+  thread_local Mix mix;
+  return mix;
+}
+
+void add_to_mix(float weight, std::span<const std::byte> planes) {
+  std::vector<float>& sum = mix_of_thread().sum;
+  for (size_t i = 0; i < planes.size(); ++i)
+    sum[i] += weight * static_cast<float>(std::to_integer<int>(planes[i]));
+}
+
+void begin_mix(const Operation& operation, const ImageShape&, Bytes planes) {
+  Mix& mix = mix_of_thread();
+  mix.image.assign(planes.begin(), planes.end());
+  mix.sum.assign(planes.size(), 0.0f);
+  add_to_mix(static_cast<float>(operation.numbers[0]), planes);
+}
+
+void add_mix(const Operation& operation, const ImageShape&, Bytes planes) {
+  add_to_mix(static_cast<float>(operation.numbers[0]), planes);
+  std::ranges::copy(mix_of_thread().image, planes.begin());
+}
+
+void end_mix(const Operation&, const ImageShape&, Bytes planes) {
+  const std::vector<float>& sum = mix_of_thread().sum;
+  for (size_t i = 0; i < planes.size(); ++i)
+    planes[i] = static_cast<std::byte>(std::clamp(sum[i], 0.0f, 255.0f));
 }
 
 // In the order of Operator.
@@ -109,8 +145,11 @@ constexpr std::array kOperators{
                 [](const Operation& o, const ImageShape& shape, Bytes planes) {
                   perspective(shape, o.numbers, o.interpolation, o.fill, planes);
                 }},
+    OperatorRow{"mix", 1, 3, false, begin_mix},
+    OperatorRow{"add", 1, 3, false, add_mix},
+    OperatorRow{"end", 0, 0, false, end_mix},
 };
-static_assert(kOperators.size() == static_cast<size_t>(Operator::kPerspective) + 1);
+static_assert(kOperators.size() == static_cast<size_t>(Operator::kMixEnd) + 1);
 
 const OperatorRow& row_of(Operator name) { return kOperators[static_cast<size_t>(name)]; }
 

@@ -38,6 +38,11 @@ enum class Operator : uint8_t {
   kErase,         // top, left, height, width; `fill`: the levels
   kAffine,        // the members of AffineParameters
   kPerspective,   // PerspectiveCoefficients
+  // A weighted sum of an image and of results of operators on it (AugMix): kMixBegin, and for each of
+  // the results its operators and kMixAdd, then kMixEnd.
+  kMixBegin,  // weight of the image
+  kMixAdd,    // weight of the result
+  kMixEnd,
 };
 
 struct Operation {
@@ -47,7 +52,7 @@ struct Operation {
   Fill fill = {};                                         // kAffine, kPerspective, kErase
 };
 
-// In place; `planes` has shape.bytes() bytes.
+// In place; `planes` has shape.bytes() bytes. From kMixBegin to kMixEnd the thread holds the sum.
 void apply(const Operation& operation, const ImageShape& shape, std::span<std::byte> planes);
 
 // Whether pixels change their place, so that a mask has to move with them.

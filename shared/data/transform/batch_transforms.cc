@@ -3,39 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numbers>
 #include <variant>
 
 #include "shared/data/counter_rng.h"
+#include "shared/data/transform/gamma_variate.h"
 
 namespace stoker::data::transform {
 namespace {
-
-// From (0, 1], so that it has a logarithm.
-double above_zero(CounterRng& rng) { return 1.0 - rng.uniform(); }
-
-// Box-Muller transform, using one value of the pair.
-double normal(CounterRng& rng) {
-  const double radius = std::sqrt(-2.0 * std::log(above_zero(rng)));
-  return radius * std::cos(2.0 * std::numbers::pi * rng.uniform());
-}
-
-// The logarithm of a Gamma(alpha, 1) variate, by Marsaglia and Tsang, "A simple method for
-// generating gamma variables" (2000). A logarithm, because for small alpha the variate itself is
-// often smaller than any double.
-double sample_log_gamma(double alpha, CounterRng& rng) {
-  // Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
-  const double lowered = alpha < 1 ? std::log(above_zero(rng)) / alpha : 0.0;
-  const double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3.0;
-  while (true) {  // rejects at most one attempt in twenty
-    const double x = normal(rng);
-    const double root = 1.0 + x / std::sqrt(9.0 * d);
-    if (root <= 0) continue;
-    const double v = root * root * root;
-    if (std::log(above_zero(rng)) < 0.5 * x * x + d - d * v + d * std::log(v))
-      return std::log(d * v) + lowered;
-  }
-}
 
 // A Beta(alpha, alpha) variate: a / (a + b).
 double sample_beta(double alpha, CounterRng& rng) {

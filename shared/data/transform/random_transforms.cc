@@ -1,20 +1,20 @@
 #include "shared/data/transform/random_transforms.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <array>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "shared/base/log.h"
 #include "shared/base/number_format.h"
 #include "shared/base/tensor_role.h"
-#include "shared/data/counter_rng.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/stage_timer.h"
 #include "shared/data/transform/image_geometry.h"
-#include "shared/image/pixel_transforms.h"
 
 namespace stoker::data::transform {
 namespace {
@@ -22,115 +22,162 @@ namespace {
 constexpr int64_t kMaxPad = 16383;
 constexpr double kMaxHue = 0.5;
 
+// The bounds that the reader of the configuration checks too; empty: within them.
+struct ErrorOf {
+  std::string operator()(const config::RandomCrop& crop) const {
+    if (crop.size.size() != 1 && crop.size.size() != 2)
+      return "random_crop.size must be [height, width]";
+    if (crop.padding < 0 || crop.padding > kMaxPad)
+      return "random_crop.padding must be between 0 and " + std::to_string(kMaxPad);
+    return {};
+  }
+  std::string operator()(const config::ColorJitter& jitter) const {
+    const std::array strengths{jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue};
+    const bool fits = std::ranges::all_of(
+        strengths, [](double strength) { return strength >= 0 && strength <= 100; });
+    if (fits && jitter.hue <= kMaxHue) return {};
+    return "color_jitter: brightness, contrast, saturation and hue must be between 0 and 100, hue "
+           "at most 0.5";
+  }
+  template <typename T>
+  std::string operator()(const T& transform) const {
+    if constexpr (requires { transform.p; })
+      if (!(transform.p >= 0 && transform.p <= 1))
+        return std::string(config::name_of(transform)) + ".p must be a probability from 0 to 1";
+    return {};
+  }
+};
+
+// The text of the oldest transforms is part of the fingerprints of earlier runs.
+struct TextOf {
+  std::string operator()(const config::RandomCrop& crop) const {
+    return "padding=" + std::to_string(crop.padding);
+  }
+  std::string operator()(const config::RandomHorizontalFlip& flip) const {
+    return "flip=" + format_exact(flip.p);
+  }
+  std::string operator()(const config::ColorJitter& jitter) const {
+    return "color_jitter=" + format_exact(jitter.brightness) + ',' + format_exact(jitter.contrast) +
+           ',' + format_exact(jitter.saturation) + ',' + format_exact(jitter.hue);
+  }
+  template <typename T>
+  std::string operator()(const T& transform) const {
+    return config::to_text(transform);
+  }
+};
+
+std::string sides_of(const image::ImageShape& shape) {
+  return '[' + std::to_string(shape.height) + ", " + std::to_string(shape.width) + ']';
+}
+
+// Why a transform cannot be applied to images of a shape; empty: it can.
+struct MisfitOf {
+  const image::ImageShape& shape;
+
+  std::string operator()(const config::RandomCrop& crop) const {
+    const std::vector<int64_t> size{crop.size.front(), crop.size.back()};
+    if (size != std::vector<int64_t>{shape.height, shape.width})
+      return "random_crop.size must be that of the images, " + sides_of(shape);
+    if (crop.padding >= std::min(shape.height, shape.width))
+      return "random_crop.padding is " + std::to_string(crop.padding) +
+             "; it must be less than the images' sides, " + sides_of(shape);
+    return {};
+  }
+  std::string operator()(const config::GaussianBlur& blur) const {
+    if (blur.kernel_size / 2 < std::min(shape.height, shape.width)) return {};
+    return "gaussian_blur.kernel_size is " + std::to_string(blur.kernel_size) +
+           "; half of it must be less than the images' sides, " + sides_of(shape);
+  }
+  template <typename T>
+  std::string operator()(const T& transform) const {
+    if constexpr (requires { transform.fill; })
+      return levels(transform.fill, std::string(config::name_of(transform)) + ".fill");
+    else if constexpr (requires { transform.value; })
+      return levels(transform.value, std::string(config::name_of(transform)) + ".value");
+    else
+      return {};
+  }
+  std::string levels(const std::vector<double>& given, const std::string& key) const {
+    if (given.size() <= 1 || given.size() == shape.channels) return {};
+    return key + " has " + std::to_string(given.size()) + " levels, but images have " +
+           std::to_string(shape.channels) + " channel" + (shape.channels == 1 ? "" : "s");
+  }
+};
+
+Status check_shape(const DatasetRequest& request, const config::Transforms& transforms,
+                   const image::ImageShape& shape) {
+  for (const config::Transform& each : transforms) {
+    const std::string misfit = std::visit(MisfitOf{shape}, each);
+    if (!misfit.empty()) return request.config_error("transforms", misfit);
+  }
+  return {};
+}
+
+template <typename T, typename... Ts>
+constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
+
+bool can_move_pixels(const config::Transform& transform) {
+  return std::visit(
+      []<typename T>(const T&) {
+        return kIsOneOf<T, config::RandomCrop, config::RandomHorizontalFlip,
+                        config::RandomVerticalFlip, config::RandomRotation, config::RandomAffine,
+                        config::RandomPerspective, config::RandAugment, config::TrivialAugmentWide,
+                        config::AutoAugment, config::AugMix>;
+      },
+      transform);
+}
+
+// Reused by the thread, because a sample must not allocate.
+Operations& operations_of_thread() {
+  thread_local Operations operations;
+  operations.clear();
+  return operations;
+}
+
 }  // namespace
 
 Result<RandomTransforms> RandomTransforms::of(const DatasetRequest& request) {
   RandomTransforms augmentation;
   const config::Transforms* const transforms = request.config.transforms();
   if (transforms == nullptr) return augmentation;
-  const auto wrong = [&request](const std::string& what) {
-    return request.config_error("transforms", what);
-  };
-  if (const auto* const crop = config::find_transform<config::RandomCrop>(*transforms)) {
-    if (crop->size.size() != 1 && crop->size.size() != 2)
-      return wrong("random_crop.size must be [height, width]");
-    if (crop->padding < 0 || crop->padding > kMaxPad)
-      return wrong("random_crop.padding must be between 0 and " + std::to_string(kMaxPad));
-    augmentation.size_ = {crop->size.front(), crop->size.back()};
-    augmentation.pad_ = static_cast<uint32_t>(crop->padding);
-  }
-  if (const auto* const flip = config::find_transform<config::RandomHorizontalFlip>(*transforms)) {
-    if (!(flip->p >= 0 && flip->p <= 1))
-      return wrong("random_horizontal_flip.p must be a probability from 0 to 1");
-    augmentation.flip_ = flip->p;
-  }
-  if (const auto* const jitter = config::find_transform<config::ColorJitter>(*transforms)) {
-    augmentation.strength_ = {jitter->brightness, jitter->contrast, jitter->saturation,
-                              jitter->hue};
-    const bool fits = std::ranges::all_of(
-        augmentation.strength_, [](double strength) { return strength >= 0 && strength <= 100; });
-    if (!fits || jitter->hue > kMaxHue)
-      return wrong(
-          "color_jitter: brightness, contrast, saturation and hue must be between 0 and 100, hue "
-          "at most 0.5");
+  for (const config::Transform& each : *transforms) {
+    const std::string error = std::visit(ErrorOf{}, each);
+    if (!error.empty()) return request.config_error("transforms", error);
+    if (is_active(each)) augmentation.transforms_.push_back(each);
   }
   return augmentation;
 }
 
-bool RandomTransforms::has_jitter() const {
-  return std::any_of(strength_.begin(), strength_.end(), [](double value) { return value > 0; });
-}
-
 std::string RandomTransforms::to_text() const {
   std::string text;
-  if (pad_ > 0) text += " padding=" + std::to_string(pad_);
-  if (flip_ > 0) text += " flip=" + format_exact(flip_);
-  if (!has_jitter()) return text;
-  text += " color_jitter=";
-  for (size_t step = 0; step < kSteps; ++step)
-    text += (step == 0 ? "" : ",") + format_exact(strength_[step]);
+  for (const config::Transform& each : transforms_) text += ' ' + std::visit(TextOf{}, each);
   return text;
 }
 
-RandomTransforms::Shift RandomTransforms::sample_shift(const RandomKey& random_key) const {
-  CounterRng rng(random_key, RandomStream::kPad);
-  const auto pad = static_cast<int32_t>(pad_);
-  Shift shift;
-  shift.down = static_cast<int32_t>(rng.below(2 * pad_ + 1)) - pad;
-  shift.across = static_cast<int32_t>(rng.below(2 * pad_ + 1)) - pad;
-  return shift;
+std::string_view RandomTransforms::moving() const {
+  const auto found = std::ranges::find_if(transforms_, can_move_pixels);
+  return found == transforms_.end() ? std::string_view() : config::name_of(*found);
 }
 
-bool RandomTransforms::sample_flip(const RandomKey& random_key) const {
-  return CounterRng(random_key, RandomStream::kFlip).uniform() < flip_;
-}
-
-RandomTransforms::Jitter RandomTransforms::sample_jitter(const RandomKey& random_key) const {
-  CounterRng rng(random_key, RandomStream::kJitter);
-  Jitter jitter;
-  for (uint32_t left = kSteps; left > 1; --left)
-    std::swap(jitter.order[left - 1], jitter.order[rng.below(left)]);
-  for (const Step step : {kBrightness, kContrast, kSaturation})
-    jitter.amount[step] = rng.uniform(std::max(0.0, 1 - strength_[step]), 1 + strength_[step]);
-  jitter.amount[kHue] = rng.uniform(-strength_[kHue], strength_[kHue]);
-  return jitter;
+void RandomTransforms::sample(const image::ImageShape& shape, const RandomKey& random_key,
+                              Operations& operations) const {
+  for (const config::Transform& each : transforms_)
+    sample_operations(each, shape, random_key, operations);
 }
 
 void RandomTransforms::apply(const image::ImageShape& shape, const RandomKey& random_key,
                              std::span<std::byte> planes) const {
-  if (pad_ > 0) {
-    const Shift shift = sample_shift(random_key);
-    image::shift_with_fill(shape, shift.down, shift.across, planes);
-  }
-  if (flip_ > 0 && sample_flip(random_key)) image::horizontal_flip(shape, planes);
-  if (!has_jitter()) return;
-  const Jitter jitter = sample_jitter(random_key);
-  for (const Step step : jitter.order) {
-    const double amount = jitter.amount[step];
-    if (strength_[step] == 0) continue;
-    if (step == kBrightness) image::adjust_brightness(shape, amount, planes);
-    if (step == kContrast) image::adjust_contrast(shape, amount, planes);
-    if (step == kSaturation) image::adjust_saturation(shape, amount, planes);
-    if (step == kHue) image::adjust_hue(shape, amount, planes);
-  }
+  Operations& operations = operations_of_thread();
+  sample(shape, random_key, operations);
+  for (const image::Operation& each : operations) image::apply(each, shape, planes);
 }
 
-std::vector<std::string> RandomTransforms::describe(const RandomKey& random_key) const {
-  constexpr std::array<const char*, kSteps> kNames{"brightness", "contrast", "saturation", "hue"};
+std::vector<std::string> RandomTransforms::describe(const image::ImageShape& shape,
+                                                    const RandomKey& random_key) const {
+  Operations operations;
+  sample(shape, random_key, operations);
   std::vector<std::string> parts;
-  if (pad_ > 0) {
-    const Shift shift = sample_shift(random_key);
-    parts.push_back("shift=" + std::to_string(shift.down) + "," + std::to_string(shift.across));
-  }
-  if (flip_ > 0 && sample_flip(random_key)) parts.emplace_back("flip");
-  if (!has_jitter()) return parts;
-  const Jitter jitter = sample_jitter(random_key);
-  for (const Step step : jitter.order) {
-    if (strength_[step] == 0) continue;
-    char amount[32];
-    std::snprintf(amount, sizeof amount, "=%.3f", jitter.amount[step]);
-    parts.push_back(std::string(kNames[step]) + amount);
-  }
+  for (const image::Operation& each : operations) parts.push_back(image::to_text(each));
   return parts;
 }
 
@@ -154,7 +201,7 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
   }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     std::string text = dataset_->info().maybe_files->describe_transforms(sample, random_key);
-    for (const std::string& part : augmentation_.describe(random_key))
+    for (const std::string& part : augmentation_.describe(shape_, random_key))
       text += (text.empty() ? "" : " ") + part;
     return text;
   }
@@ -183,33 +230,11 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
   DatasetInfo info_;
 };
 
-Status check_random_crop(const DatasetRequest& request, const RandomTransforms& augmentation,
-                         const image::ImageShape& shape) {
-  const std::string sides =
-      '[' + std::to_string(shape.height) + ", " + std::to_string(shape.width) + ']';
-  const std::vector<int64_t> size{shape.height, shape.width};
-  if (!augmentation.size().empty() && augmentation.size() != size)
-    return request.config_error("transforms",
-                                "random_crop.size must be that of the images, " + sides);
-  if (augmentation.pad() >= std::min(shape.height, shape.width)) {
-    return request.config_error("transforms",
-                                "random_crop.padding is " + std::to_string(augmentation.pad()) +
-                                    "; it must be less than the images' sides, " + sides);
-  }
-  return {};
-}
-
-}  // namespace
-
-namespace {
-
 // The transform that moves the input only; empty: none.
 Result<std::string_view> moving_transform(const DatasetRequest& request) {
+  if (has_random_resized_crop(request.config)) return std::string_view("random_resized_crop");
   STOKER_ASSIGN_OR_RETURN(const RandomTransforms augmentation, RandomTransforms::of(request));
-  return has_random_resized_crop(request.config) ? "random_resized_crop"
-         : augmentation.flips()                  ? "random_horizontal_flip"
-         : augmentation.pad() > 0                ? "random_crop"
-                                                 : std::string_view();
+  return augmentation.moving();
 }
 
 std::string moves_input_only(std::string_view moving) {
@@ -274,7 +299,7 @@ Result<std::unique_ptr<Dataset>> with_transforms(const DatasetRequest& request,
   const image::ImageShape shape{.channels = static_cast<uint32_t>(input.shape[0]),
                                 .height = static_cast<uint32_t>(input.shape[1]),
                                 .width = static_cast<uint32_t>(input.shape[2])};
-  STOKER_RETURN_IF_ERROR(check_random_crop(request, augmentation, shape));
+  STOKER_RETURN_IF_ERROR(check_shape(request, *transforms, shape));
   if (augmentation.none()) return dataset;
   return std::unique_ptr<Dataset>(
       std::make_unique<TransformedDataset>(std::move(dataset), shape, augmentation));

@@ -143,7 +143,16 @@ TEST(TransformValidationTest, AcceptsTransformsInOrder) {
         "resize: {size: [8, 8]}, random_crop: {size: 8, padding: 4}, random_horizontal_flip: {p: "
         "1}, "
         "color_jitter: {brightness: 2, contrast: 1, saturation: 0.5, hue: 0.5}, normalize: {mean: "
-        "0.5, std: 0.5}"})
+        "0.5, std: 0.5}",
+        "resize: {size: [8, 8]}, random_erasing, color_jitter: {hue: 0.1}, random_crop: {size: 8}, "
+        "trivial_augment_wide, random_vertical_flip, normalize: {mean: 0.5, std: 0.5}",
+        "resize: {size: [8, 8]}, random_rotation: {degrees: [-10, 20], fill: [1, 2, 3]}, "
+        "random_affine: {degrees: 0, translate: [0.1, 0.2], scale: [0.5, 2], shear: [-5, 5, -2, "
+        "2], interpolation: bilinear}, random_perspective, gaussian_blur: {kernel_size: 3, sigma: "
+        "1}, random_grayscale, random_invert, random_posterize: {bits: 4}, random_solarize: "
+        "{threshold: 128}, random_adjust_sharpness: {sharpness_factor: 2}, random_autocontrast, "
+        "random_equalize, rand_augment: {fill: null}, auto_augment: {policy: svhn}, aug_mix: "
+        "{chain_depth: null}"})
     EXPECT_THAT(errors_of_transforms(transforms), IsEmpty()) << transforms;
 }
 
@@ -151,8 +160,7 @@ TEST(TransformValidationTest, RejectsTransformsThatDoNotFit) {
   const std::string resize = "resize: {size: [8, 8]}, ";
   for (const auto& [transforms, message] : std::vector<std::pair<std::string, std::string>>{
            {"crop",
-            "transforms[0]: must be resize, center_crop, random_resized_crop, random_crop, "
-            "random_horizontal_flip, color_jitter or normalize, got 'crop'"},
+            "transforms[0]: must be resize, center_crop, random_resized_crop, random_crop, "},
            {"random_horizontal_flip", "must start with a resizing transform"},
            {"resize: {size: 8}", "resize to a shorter side requires center_crop after it"},
            {"center_crop: {size: 8}", "must start with a resizing transform"},
@@ -161,11 +169,11 @@ TEST(TransformValidationTest, RejectsTransformsThatDoNotFit) {
            {"random_resized_crop: {size: 8}, center_crop: {size: 8}",
             "center_crop requires resize before it"},
            {resize + "random_resized_crop: {size: 8}",
-            "must be in the order resize, resize and "
-            "center_crop, or random_resized_crop; then "
-            "random_crop, random_horizontal_flip, "
-            "color_jitter, normalize; each at most once"},
-           {resize + "color_jitter, random_horizontal_flip", "must be in the order"},
+            "must be in the order resize, resize and center_crop, or random_resized_crop; then "
+            "random transforms; then normalize; each at most once"},
+           {"random_resized_crop: {size: 8}, " + resize + "color_jitter", "must be in the order"},
+           {resize + "normalize: {mean: 0.5, std: 0.5}, random_invert", "must be in the order"},
+           {resize + "random_invert, color_jitter, random_invert", "each at most once"},
            {resize + "random_horizontal_flip, random_horizontal_flip", "each at most once"},
            {"random_horizontal_flip, resize: {size: [8, 8]}", "must be in the order"},
            {"resize: {size: [8, 8, 8]}", "resize.size: must be a number or [height, width]"},
@@ -181,6 +189,36 @@ TEST(TransformValidationTest, RejectsTransformsThatDoNotFit) {
            {resize + "color_jitter: {hue: 0.6}",
             "color_jitter.hue: must be a number from 0 to 0.5"},
            {resize + "color_jitter: {brightness: -1}", "color_jitter.brightness: must be"},
+           {resize + "random_rotation", "random_rotation.degrees: is required"},
+           {resize + "random_rotation: {degrees: [1, 2, 3]}",
+            "random_rotation.degrees: must be a number or [from, to]"},
+           {resize + "random_rotation: {degrees: [2, 1]}", "random_rotation.degrees: must be"},
+           {resize + "random_rotation: {degrees: -10}",
+            "random_rotation.degrees: must be at least 0 as one number x"},
+           {resize + "random_rotation: {degrees: 10, interpolation: bicubic}",
+            "random_rotation.interpolation: must be nearest or bilinear"},
+           {resize + "random_rotation: {degrees: 10, fill: []}", "fill: must not be empty"},
+           {resize + "rand_augment: {fill: [1, 2]}", "rand_augment.fill: must be one whole number"},
+           {resize + "rand_augment: {fill: 0.5}", "rand_augment.fill: must be one whole number"},
+           {resize + "rand_augment: {magnitude: 31}",
+            "rand_augment.magnitude: must be below num_magnitude_bins (31), got 31"},
+           {resize + "random_affine: {degrees: 0, translate: [0.1]}",
+            "random_affine.translate: must be two numbers"},
+           {resize + "random_affine: {degrees: 0, scale: [2, 1]}",
+            "random_affine.scale: must be [from, to]"},
+           {resize + "random_affine: {degrees: 0, shear: [1, 2, 3]}",
+            "random_affine.shear: must be a number, [from, to] or"},
+           {resize + "random_affine: {degrees: 0, shear: [-5, 5, 2, 1]}", "random_affine.shear"},
+           {resize + "gaussian_blur: {kernel_size: 4}", "gaussian_blur.kernel_size: must be odd"},
+           {resize + "gaussian_blur: {kernel_size: 3, sigma: [2, 1]}", "gaussian_blur.sigma: must"},
+           {resize + "random_posterize: {bits: 9}", "random_posterize.bits: must be an integer"},
+           {resize + "random_erasing: {scale: [0.5, 0.2]}", "random_erasing.scale: must be"},
+           {resize + "random_erasing: {ratio: [3]}", "random_erasing.ratio: must be"},
+           {resize + "random_erasing: {value: []}", "random_erasing.value: must not be empty"},
+           {resize + "auto_augment: {policy: mnist}",
+            "auto_augment.policy: must be imagenet, cifar10 or svhn"},
+           {resize + "aug_mix: {severity: 11}",
+            "aug_mix.severity: must be an integer from 1 to 10"},
            {resize + "normalize: {mean: 0.5}", "normalize.std: is required"},
            {resize + "normalize: {mean: [0.4, 0.5, 0.6], std: 0.2}",
             "normalize.mean: must have as many numbers as std"},

@@ -273,6 +273,16 @@ Transforms random_transforms(bool are_encoded, const std::optional<Normalize>& n
   if (filler.coin())
     transforms.emplace_back(
         ColorJitter{filler.fraction(), filler.fraction(), 0, filler.fraction() / 2});
+  if (filler.coin())
+    transforms.emplace_back(RandomAffine{.degrees = {from, from + 3},
+                                         .translate = {from, filler.fraction()},
+                                         .shear = {-from, from, -1, 1}});
+  if (filler.coin())
+    transforms.emplace_back(RandAugment{.magnitude = static_cast<int64_t>(filler.below(9)),
+                                        .fill = {static_cast<double>(filler.below(256))}});
+  if (filler.coin()) transforms.emplace_back(RandomErasing{.p = filler.fraction()});
+  if (filler.coin())
+    transforms.emplace_back(GaussianBlur{.kernel_size = 3, .sigma = {filler.fraction()}});
   if (normalize) transforms.emplace_back(*normalize);
   return transforms;
 }

@@ -17,7 +17,7 @@
 namespace stoker::image {
 namespace {
 
-// All operators but shift, whose reference is a crop of a padded image; see pixel_transforms_test.cc.
+// All operators but shift, whose reference is a crop of a padded image, and the parts of a mix.
 constexpr Operator kFirst = Operator::kHorizontalFlip, kLast = Operator::kPerspective;
 
 Operator operator_of(const std::string& name) {
@@ -140,6 +140,20 @@ TEST(ImageOperatorsTest, MovesPixelsOnlyWithGeometry) {
   for (const Operator name :
        {Operator::kHue, Operator::kEqualize, Operator::kGaussianBlur, Operator::kErase})
     EXPECT_FALSE(moves_pixels(name)) << to_text({.name = name});
+}
+
+// 0.5 * 100 + 0.3 * 155 + 0.2 * 50 = 106.5, truncated as by torchvision's AugMix.
+TEST(ImageOperatorsTest, MixesResultsOfTheSameImage) {
+  const ImageShape shape{.channels = 1, .height = 2, .width = 2};
+  std::vector<std::byte> planes(shape.bytes(), std::byte{100});
+  for (const Operation& operation : {Operation{.name = Operator::kMixBegin, .numbers = {0.5}},
+                                     Operation{.name = Operator::kInvert},
+                                     Operation{.name = Operator::kMixAdd, .numbers = {0.3}},
+                                     Operation{.name = Operator::kBrightness, .numbers = {0.5}},
+                                     Operation{.name = Operator::kMixAdd, .numbers = {0.2}},
+                                     Operation{.name = Operator::kMixEnd}})
+    apply(operation, shape, planes);
+  EXPECT_EQ(planes, std::vector<std::byte>(shape.bytes(), std::byte{106}));
 }
 
 // An image of one color, and one too small for a kernel of 3 x 3.

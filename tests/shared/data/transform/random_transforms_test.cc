@@ -11,6 +11,8 @@
 
 #include "shared/data/counter_rng.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/transform/sample_operations.h"
+#include "shared/image/image_operators.h"
 #include "shared/image/pixel_transforms.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/image/image_files.h"
@@ -101,6 +103,47 @@ TEST_F(TransformedDatasetTest, AppliesTransformsInOrderWithOwnRandomNumbers) {
   for (uint64_t i = 0; i < kRecords; ++i) {
     const RandomKey key{.seed = 7, .epoch = i / 10, .sample = i};
     EXPECT_EQ(read(**dataset, key), expected_of(read(**plain, key), config, key)) << i;
+  }
+}
+
+TEST_F(TransformedDatasetTest, AppliesTransformsInOrderOfTheList) {
+  const config::Transform invert = config::RandomInvert{.p = 1},
+                          solarize = config::RandomSolarize{.threshold = 100, .p = 1};
+  auto first = cifar(), last = cifar();
+  transforms_in(first) = {invert, solarize};
+  transforms_in(last) = {solarize, invert};
+  const RandomKey key{.seed = 1, .epoch = 0, .sample = 3};
+  const auto plain = read(**open(cifar(), "plain"), key);
+  const auto inverted_first = read(**open(first, "first"), key);
+  const auto inverted_last = read(**open(last, "last"), key);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const int level = std::to_integer<int>(plain[i]), inverted = 255 - level;
+    ASSERT_EQ(std::to_integer<int>(inverted_first[i]), inverted >= 100 ? level : inverted);
+    ASSERT_EQ(std::to_integer<int>(inverted_last[i]), level >= 100 ? level : inverted);
+  }
+  EXPECT_NE((*open(first, "first"))->fingerprint(), (*open(last, "last"))->fingerprint());
+}
+
+TEST_F(TransformedDatasetTest, AppliesOperatorsOfPolicies) {
+  auto config = cifar();
+  transforms_in(config) = {config::RandAugment{.magnitude = 20},
+                           config::RandomErasing{.p = 1, .value = {9, 8, 7}}};
+  const auto plain = open(cifar(), "plain");
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  for (uint64_t i = 0; i < kRecords; ++i) {
+    const RandomKey key{.seed = 7, .epoch = 1, .sample = i};
+    Operations operations;
+    for (const config::Transform& each : *config.transforms())
+      sample_operations(each, kShape, key, operations);
+    std::vector<std::byte> planes = read(**plain, key);
+    std::string text;
+    for (const image::Operation& each : operations) {
+      image::apply(each, kShape, planes);
+      text += (text.empty() ? "" : " ") + image::to_text(each);
+    }
+    EXPECT_EQ(read(**dataset, key), planes) << text;
+    EXPECT_EQ((*dataset)->info().maybe_files->describe_transforms(i, key), text);
   }
 }
 
@@ -201,6 +244,8 @@ TEST_F(TransformedDatasetTest, ReturnsSameSamplesOnAllThreads) {
   set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 4});
   set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
   set_transform(config, config::ColorJitter{0.4, 0.4, 0.4, 0.1});
+  set_transform(config, config::AugMix{});
+  set_transform(config, config::GaussianBlur{.kernel_size = 5});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
   std::vector<std::vector<std::byte>> expected;
@@ -223,6 +268,8 @@ TEST_F(TransformedDatasetTest, ChangesFingerprintOnlyWithActiveTransforms) {
   std::set<std::string> prints{(*open(cifar()))->fingerprint()};
   auto none = cifar();
   set_transform(none, config::ColorJitter{});
+  set_transform(none, config::RandomInvert{.p = 0});
+  set_transform(none, config::RandAugment{.num_ops = 0});
   EXPECT_EQ((*open(none))->fingerprint(), *prints.begin());
   const auto add = [&](auto change) {
     auto config = cifar();
@@ -238,6 +285,9 @@ TEST_F(TransformedDatasetTest, ChangesFingerprintOnlyWithActiveTransforms) {
   });
   add([](auto& config) { set_transform(config, config::RandomHorizontalFlip{.p = 0.5}); });
   add([](auto& config) { set_transform(config, config::ColorJitter{0, 0, 0, 0.1}); });
+  add([](auto& config) { set_transform(config, config::RandAugment{}); });
+  add([](auto& config) { set_transform(config, config::RandAugment{.magnitude = 8}); });
+  add([](auto& config) { set_transform(config, config::RandomInvert{}); });
 }
 
 TEST_F(TransformedDatasetTest, OpensFromIndex) {
@@ -276,6 +326,12 @@ TEST_F(TransformedDatasetTest, RejectsInvalidTransformsWithKey) {
   expect_wrong("color_jitter", config::ColorJitter{.hue = 0.6});
   expect_wrong("color_jitter", config::ColorJitter{.brightness = -0.1});
   expect_wrong("color_jitter", config::ColorJitter{.contrast = 101});
+  expect_wrong("random_invert.p", config::RandomInvert{.p = -1});
+  expect_wrong("gaussian_blur.kernel_size is 65; half of it must be less than the images' sides",
+               config::GaussianBlur{.kernel_size = 65});
+  expect_wrong("rand_augment.fill has 2 levels, but images have 3 channels",
+               config::RandAugment{.fill = {1, 2}});
+  expect_wrong("random_erasing.value has 2 levels", config::RandomErasing{.value = {1, 2}});
 }
 
 TEST_F(TransformedDatasetTest, RejectsResizeOfRawImages) {
@@ -390,7 +446,8 @@ TEST_F(TransformedDatasetTest, RejectsMovedImagesWithImagesAsTargets) {
   config.source = numpy;
   EXPECT_TRUE(open(config).ok());
   for (const config::Transform& transform : std::vector<config::Transform>{
-           config::RandomHorizontalFlip{}, config::RandomCrop{.size = {8, 8}, .padding = 2}}) {
+           config::RandomHorizontalFlip{}, config::RandomCrop{.size = {8, 8}, .padding = 2},
+           config::RandomAffine{.degrees = {1}}, config::RandAugment{}}) {
     transforms_in(config) = {transform};
     expect_error(config, StatusCode::kInvalidArgument,
                  {"data.train.transforms", "moves the input only", "8 x 8"});
