@@ -82,6 +82,7 @@ inline constexpr auto kWords<StreamQueue> = words("fifo", "random_shuffle", "pad
 // [height, width]; one number is the shorter side and needs a center_crop after it.
 struct Resize {
   std::vector<int64_t> size;
+  Interpolation interpolation = Interpolation::kBilinear;
   bool operator==(const Resize&) const = default;
 };
 
@@ -94,6 +95,7 @@ struct RandomResizedCrop {
   std::vector<int64_t> size;                   // one number: a square
   std::vector<double> scale = {0.08, 1.0};     // fraction of the image area
   std::vector<double> ratio = {0.75, 1.3333};  // width / height
+  Interpolation interpolation = Interpolation::kBilinear;
   bool operator==(const RandomResizedCrop&) const = default;
 };
 

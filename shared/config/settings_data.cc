@@ -39,12 +39,23 @@ Field size_field(std::vector<int64_t>& size, std::string_view help, std::string_
                        .example = example});
 }
 
+Field resize_interpolation_field(Interpolation& interpolation) {
+  return sample_field(
+      {.name = "interpolation",
+       .target = choice(interpolation),
+       .help = "Interpolation between pixels",
+       .details =
+           "As Pillow's, with antialiasing unless nearest. A JPEG that is reduced to half or "
+           "less is first reduced by its decoder."});
+}
+
 Fields fields_of(Resize& resize) {
   return {size_field(resize.size, "Size after resizing, in pixels",
                      "[height, width], each 1 to 16384. The aspect ratio is not preserved. One "
                      "number is the length of the shorter side; it preserves the aspect ratio and "
                      "requires a center_crop after it.",
-                     "[224, 224]")};
+                     "[224, 224]"),
+          resize_interpolation_field(resize.interpolation)};
 }
 
 Fields fields_of(CenterCrop& crop) {
@@ -74,7 +85,8 @@ Fields fields_of(RandomResizedCrop& crop) {
                                    "uniformly.",
                         .min = 0,
                         .max = 1000,
-                        .exclusive_min = true})};
+                        .exclusive_min = true}),
+          resize_interpolation_field(crop.interpolation)};
 }
 
 Fields fields_of(RandomCrop& crop) {

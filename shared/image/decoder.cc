@@ -43,10 +43,15 @@ Format detect_format(std::span<const std::byte> file) {
 }
 
 Status Decoder::decode(std::span<const std::byte> file, const ImageShape& shape,
-                       std::span<std::byte> planes, const CropFunction& region) {
+                       std::span<std::byte> planes, const CropFunction& region,
+                       Interpolation interpolation) {
   assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
-  const RowSink target{
-      .shape = shape, .planes = planes, .region = region, .resizer = resizer_, .pixels = pixels_};
+  const RowSink target{.shape = shape,
+                       .planes = planes,
+                       .region = region,
+                       .resizer = resizer_,
+                       .pixels = pixels_,
+                       .interpolation = interpolation};
   switch (detect_format(file)) {
     case Format::kJpeg:
       return jpeg_.read(file, target);

@@ -39,7 +39,8 @@ class Decoder {
 
   // `planes`: shape.bytes() bytes, plane by plane, row by row.
   Status decode(std::span<const std::byte> file, const ImageShape& shape,
-                std::span<std::byte> planes, const CropFunction& region = {});
+                std::span<std::byte> planes, const CropFunction& region = {},
+                Interpolation interpolation = Interpolation::kBilinear);
 
  private:
   // Constant after construction.

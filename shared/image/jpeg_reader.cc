@@ -215,7 +215,7 @@ Status JpegReader::read(std::span<const std::byte> file, const RowSink& target) 
   CropBox box = target.box(jpeg->height(), jpeg->width());
   if (!jpeg->choose_scale(target.shape, box)) return jpeg->error();
   target.resizer.begin(jpeg->scaled_height(), jpeg->scaled_width(), box, target.shape,
-                       target.planes);
+                       target.planes, target.interpolation);
   const auto region = jpeg->extract_region(file, target.resizer, region_);
   if (region && !jpeg->read_region(*region)) return jpeg->error();
   if (!jpeg->start()) return jpeg->error();

@@ -107,7 +107,7 @@ Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
   if (const int error = spng_get_ihdr(context.get(), &header)) return png_error(error);
   STOKER_RETURN_IF_ERROR(check_header(header, file.size(), limits));
   target.resizer.begin(header.height, header.width, target.box(header.height, header.width),
-                       target.shape, target.planes);
+                       target.shape, target.planes, target.interpolation);
   STOKER_RETURN_IF_ERROR(header.interlace_method == 0
                              ? read_row_by_row(context.get(), header, target)
                              : read_interlaced(context.get(), header, target));

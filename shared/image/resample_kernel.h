@@ -1,9 +1,10 @@
 // ResampleKernel: input pixels and weights of each output pixel along one axis.
 //
-// The antialiased bilinear filter in the arithmetic of Pillow's resize(BILINEAR, box=…) for 8-bit
-// images: a triangle with a width of two input pixels, or of two output pixels if those are larger,
-// and fixed-point weights with kShift bits. Pixels outside the region contribute if the triangle
-// reaches them.
+// Bilinear and bicubic: the antialiased filters in the arithmetic of Pillow's resize(filter, box=…)
+// for 8-bit images. The bilinear one is a triangle with a width of two input pixels, or of two output
+// pixels if those are larger, the bicubic one has twice that width. Weights are fixed-point numbers
+// with kShift bits. Pixels outside the region contribute if the filter reaches them. Nearest: the
+// input pixel that the center of the output pixel is in.
 //
 // Threads:  one object per thread. prepare() reuses memory for the next image.
 #pragma once
@@ -12,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "shared/image/image_types.h"
 
 namespace stoker::image {
 
@@ -22,14 +25,15 @@ class ResampleKernel {
 
   struct Window {
     uint32_t first = 0;  // index of the first input pixel
-    uint32_t count = 0;  // at least 1; the first and last weights are nonzero
+    uint32_t count = 0;  // at least 1; if bilinear, the first and last weights are nonzero
     size_t weights = 0;  // offset in weights_
     uint32_t end() const { return first + count; }
   };
 
   // Resamples the range [from, from + length) of `inputs` pixels to `outputs` pixels. `first` and
   // `end` of the windows never decrease from one output to the next.
-  void prepare(uint32_t inputs, double from, double length, uint32_t outputs);
+  void prepare(uint32_t inputs, double from, double length, uint32_t outputs,
+               Interpolation interpolation = Interpolation::kBilinear);
   void prepare(uint32_t inputs, uint32_t outputs) { prepare(inputs, 0, inputs, outputs); }
 
   uint32_t outputs() const { return static_cast<uint32_t>(windows_.size()); }
@@ -50,9 +54,11 @@ class ResampleKernel {
 
  private:
   void add_window(uint32_t first, uint32_t end);
+  void pick_nearest(uint32_t outputs, double scale);
 
   uint32_t inputs_ = 0;
   double from_ = 0, length_ = 0;
+  Interpolation interpolation_ = Interpolation::kBilinear;
   uint32_t max_weights_ = 0;
   std::vector<Window> windows_;
   std::vector<int32_t> weights_;

@@ -159,15 +159,18 @@ void RowResizer::write_output_row(uint32_t y) {
 }
 
 void Resizer::begin(uint32_t height, uint32_t width, const CropBox& box, const ImageShape& shape,
-                    std::span<std::byte> planes) {
+                    std::span<std::byte> planes, Interpolation interpolation) {
   shape_ = shape;
   planes_ = planes;
-  across_.prepare(width, box.left, box.width, shape.width);
-  down_.prepare(height, box.top, box.height, shape.height);
+  interpolation_ = interpolation;
+  across_.prepare(width, box.left, box.width, shape.width, interpolation);
+  down_.prepare(height, box.top, box.height, shape.height, interpolation);
 }
 
 void Resizer::expect_rows(size_t row_bytes, uint32_t left) {
-  in_blocks_ = std::max(across_.max_weights(), down_.max_weights()) <= FixedPointKernel::kMaxTaps;
+  // Weights of BlockResizer are neither negative nor exactly 1.
+  in_blocks_ = interpolation_ == Interpolation::kBilinear &&
+               std::max(across_.max_weights(), down_.max_weights()) <= FixedPointKernel::kMaxTaps;
   if (in_blocks_) {
     blocks_.begin(across_, down_, shape_, planes_, row_bytes, left);
   } else {

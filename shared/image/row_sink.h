@@ -20,6 +20,7 @@ struct RowSink {
   const CropFunction& region;
   Resizer& resizer;
   std::vector<uint8_t>& pixels;  // scratch
+  Interpolation interpolation;
 
   // The requested region of an image of this size.
   CropBox box(uint32_t height, uint32_t width) const;

@@ -68,7 +68,8 @@ Status read_webp(std::span<const std::byte> file, const DecodeLimits& limits,
   STOKER_RETURN_IF_ERROR(check_features(config.input, limits));
   const auto height = static_cast<uint32_t>(config.input.height);
   const auto width = static_cast<uint32_t>(config.input.width);
-  target.resizer.begin(height, width, target.box(height, width), target.shape, target.planes);
+  target.resizer.begin(height, width, target.box(height, width), target.shape, target.planes,
+                       target.interpolation);
 
   const Resizer::Range rows = with_webp_margin(target.resizer.rows(), height);
   const Resizer::Range columns = with_webp_margin(target.resizer.columns(), width);

@@ -48,10 +48,12 @@ Status ImageDecoderInput::read(std::span<const std::byte> file, const RandomKey&
   // The datasets of a mixture can have other limits.
   thread_local std::optional<image::Decoder> decoder;
   if (!decoder || decoder->limits() != limits_) decoder.emplace(limits_);
-  if (crop_.uses_full_image()) return decoder->decode(file, shape_, input);
-  return decoder->decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
+  const image::Interpolation interpolation = crop_.interpolation();
+  if (crop_.uses_full_image()) return decoder->decode(file, shape_, input, {}, interpolation);
+  const auto region = [&](uint32_t height, uint32_t width) {
     return crop_.box(height, width, random_key);
-  });
+  };
+  return decoder->decode(file, shape_, input, region, interpolation);
 }
 
 std::string ImageDecoderInput::describe_transforms(std::span<const std::byte> file,

@@ -7,6 +7,7 @@
 
 #include "shared/base/number_format.h"
 #include "shared/data/counter_rng.h"
+#include "shared/data/transform/augment_policies.h"
 
 namespace stoker::data::transform {
 namespace {
@@ -38,6 +39,7 @@ Result<CropResize> CropResize::of(const DatasetRequest& request) {
       return request.config_error(
           "transforms", "random_resized_crop cannot be combined with resize and center_crop");
     STOKER_RETURN_IF_ERROR(rule.take_random(request, *random));
+    rule.interpolation_ = interpolation_of(random->interpolation);
     return rule;
   }
   if (resize == nullptr) {
@@ -46,6 +48,7 @@ Result<CropResize> CropResize::of(const DatasetRequest& request) {
                                                   : "encoded images need one of resize, resize and "
                                                     "center_crop, or random_resized_crop");
   }
+  rule.interpolation_ = interpolation_of(resize->interpolation);
   if (center != nullptr) {
     STOKER_RETURN_IF_ERROR(rule.take_center(request, *resize, *center));
     return rule;
@@ -97,6 +100,12 @@ Status CropResize::take_random(const DatasetRequest& request,
 }
 
 std::string CropResize::to_text() const {
+  if (interpolation_ == image::Interpolation::kBilinear) return size_to_text();
+  return size_to_text() +
+         (interpolation_ == image::Interpolation::kNearest ? " nearest" : " bicubic");
+}
+
+std::string CropResize::size_to_text() const {
   const auto format_spec = [](const Size& size) {
     return std::to_string(size.height) + 'x' + std::to_string(size.width);
   };

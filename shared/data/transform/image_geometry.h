@@ -27,6 +27,7 @@ class CropResize {
   uint32_t height() const { return size_.height; }
   uint32_t width() const { return size_.width; }
   bool uses_full_image() const { return fit_ == Fit::kStretch; }
+  image::Interpolation interpolation() const { return interpolation_; }
   bool is_random() const { return fit_ == Fit::kRandom; }
   std::string to_text() const;  // "size=224x224 center_crop from whole pixels of 256"
   // The region of an image of `height` x `width` pixels that becomes the sample.
@@ -54,7 +55,10 @@ class CropResize {
   // Used if no random region fits: the largest centered one with an allowed ratio.
   image::CropBox max_box(uint32_t height, uint32_t width) const;
 
+  std::string size_to_text() const;
+
   Fit fit_ = Fit::kStretch;
+  image::Interpolation interpolation_ = image::Interpolation::kBilinear;
   Size size_;
   Size resized_;                       // kCenter: size of the resized image before cropping
   bool resizes_shorter_side_ = false;  // kCenter: to resized_.height

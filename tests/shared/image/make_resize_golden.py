@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints resize_golden.txt: results of Pillow's resize(BILINEAR, box=...) on images that the test generates, too.
+"""Prints resize_golden.txt: results of Pillow's resize(..., box=...) on images that the test generates, too.
 
 Usage: make_resize_golden.py > resize_golden.txt        (requires Pillow and numpy)
 
 Each line contains: image, its height and width, channels, the box (left top width height), the output height and width,
-and the output planes in hexadecimal.
+the interpolation, and the output planes in hexadecimal.
 """
 import numpy
 import PIL
@@ -53,13 +53,19 @@ def make_image(name, height, width):
 
 def main():
     print(f"# Made by make_resize_golden.py with Pillow {PIL.__version__}.")
-    for name, height, width, channels, box, out_height, out_width in CASES:
+    for interpolation in ("bilinear", "nearest", "bicubic"):
+        write_lines(interpolation, CASES if interpolation == "bilinear" else CASES[:16])
+
+
+def write_lines(interpolation, cases):
+    for name, height, width, channels, box, out_height, out_width in cases:
         image = make_image(name, height, width).convert("RGB" if channels == 3 else "L")
         left, top, box_width, box_height = box or (0, 0, width, height)
         edges = (left, top, left + box_width, top + box_height)
-        small = numpy.asarray(image.resize((out_width, out_height), Image.BILINEAR, box=edges))
+        small = numpy.asarray(image.resize((out_width, out_height), Image.Resampling[interpolation.upper()], box=edges))
         planes = small.reshape(out_height, out_width, channels).transpose(2, 0, 1)
-        print(name, height, width, channels, left, top, box_width, box_height, out_height, out_width, planes.tobytes().hex())
+        print(name, height, width, channels, left, top, box_width, box_height, out_height, out_width, interpolation,
+              planes.tobytes().hex())
 
 
 if __name__ == "__main__":
