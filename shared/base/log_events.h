@@ -214,6 +214,10 @@ inline constexpr LogEventInfo kAll[] = {
      "`offset`."},
     {LogTopic::kData, "class folders look like splits", kWarn, "dataset path folders hint",
      "`path` of an image_folder is the folder above train/ and val/, which are then its classes."},
+    {LogTopic::kData, "images turned upright", kInfo, "dataset count",
+     "With apply_exif_orientation, a process has turned `count` images of the dataset: at 1, 10, "
+     "100 "
+     "and so on."},
     {LogTopic::kData, "archive members ignored", kWarn, "dataset count reason",
      "Members of tar shards that belong to no sample."},
     {LogTopic::kData, "tar shards without end marker", kWarn, "dataset count first",

@@ -159,6 +159,9 @@ class DataValidator {
         add("num_classes", "must be 2 for label_rule sum_positive; remove it");
     }
     if (const CacheConfig* const cache = dataset.cache() ? &*dataset.cache() : nullptr) {
+      if (cache->jpeg_restart_markers && dataset.applies_exif_orientation())
+        add("cache.jpeg_restart_markers",
+            "cannot be combined with apply_exif_orientation: rewritten files have no EXIF data");
       if (cache->jpeg_restart_markers && cache->type != CacheType::kPacked)
         add("cache.jpeg_restart_markers", "requires cache.type packed");
       if (cache->type == CacheType::kPacked && dataset.has_named_fields())

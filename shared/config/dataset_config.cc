@@ -122,6 +122,17 @@ int64_t DatasetConfig::max_image_pixels() const {
       source);
 }
 
+bool DatasetConfig::applies_exif_orientation() const {
+  return std::visit(
+      [](const auto& format) {
+        if constexpr (requires { format.apply_exif_orientation; })
+          return format.apply_exif_orientation;
+        else
+          return false;
+      },
+      source);
+}
+
 const SequenceConfig* DatasetConfig::sequence() const {
   return std::visit([](const auto& format) { return find_sequence(format); }, source);
 }

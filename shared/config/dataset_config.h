@@ -376,6 +376,7 @@ struct ImageFolderDataset {
   std::string glob = "**/*.{jpg,jpeg,png,webp,JPG,JPEG,PNG,WEBP}";
   ImageMode image_mode = ImageMode::kRgb;
   int64_t max_image_pixels = 100'000'000;
+  bool apply_exif_orientation = false;
   Transforms transforms;
   std::optional<CacheConfig> cache;
   Refresh refresh = Refresh::kNever;
@@ -393,6 +394,7 @@ struct ImageListDataset {
   std::optional<TokenizerConfig> tokenizer;  // for fields.caption
   ImageMode image_mode = ImageMode::kRgb;
   int64_t max_image_pixels = 100'000'000;
+  bool apply_exif_orientation = false;
   Transforms transforms;
   std::optional<CacheConfig> cache;
   bool operator==(const ImageListDataset&) const = default;
@@ -433,6 +435,7 @@ struct TfrecordDataset {
   RecordConfig record;
   ImageMode image_mode = ImageMode::kRgb;
   int64_t max_image_pixels = 100'000'000;
+  bool apply_exif_orientation = false;
   Transforms transforms;
   std::optional<CacheConfig> cache;  // decoded only
   Refresh refresh = Refresh::kNever;
@@ -445,6 +448,7 @@ struct WebdatasetDataset {
   RecordConfig record;
   ImageMode image_mode = ImageMode::kRgb;
   int64_t max_image_pixels = 100'000'000;
+  bool apply_exif_orientation = false;
   Transforms transforms;
   std::optional<CacheConfig> cache;  // decoded only
   Refresh refresh = Refresh::kNever;
@@ -559,6 +563,7 @@ struct DatasetConfig {
   const std::optional<CacheConfig>& cache() const;
   ImageMode image_mode() const;
   int64_t max_image_pixels() const;  // 0: no encoded images
+  bool applies_exif_orientation() const;
   const SequenceConfig* sequence() const;
   SequenceConfig* sequence();
   const FieldNames* fields() const;

@@ -599,6 +599,15 @@ Field max_image_pixels_field(int64_t& pixels) {
           .max = 65535.0 * 65535.0};
 }
 
+Field exif_orientation_field(bool& applies) {
+  return sample_field(
+      {.name = "apply_exif_orientation",
+       .target = &applies,
+       .help = "Turn images upright, as the EXIF data of their files says",
+       .details = "As Pillow's ImageOps.exif_transpose(), before all transforms. The log has the "
+                  "number of images that were turned."});
+}
+
 Field num_classes_field(std::optional<int64_t>& num_classes) {
   return sample_field({.name = "num_classes",
                        .target = &num_classes,
@@ -1143,6 +1152,7 @@ Fields fields_of(ImageFolderDataset& images) {
       glob_field(images.glob, "\"**/*.{jpg,png,webp}\""),
       image_mode_field(images.image_mode),
       max_image_pixels_field(images.max_image_pixels),
+      exif_orientation_field(images.apply_exif_orientation),
       encoded_image_transforms(images.transforms),
       image_cache_field(images.cache),
       refresh_field(images.refresh)};
@@ -1167,6 +1177,7 @@ Fields fields_of(ImageListDataset& list) {
           tokenizer_field(list.tokenizer),
           image_mode_field(list.image_mode),
           max_image_pixels_field(list.max_image_pixels),
+          exif_orientation_field(list.apply_exif_orientation),
           encoded_image_transforms(list.transforms),
           image_cache_field(list.cache)};
 }
@@ -1236,6 +1247,7 @@ Fields fields_of_shards(auto& dataset, Field path, std::string_view glob, Field 
   append(fields, shard_record_fields(dataset.record, std::move(roles)));
   append(fields,
          {image_mode_field(dataset.image_mode), max_image_pixels_field(dataset.max_image_pixels),
+          exif_orientation_field(dataset.apply_exif_orientation),
           encoded_image_transforms(dataset.transforms), record_cache_field(dataset.cache),
           refresh_field(dataset.refresh)});
   return fields;

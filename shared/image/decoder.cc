@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "shared/image/png.h"
 #include "shared/image/webp_reader.h"
@@ -44,7 +45,25 @@ Format detect_format(std::span<const std::byte> file) {
 
 Status Decoder::decode(std::span<const std::byte> file, const ImageShape& shape,
                        std::span<std::byte> planes, const CropFunction& region,
-                       Interpolation interpolation) {
+                       const DecodeOptions& options) {
+  const Orientation& orientation = options.orientation;
+  if (orientation.is_upright())
+    return decode_stored(file, shape, planes, region, options.interpolation);
+  const auto stored_region = [&](uint32_t height, uint32_t width) {
+    if (orientation.transposes) std::swap(height, width);
+    const CropBox whole{.left = 0, .top = 0, .width = double(width), .height = double(height)};
+    return stored_box(region ? region(height, width) : whole, height, width, orientation);
+  };
+  stored_.resize(shape.bytes());
+  STOKER_RETURN_IF_ERROR(decode_stored(file, stored_shape(shape, orientation), stored_,
+                                       stored_region, options.interpolation));
+  make_upright(stored_, shape, orientation, planes);
+  return {};
+}
+
+Status Decoder::decode_stored(std::span<const std::byte> file, const ImageShape& shape,
+                              std::span<std::byte> planes, const CropFunction& region,
+                              Interpolation interpolation) {
   assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
   const RowSink target{.shape = shape,
                        .planes = planes,

@@ -2,8 +2,8 @@
 // 8-bit pixels.
 //
 // Every image is converted to 8-bit RGB, or to gray with the ITU-R 601 luma, from any source: gray,
-// palette, 16-bit, CMYK (Adobe convention: stored inverted). Alpha is dropped, not blended. EXIF
-// orientation is not applied. The region is stretched to the output shape. A JPEG is decoded at the
+// palette, 16-bit, CMYK (Adobe convention: stored inverted). Alpha is dropped, not blended. The
+// EXIF orientation is applied if the caller passes it. The region is stretched to the output shape. A JPEG is decoded at the
 // smallest of the scales 1/1, 1/2, 1/4, 1/8 at which the region still covers the shape, and as
 // little as possible outside the region is decoded.
 //
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/image/exif_orientation.h"
 #include "shared/image/image_types.h"
 #include "shared/image/jpeg_reader.h"
 #include "shared/image/resizer.h"
@@ -31,6 +32,11 @@ namespace stoker::image {
 // pixels.
 std::string decoder_versions();
 
+struct DecodeOptions {
+  Interpolation interpolation = Interpolation::kBilinear;
+  Orientation orientation = {};  // of the file; `shape` and `region` are those of the upright image
+};
+
 class Decoder {
  public:
   explicit Decoder(const DecodeLimits& limits = {}) : limits_(limits), jpeg_(limits) {}
@@ -40,15 +46,20 @@ class Decoder {
   // `planes`: shape.bytes() bytes, plane by plane, row by row.
   Status decode(std::span<const std::byte> file, const ImageShape& shape,
                 std::span<std::byte> planes, const CropFunction& region = {},
-                Interpolation interpolation = Interpolation::kBilinear);
+                const DecodeOptions& options = {});
 
  private:
+  Status decode_stored(std::span<const std::byte> file, const ImageShape& shape,
+                       std::span<std::byte> planes, const CropFunction& region,
+                       Interpolation interpolation);
+
   // Constant after construction.
   const DecodeLimits limits_;
 
   JpegReader jpeg_;
   Resizer resizer_;
-  std::vector<uint8_t> pixels_;  // scratch for libraries that do not decode row by row
+  std::vector<uint8_t> pixels_;    // scratch for libraries that do not decode row by row
+  std::vector<std::byte> stored_;  // planes of an image that is not upright
 };
 
 }  // namespace stoker::image

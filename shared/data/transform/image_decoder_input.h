@@ -8,7 +8,10 @@
 //          bytes are then unspecified.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -16,6 +19,7 @@
 #include "shared/base/tensor_spec.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/transform/image_geometry.h"
+#include "shared/image/decoder.h"
 #include "shared/image/image_types.h"
 
 namespace stoker::data::transform {
@@ -37,13 +41,18 @@ class ImageDecoderInput {
                                   const RandomKey& random_key) const;
 
  private:
-  ImageDecoderInput(const image::ImageShape& shape, const CropResize& crop,
-                    const image::DecodeLimits& limits)
-      : shape_(shape), crop_(crop), limits_(limits) {}
+  ImageDecoderInput(const DatasetRequest& request, const image::ImageShape& shape,
+                    const CropResize& crop, const image::DecodeLimits& limits);
 
+  // Counts an image that is not upright, and logs the count from time to time.
+  image::DecodeOptions options_for(std::span<const std::byte> file) const;
+
+  std::string dataset_;
   image::ImageShape shape_;
   CropResize crop_;
   image::DecodeLimits limits_;
+  bool applies_exif_orientation_;
+  std::shared_ptr<std::atomic<uint64_t>> oriented_;  // images of this process; shared by copies
 };
 
 }  // namespace stoker::data::transform

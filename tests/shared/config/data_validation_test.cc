@@ -248,6 +248,11 @@ TEST(TransformValidationTest, RejectsDecodedCacheOfRandomCrops) {
   EXPECT_THAT(errors_of_transforms("resize: {size: [8, 8]}",
                                    ", cache: {type: decoded, jpeg_restart_markers: true}"),
               ElementsAre(HasSubstr("cache.jpeg_restart_markers: requires cache.type packed")));
+  EXPECT_THAT(errors_of_transforms("resize: {size: [8, 8]}",
+                                   ", apply_exif_orientation: true, cache: {type: packed, "
+                                   "jpeg_restart_markers: true}"),
+              ElementsAre(HasSubstr("cache.jpeg_restart_markers: cannot be combined with "
+                                    "apply_exif_orientation")));
 }
 
 TEST(TransformValidationTest, RequiresSameNormalizationInAllDatasets) {

@@ -179,7 +179,7 @@ TEST(ManualTest, FitsInto100Columns) {
 TEST(ManualTest, DescribesArgumentsOfTransformsAndLayers) {
   const std::string manual = manual_yaml();
   for (const char* const line :
-       {"\n    #   - random_resized_crop: {size: 224, scale: [0.08, 1], ratio: [0.75, 1.3333]}\n",
+       {"\n    #   - random_crop: {size: 32, padding: 0}\n",
         "\n    #   - random_horizontal_flip: {p: 0.5}\n    #       p: Probability",
         "\n    #   - random_choice: [mixup: {alpha: 0.2}, cutmix: {alpha: 1.0}]\n",
         "\n  #   - linear: {out_features: null, bias: true}\n",

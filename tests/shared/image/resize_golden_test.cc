@@ -72,9 +72,10 @@ TEST(ResizeGoldenTest, MatchesPillow) {
     std::vector<std::byte> planes(golden.shape.bytes());
     const std::string file = testing::encode_png_file(golden.image);
     const auto part = [&](uint32_t, uint32_t) { return golden.box; };
-    ASSERT_TRUE(
-        decoder.decode(testing::bytes_of(file), golden.shape, planes, part, golden.interpolation)
-            .ok());
+    ASSERT_TRUE(decoder
+                    .decode(testing::bytes_of(file), golden.shape, planes, part,
+                            {.interpolation = golden.interpolation})
+                    .ok());
     // Pillow 13 starts with the axis that costs less, and clips the overshoot of bicubic in between.
     const int tolerance = golden.interpolation == Interpolation::kNearest    ? 0
                           : golden.interpolation == Interpolation::kBilinear ? 1

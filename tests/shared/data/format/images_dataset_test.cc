@@ -151,6 +151,42 @@ TEST_F(ImageFolderDatasetTest, ConvertsToGrayWithOneChannel) {
   EXPECT_EQ(read_sample(**dataset, 0).text(), std::string(24, '\x7c'));
 }
 
+// Expected are the results of ImageOps.exif_transpose() of Pillow 13 for an image of 2 x 3.
+TEST_F(ImageFolderDatasetTest, TurnsImagesUprightAsTheirExifDataSays) {
+  const std::vector<std::pair<std::vector<int64_t>, std::vector<uint8_t>>> cases{
+      {{2, 3}, {0, 40, 80, 120, 160, 200}}, {{2, 3}, {80, 40, 0, 200, 160, 120}},
+      {{2, 3}, {200, 160, 120, 80, 40, 0}}, {{2, 3}, {120, 160, 200, 0, 40, 80}},
+      {{3, 2}, {0, 120, 40, 160, 80, 200}}, {{3, 2}, {120, 0, 160, 40, 200, 80}},
+      {{3, 2}, {200, 80, 160, 40, 120, 0}}, {{3, 2}, {80, 200, 40, 160, 0, 120}}};
+  const std::string file = encode_png_file(
+      {.height = 2, .width = 3, .channels = 1, .samples = {0, 40, 80, 120, 160, 200}},
+      {.color_type = 0});
+  constexpr size_t kAfterHeader = 33;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i + 1);
+    const std::string tiff = std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", 19) +
+                             static_cast<char>(i + 1) + std::string(6, '\0');
+    std::string turned = file;
+    turned.insert(kAfterHeader, image::testing::png_chunk("eXIf", tiff));
+    write("data/a/1.png", turned);
+    auto config = images();
+    set_image_mode(config, config::ImageMode::kGray);
+    transforms_in(config) = {config::Resize{cases[i].first}};
+    const std::string stored = opened(config)->fingerprint();
+    source_in<config::ImageFolderDataset>(config).apply_exif_orientation = true;
+    const auto dataset = opened(config);
+    EXPECT_NE(dataset->fingerprint(), stored);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(read_sample(*dataset, 0).values<uint8_t>(0), cases[i].second);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    if (i == 0) {
+      EXPECT_EQ(log, "");
+    } else {
+      EXPECT_THAT(log, HasSubstr("images turned upright dataset=train count=1"));
+    }
+  }
+}
+
 TEST_F(ImageFolderDatasetTest, RejectsImagesAboveConfiguredNumberOfPixels) {
   EXPECT_EQ(config::ImageFolderDataset().max_image_pixels, 100'000'000);
   write("data/a/1", png(7));  // 5x5
