@@ -18,6 +18,8 @@ std::string tensor_name(TensorRole role) {
       return "labels";
     case TensorRole::kTarget:
       return "target";
+    case TensorRole::kMask:
+      return "mask";
     case TensorRole::kReferences:
       return "references";
   }
@@ -25,9 +27,9 @@ std::string tensor_name(TensorRole role) {
 }
 
 std::optional<TensorRole> role_of(const TensorSpec& spec) {
-  for (const TensorRole role :
-       {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength, TensorRole::kPositions,
-        TensorRole::kLabel, TensorRole::kLabels, TensorRole::kTarget, TensorRole::kReferences})
+  for (const TensorRole role : {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength,
+                                TensorRole::kPositions, TensorRole::kLabel, TensorRole::kLabels,
+                                TensorRole::kTarget, TensorRole::kMask, TensorRole::kReferences})
     if (spec.name == tensor_name(role)) return role;
   return std::nullopt;
 }

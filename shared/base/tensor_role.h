@@ -20,6 +20,7 @@ enum class TensorRole {
   kLabel,      // one class
   kLabels,     // a class per step, or a sequence of classes
   kTarget,     // numbers
+  kMask,       // a class per pixel, 255 if it is ignored
   kReferences  // texts, one per line, that predicted texts are compared with
 };
 

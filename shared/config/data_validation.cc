@@ -14,6 +14,7 @@ namespace stoker::config {
 namespace {
 
 constexpr double kMaxHue = 0.5;
+constexpr int64_t kMaxMaskClasses = 255;  // 255 itself is ignored
 
 // The accepted order of transforms: resizing, at most one of two; random ones in any order; normalize.
 size_t rank_of(const Transform& transform) {
@@ -296,7 +297,8 @@ class DataValidator {
   void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {
     const FieldNames& fields = record.fields;
     const bool has_input = !fields.image.empty() || !fields.input.empty();
-    const bool has_answer = !fields.label.empty() || !fields.target.empty();
+    const bool has_answer = !fields.label.empty() || !fields.target.empty() || !fields.mask.empty();
+    if (!fields.mask.empty()) validate_mask(dataset, record);
     if (dataset.has_variable_length()) return validate_record_sequence(record);
     if (dataset.has_messages()) return;  // validate_sequence() reports the missing length
     if (!fields.text.empty()) {
@@ -324,6 +326,23 @@ class DataValidator {
       add("fields", "requires label (or target, for a regression); set it to the name of a value");
     if (!fields.label.empty() && !fields.target.empty())
       add("fields.target", "cannot be combined with fields.label; remove one of them");
+  }
+
+  void validate_mask(const DatasetConfig& dataset, const RecordConfig& record) {
+    const FieldNames& fields = record.fields;
+    if (fields.image.empty())
+      add("fields.mask", "requires fields.image; set it to the name of the image");
+    if (!fields.label.empty() || !fields.target.empty() || !fields.labels.empty() ||
+        !fields.caption.empty())
+      add("fields.mask", "cannot be combined with label, target, labels and caption; remove it");
+    if (!record.num_classes)
+      add("num_classes", "is required with fields.mask, whose pixels are not scanned");
+    if (record.num_classes.value_or(0) > kMaxMaskClasses)
+      add("num_classes", "must be at most 255 with fields.mask");
+    if (dataset.transforms() != nullptr && find_transform<AugMix>(*dataset.transforms()) != nullptr)
+      add("transforms",
+          "aug_mix cannot be combined with fields.mask, because it mixes images whose pixels have "
+          "moved; set rand_augment or trivial_augment_wide");
   }
 
   // ---- sequences ---------------------------------------------------------------------------------

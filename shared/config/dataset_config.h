@@ -294,6 +294,7 @@ struct FieldNames {
   std::string image = {};                // an encoded image -> `input` U8 [C, H, W]
   std::vector<std::string> input = {};   // bytes or numbers -> `input` of input_shape
   std::string label = {};                // a class index or name -> `label` I64
+  std::string mask = {};                 // an encoded image, a class per pixel -> `mask` U8 [H, W]
   std::vector<std::string> target = {};  // numbers -> `target` F32 [num_targets]
   std::string labels = {};               // class indices per time step, or the CTC target
   std::string text = {};                 // bytes are token ids

@@ -894,6 +894,13 @@ Field labels_role(FieldNames& names) {
       "with sequence.max_label_length up to that many. Requires sequence.max_length.");
 }
 
+Field mask_role(FieldNames& names) {
+  return role_field("mask", names.mask, "PNG of the class of each pixel",
+                    "A palette index or a gray level, from 0; 255 is ignored in loss and metrics. "
+                    "Cropped, resized and moved with the image, by the nearest pixel; pixels from "
+                    "outside are ignored. Requires an image and num_classes.");
+}
+
 Field caption_role(FieldNames& names) {
   return role_field("caption", names.caption, "Captions of an image: one text or a list of texts",
                     "For task captioning. Each line of a text is a caption. Requires an image and "
@@ -962,6 +969,7 @@ Fields shard_roles(FieldNames& names) {
           label_role(names),
           target_role(names),
           labels_role(names),
+          mask_role(names),
           caption_role(names),
           text_role(names),
           input_ids_role(names),

@@ -412,6 +412,19 @@ class Validator {
                                    quoted(to_string(pooling)));
   }
 
+  void validate_mask(const std::string& dataset) {
+    if (!config_.model.is_user_file())
+      add_error("model.name", config_.model.name() + " has one output per image, and " + dataset +
+                                  ".fields.mask a class per pixel; set exported or plugin");
+    const TaskName task = config_.task.name();
+    if (task != TaskName::kClassification && task != TaskName::kCustom)
+      add_error("task.name", "must be classification or custom for " + dataset + ".fields.mask");
+    const auto* const classification = std::get_if<ClassificationTask>(&config_.task.task);
+    if (classification != nullptr && classification->class_weights.is_balanced)
+      add_error("task.class_weights", "balanced needs one label per sample, and " + dataset +
+                                          ".fields.mask has one per pixel; set a list of numbers");
+  }
+
   void validate_model_and_data() {
     // Whether the tokens of these models have labels can only be determined from the data.
     if (model<BlstmConfig>() != nullptr || model<BertConfig>() != nullptr) return;
@@ -420,6 +433,8 @@ class Validator {
       const auto found = config_.data.find(name);
       if (found == config_.data.end() || errors_.has_error_in("data." + name)) continue;
       if (found->second.combines_datasets()) continue;
+      const FieldNames* const fields = found->second.fields();
+      if (fields != nullptr && !fields->mask.empty()) validate_mask("data." + name);
       const bool has_tokens = found->second.has_tokens();
       if (has_tokens && !is_lm)
         add_error(

@@ -47,31 +47,33 @@ Status Decoder::decode(std::span<const std::byte> file, const ImageShape& shape,
                        std::span<std::byte> planes, const CropFunction& region,
                        const DecodeOptions& options) {
   const Orientation& orientation = options.orientation;
-  if (orientation.is_upright())
-    return decode_stored(file, shape, planes, region, options.interpolation);
+  if (orientation.is_upright()) return decode_stored(file, shape, planes, region, options);
   const auto stored_region = [&](uint32_t height, uint32_t width) {
     if (orientation.transposes) std::swap(height, width);
     const CropBox whole{.left = 0, .top = 0, .width = double(width), .height = double(height)};
     return stored_box(region ? region(height, width) : whole, height, width, orientation);
   };
   stored_.resize(shape.bytes());
-  STOKER_RETURN_IF_ERROR(decode_stored(file, stored_shape(shape, orientation), stored_,
-                                       stored_region, options.interpolation));
+  STOKER_RETURN_IF_ERROR(
+      decode_stored(file, stored_shape(shape, orientation), stored_, stored_region, options));
   make_upright(stored_, shape, orientation, planes);
   return {};
 }
 
 Status Decoder::decode_stored(std::span<const std::byte> file, const ImageShape& shape,
                               std::span<std::byte> planes, const CropFunction& region,
-                              Interpolation interpolation) {
+                              const DecodeOptions& options) {
   assert(shape.height >= 1 && shape.width >= 1 && planes.size() == shape.bytes());
   const RowSink target{.shape = shape,
                        .planes = planes,
                        .region = region,
                        .resizer = resizer_,
                        .pixels = pixels_,
-                       .interpolation = interpolation};
-  switch (detect_format(file)) {
+                       .interpolation = options.interpolation};
+  const Format format = detect_format(file);
+  if (options.is_mask && format == Format::kPng) return read_png_classes(file, limits_, target);
+  if (options.is_mask) return Status(StatusCode::kCorrupt, "a mask must be a PNG");
+  switch (format) {
     case Format::kJpeg:
       return jpeg_.read(file, target);
     case Format::kPng:

@@ -35,6 +35,9 @@ std::string decoder_versions();
 struct DecodeOptions {
   Interpolation interpolation = Interpolation::kBilinear;
   Orientation orientation = {};  // of the file; `shape` and `region` are those of the upright image
+  // A PNG whose palette indices or gray levels are classes; `shape` has one channel, and the
+  // interpolation is kNearest.
+  bool is_mask = false;
 };
 
 class Decoder {
@@ -51,7 +54,7 @@ class Decoder {
  private:
   Status decode_stored(std::span<const std::byte> file, const ImageShape& shape,
                        std::span<std::byte> planes, const CropFunction& region,
-                       Interpolation interpolation);
+                       const DecodeOptions& options);
 
   // Constant after construction.
   const DecodeLimits limits_;

@@ -88,6 +88,30 @@ Status read_interlaced(spng_ctx* context, const spng_ihdr& header, const RowSink
   return {};
 }
 
+// Prepares for decoding, and reads the header.
+Status open_png(spng_ctx* context, std::span<const std::byte> file, const DecodeLimits& limits,
+                spng_ihdr& header) {
+  if (context == nullptr) return png_error(SPNG_EMEM);
+  if (const int error = spng_set_chunk_limits(context, kMaxChunkBytes, kMaxChunkBytes))
+    return png_error(error);
+  // A corrupt text or color profile does not affect pixels.
+  if (const int error = spng_set_crc_action(context, SPNG_CRC_ERROR, SPNG_CRC_DISCARD))
+    return png_error(error);
+  if (const int error = spng_set_png_buffer(context, file.data(), file.size()))
+    return png_error(error);
+  if (const int error = spng_get_ihdr(context, &header)) return png_error(error);
+  return check_header(header, file.size(), limits);
+}
+
+// Pixels of 1, 2, 4 or 8 bits, the first one in the upper bits of a byte.
+void unpack_row(const uint8_t* packed, uint32_t bits, uint32_t width, uint8_t* row) {
+  const uint32_t mask = (1u << bits) - 1;
+  for (uint32_t x = 0; x < width; ++x) {
+    const size_t bit = size_t{x} * bits;
+    row[x] = static_cast<uint8_t>(packed[bit / 8] >> (8 - bits - bit % 8) & mask);
+  }
+}
+
 }  // namespace
 
 std::string png_version() { return std::string("libspng ") + spng_version_string(); }
@@ -95,17 +119,8 @@ std::string png_version() { return std::string("libspng ") + spng_version_string
 Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
                 const RowSink& target) {
   const Context context(spng_ctx_new(0));
-  if (!context) return png_error(SPNG_EMEM);
-  if (const int error = spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes))
-    return png_error(error);
-  // A corrupt text or color profile does not affect pixels.
-  if (const int error = spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD))
-    return png_error(error);
-  if (const int error = spng_set_png_buffer(context.get(), file.data(), file.size()))
-    return png_error(error);
   spng_ihdr header{};
-  if (const int error = spng_get_ihdr(context.get(), &header)) return png_error(error);
-  STOKER_RETURN_IF_ERROR(check_header(header, file.size(), limits));
+  STOKER_RETURN_IF_ERROR(open_png(context.get(), file, limits, header));
   target.resizer.begin(header.height, header.width, target.box(header.height, header.width),
                        target.shape, target.planes, target.interpolation);
   STOKER_RETURN_IF_ERROR(header.interlace_method == 0
@@ -114,6 +129,34 @@ Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
   // Verifies the checksum of the last image data chunk.
   if (target.resizer.rows().end < header.height) return {};
   if (const int error = spng_decode_chunks(context.get())) return png_error(error);
+  return {};
+}
+
+Status read_png_classes(std::span<const std::byte> file, const DecodeLimits& limits,
+                        const RowSink& target) {
+  const Context context(spng_ctx_new(0));
+  spng_ihdr header{};
+  STOKER_RETURN_IF_ERROR(open_png(context.get(), file, limits, header));
+  const bool is_index = header.color_type == SPNG_COLOR_TYPE_INDEXED ||
+                        header.color_type == SPNG_COLOR_TYPE_GRAYSCALE;
+  if (!is_index || header.bit_depth > 8)
+    return Status(StatusCode::kCorrupt,
+                  "PNG: a mask must have a palette, or gray levels of at most 8 bits; it has " +
+                      std::to_string(samples_of(header.color_type)) + " channels of " +
+                      std::to_string(header.bit_depth) + " bits");
+  target.resizer.begin(header.height, header.width, target.box(header.height, header.width),
+                       target.shape, target.planes, target.interpolation);
+  const uint32_t bits = header.bit_depth;
+  const size_t row_bytes = (size_t{header.width} * bits + 7) / 8;
+  std::vector<uint8_t> image(row_bytes * header.height);
+  if (const int error =
+          spng_decode_image(context.get(), image.data(), image.size(), SPNG_FMT_PNG, 0))
+    return png_error(error);
+  target.resizer.expect_rows(header.width, 0);
+  for (uint32_t y = target.resizer.rows().begin; y < target.resizer.rows().end; ++y) {
+    unpack_row(image.data() + y * row_bytes, bits, header.width, target.resizer.next_row());
+    target.resizer.push();
+  }
   return {};
 }
 

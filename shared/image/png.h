@@ -16,6 +16,11 @@ namespace stoker::image {
 
 std::string png_version();  // of libspng
 
+// The index of each pixel in the palette, or its gray level, without conversion; target.shape has one
+// channel. kCorrupt also for an image with more channels, or with more than 8 bits.
+Status read_png_classes(std::span<const std::byte> file, const DecodeLimits& limits,
+                        const RowSink& target);
+
 Status read_png(std::span<const std::byte> file, const DecodeLimits& limits, const RowSink& target);
 
 // `rgb`: rows from the top, three bytes per pixel. kInvalidArgument: the number of bytes does not

@@ -36,6 +36,7 @@ Result<TensorSpec> find_input_tensor(const std::vector<TensorSpec>& sample,
 TensorSpec as_field(TensorSpec spec) {
   if (role_of(spec) == TensorRole::kTokens) spec.dtype = DType::kI64;
   if (role_of(spec) == TensorRole::kInput) spec.dtype = DType::kF32;
+  if (role_of(spec) == TensorRole::kMask) spec.dtype = DType::kI64;
   return spec;
 }
 

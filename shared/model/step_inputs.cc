@@ -70,7 +70,7 @@ Result<StepInputs> StepInputs::in_order(const graph::GraphFile& file,
                   "the data has neither input nor tokens: " + describe(sample));
   inputs.push_back(as_field(*input));
   for (const TensorSpec& spec : sample)
-    if (&spec != input && &spec != length) targets.push_back(spec);
+    if (&spec != input && &spec != length) targets.push_back(as_field(spec));
   bound.is_predicting_ = tokens != nullptr && targets.empty();
   if (bound.is_predicting_) {
     TensorSpec& values = inputs[0];

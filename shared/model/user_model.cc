@@ -32,6 +32,7 @@ Status check_output(const at::Tensor& output, const ModelContext& model_context)
   if (model_context.has_per_step_labels)
     expected.push_back(actual.size() == 3 ? actual[1] : model_context.input[0]);
   expected.push_back(model_context.outputs);
+  expected.insert(expected.end(), model_context.pixels.begin(), model_context.pixels.end());
   if (actual == expected && output.is_floating_point()) return {};
   return check_forward("forward() returned " + std::string(c10::toString(output.scalar_type())) +
                        ' ' + format_shape(actual) + " for " + std::to_string(kProbeSamples) +
@@ -60,6 +61,8 @@ Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, cons
   model_context.is_predicting = model_context.has_tokens && !has(TensorRole::kLabel) &&
                                 !has(TensorRole::kLabels) && !has(TensorRole::kTarget);
   model_context.has_per_step_labels = has(TensorRole::kLabels);
+  if (const TensorSpec* const mask = find_tensor(sample, TensorRole::kMask))
+    model_context.pixels = mask->shape;
   model_context.input = input->shape;
   if (model_context.has_tokens && (input->shape.size() != 1 || input->shape[0] < 2))
     return check_forward("tokens must be [2 or more]; the data has " + to_string(*input));

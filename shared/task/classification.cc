@@ -114,6 +114,8 @@ Result<std::unique_ptr<Task>> make_classification(
     const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes,
     const std::vector<config::BatchTransform>& batch_transforms) {
+  if (model::find_tensor(sample, TensorRole::kMask) != nullptr)
+    return make_pixel_classification(config, maybe_normalize, sample, classes, batch_transforms);
   ClassificationBatch indices;
   STOKER_ASSIGN_OR_RETURN(indices.input,
                           find_model_input(maybe_normalize, sample, "classification"));

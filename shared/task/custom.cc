@@ -4,8 +4,10 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "shared/base/tensor_role.h"
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/host_values.h"
+#include "shared/task/label_loss.h"
 #include "shared/task/model_input.h"
 #include "shared/task/task_factories.h"
 
@@ -20,8 +22,10 @@ class CustomBatch {
   model::NamedTensors fields(const Batch& batch) const {
     model::NamedTensors fields;
     for (size_t i = 0; i < sample_.size(); ++i)
-      fields.emplace_back(sample_[i].name,
-                          i == input_.values ? input_values(batch, input_) : batch.at(i));
+      fields.emplace_back(sample_[i].name, i == input_.values ? input_values(batch, input_)
+                                           : role_of(sample_[i]) == TensorRole::kMask
+                                               ? pixel_labels(batch.at(i))
+                                               : batch.at(i));
     return fields;
   }
 

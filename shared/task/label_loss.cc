@@ -19,6 +19,12 @@ std::optional<at::Tensor> to_optional(const at::Tensor& weights) {
 
 }  // namespace
 
+at::Tensor pixel_labels(const at::Tensor& mask) {
+  constexpr int64_t kIgnoredClass = 255;
+  const at::Tensor labels = mask.to(at::kLong);
+  return labels.masked_fill(labels.eq(kIgnoredClass), kIgnoredLabel);
+}
+
 std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
                                                        const at::Tensor& labels) {
   const at::Tensor valid = labels.ne(kIgnoredLabel).nonzero().squeeze(1);

@@ -21,6 +21,9 @@ namespace stoker::task {
 // PyTorch's ignore_index: labels with this value are excluded from loss and metrics.
 inline constexpr int64_t kIgnoredLabel = -100;
 
+// The labels I64 of the pixels of a mask U8: 255 becomes kIgnoredLabel.
+at::Tensor pixel_labels(const at::Tensor& mask);
+
 // Selects the rows of `logits` and `labels` [samples] whose label is not ignored. Synchronizes with
 // the device to get their number.
 std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,

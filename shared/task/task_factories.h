@@ -13,6 +13,11 @@ Result<std::unique_ptr<Task>> make_classification(
     const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes,
     const std::vector<config::BatchTransform>& batch_transforms);
+// The same for data with a mask: one label per pixel.
+Result<std::unique_ptr<Task>> make_pixel_classification(
+    const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes,
+    const std::vector<config::BatchTransform>& batch_transforms);
 Result<std::unique_ptr<Task>> make_binary_classification(
     const config::BinaryClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes);

@@ -260,7 +260,7 @@ Result<std::string> record_fingerprint_text(std::string_view format,
                      spec.fingerprint_text() +
                      " on_missing_field=" + format_spec(record.on_missing_field);
   if (spec.is_sequence()) text += " on_overflow=" + format_spec(record.sequence.on_overflow);
-  if (spec.has_target(FieldRole::kLabel) || spec.has_target(FieldRole::kLabels))
+  if (spec.has_target(FieldRole::kLabel) || spec.has_target(FieldRole::kLabels) || spec.has_mask())
     text += " num_classes=" + std::to_string(record.num_classes.value_or(0)) +
             class_names_text(record.class_names);
   if (!spec.is_text()) return text;

@@ -52,7 +52,8 @@ Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards
   const bool fits = std::ranges::is_sorted(ends) && rest.size() % each == 0 &&
                     rest.size() / each == ends.back() && ends.back() > 0;
   const bool has_classes = table.classes > 0 && table.classes <= kMaxClasses;
-  if (!fits || (has_labels || has_lists || spec.has_captions()) != has_classes) return no_table();
+  const bool needs_classes = has_labels || has_lists || spec.has_mask() || spec.has_captions();
+  if (!fits || needs_classes != has_classes) return no_table();
   if (spec.has_captions() && table.class_names != spec.vocabulary->words()) return no_table();
   if (!table.class_names.empty() && table.class_names.size() > table.classes) return no_table();
   table.shard_ends.assign(ends.begin(), ends.end());
@@ -239,6 +240,7 @@ Status RecordIndexBuilder::take_classes() {
     if (table_.classes == 0)
       return request_.config_error("fields.labels", "must contain a class, got only -100");
   }
+  if (spec().has_mask()) table_.classes = spec().num_classes;
   if (spec().has_captions()) {
     table_.classes = spec().vocabulary->size();
     table_.class_names = spec().vocabulary->words();

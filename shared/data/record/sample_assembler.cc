@@ -234,6 +234,8 @@ Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& ra
   uint64_t steps = 0;
   if (spec_.is_sequence()) {
     STOKER_RETURN_IF_ERROR(write_sequence(record, steps, outputs));
+  } else if (spec_.has_mask()) {
+    STOKER_RETURN_IF_ERROR(write_image_with_mask(record, random_key, outputs));
   } else {
     STOKER_RETURN_IF_ERROR(write_input(record.fields.first(inputs), random_key, outputs[0]));
   }
@@ -262,7 +264,7 @@ Status SampleAssembler::write_target(const RecordValues& record, uint64_t steps,
                                      std::span<const std::span<std::byte>> outputs) const {
   const size_t inputs = spec_.input().num_values;
   const FieldSpec* const target = spec_.maybe_target();
-  if (target == nullptr) return {};
+  if (target == nullptr || target->role == FieldRole::kMask) return {};
   const std::span<std::byte> out = outputs[spec_.target_tensor()];
   if (target->role == FieldRole::kCaption)
     return spec_.in_field(inputs, write_captions(record.fields[inputs], outputs[1], outputs[2]));
@@ -286,6 +288,19 @@ std::string SampleAssembler::describe_transforms(std::span<const FieldValue> val
                                                  const RandomKey& random_key) const {
   const auto* file = spec_.image ? std::get_if<FieldBytes>(&values[0]) : nullptr;
   return file == nullptr ? std::string() : spec_.image->describe_transforms(*file, random_key);
+}
+
+Status SampleAssembler::write_image_with_mask(const RecordValues& record,
+                                              const RandomKey& random_key,
+                                              std::span<const std::span<std::byte>> outputs) const {
+  const auto* const image = std::get_if<FieldBytes>(&record.fields[0]);
+  const auto* const mask = std::get_if<FieldBytes>(&record.fields[1]);
+  for (const size_t value : {size_t{0}, size_t{1}})
+    if (!is_bytes(record.fields[value]))
+      return spec_.in_field(
+          value, unfit_value("must be an image, got " + record::describe(record.fields[value])));
+  return spec_.in_field(0, spec_.image->read_with_mask(*image, *mask, spec_.num_classes, random_key,
+                                                       outputs[0], outputs[1]));
 }
 
 Status SampleAssembler::write_input(std::span<const FieldValue> values, const RandomKey& random_key,

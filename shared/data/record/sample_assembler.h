@@ -63,6 +63,8 @@ class SampleAssembler {
                      std::span<std::byte> out) const;
   Status write_target(const RecordValues& record, uint64_t steps,
                       std::span<const std::span<std::byte>> outputs) const;
+  Status write_image_with_mask(const RecordValues& record, const RandomKey& random_key,
+                               std::span<const std::span<std::byte>> outputs) const;
   Status write_input(std::span<const FieldValue> values, const RandomKey& random_key,
                      std::span<std::byte> out) const;
   Status write_bytes(std::span<const FieldValue> values, std::span<std::byte> out) const;

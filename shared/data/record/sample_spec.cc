@@ -89,8 +89,25 @@ Status add_image(const DatasetRequest& request, SampleSpec& spec) {
   return {};
 }
 
+Status add_mask(const DatasetRequest& request, SampleSpec& spec) {
+  const config::RecordConfig& record = *request.config.record();
+  if (!spec.image || !record.fields.label.empty() || !record.fields.target.empty())
+    return request.config_error("fields.mask",
+                                "requires fields.image, and cannot be combined with label and "
+                                "target");
+  constexpr uint64_t kMaxMaskClasses = 255;
+  spec.num_classes = static_cast<uint64_t>(record.num_classes.value_or(0));
+  if (spec.num_classes == 0 || spec.num_classes > kMaxMaskClasses)
+    return request.config_error("num_classes", "must be from 1 to 255 with fields.mask");
+  add_field(spec,
+            {.role = FieldRole::kMask, .dtype = DType::kU8, .shape = spec.image->mask_spec().shape},
+            {record.fields.mask});
+  return {};
+}
+
 Status add_target(const DatasetRequest& request, SampleSpec& spec) {
   const config::FieldNames& names = request.config.record()->fields;
+  if (!names.mask.empty()) return add_mask(request, spec);
   if (names.label.empty() && names.target.empty()) return {};
   if (!names.label.empty()) {
     if (!names.target.empty())
@@ -264,6 +281,8 @@ TensorRole tensor_role(FieldRole role) {
     case FieldRole::kLabels:
     case FieldRole::kCaption:
       return TensorRole::kLabels;
+    case FieldRole::kMask:
+      return TensorRole::kMask;
     case FieldRole::kTarget:
       return TensorRole::kTarget;
     case FieldRole::kOther:
@@ -328,6 +347,8 @@ std::string_view to_string(FieldRole role) {
       return "label";
     case FieldRole::kLabels:
       return "labels";
+    case FieldRole::kMask:
+      return "mask";
     case FieldRole::kTarget:
       return "target";
     case FieldRole::kCaption:

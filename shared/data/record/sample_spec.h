@@ -3,6 +3,7 @@
 //   image: NAME         an encoded image       -> `input` U8 [channels, height, width]
 //   input: [NAME, …]    bytes, or numbers      -> `input` U8 or F32, of input_shape
 //   label: NAME         a class                -> `label` I64
+//   mask: NAME          a class per pixel      -> `mask` U8 [height, width]; 255: ignored
 //   target: [NAME, …]   numbers                -> `target` F32 [num_targets]
 //   text: NAME          bytes are tokens; the texts of all records are one stream
 //   others: [NAME, …]   numbers                -> NAME F32 []
@@ -78,6 +79,7 @@ enum class FieldRole {
   kInputIds,
   kLabel,
   kLabels,
+  kMask,
   kTarget,
   kCaption,
   kOther,
@@ -102,12 +104,12 @@ struct SampleSpec {
   // priority, and an index the group, which are not among num_values().
   std::vector<std::string> names;
   bool has_group = false;
-  // The input, then the label, labels, target or caption, if any, then the others.
+  // The input, then the label, labels, mask, target or caption, if any, then the others.
   std::vector<FieldSpec> fields;
   std::optional<transform::ImageDecoderInput> image;  // decoder for role kImage
   uint64_t max_length = 0;                            // 0: not sequences
   uint64_t max_label_length = 0;                      // 0: one label per step
-  uint64_t num_classes = 0;                           // known after indexing
+  uint64_t num_classes = 0;                           // known after indexing; with a mask before
   std::shared_ptr<const WordVocabulary> vocabulary;   // for role kCaption; else null
   bool truncates_captions = false;                    // longer ones are not an error
   // For roles kText and kMessages; null: the tokens are bytes.
@@ -143,6 +145,7 @@ struct SampleSpec {
   bool is_text() const { return max_length == 0 && input().role == FieldRole::kText; }
   bool is_sequence() const { return max_length > 0; }
   bool has_messages() const { return input().role == FieldRole::kMessages; }
+  bool has_mask() const { return has_target(FieldRole::kMask); }
   bool has_captions() const { return has_target(FieldRole::kCaption); }
   // Whether the tensor of a field has one element per step: its first dimension, before the shape
   // of the field, is the length.

@@ -1,5 +1,6 @@
 #include "shared/data/transform/image_decoder_input.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <sstream>
@@ -21,6 +22,13 @@ image::DecodeLimits limits_of(int64_t max_pixels) {
     limits.memory_bytes = limits.memory_bytes / limits.pixels * pixels + limits.memory_bytes;
   limits.pixels = pixels;
   return limits;
+}
+
+image::Decoder* decoder_of_thread(const image::DecodeLimits& limits) {
+  // The datasets of a mixture can have other limits.
+  thread_local std::optional<image::Decoder> decoder;
+  if (!decoder || decoder->limits() != limits) decoder.emplace(limits);
+  return &*decoder;
 }
 
 }  // namespace
@@ -66,18 +74,60 @@ image::DecodeOptions ImageDecoderInput::options_for(std::span<const std::byte> f
   return options;
 }
 
+TensorSpec ImageDecoderInput::mask_spec() const {
+  return {.name = tensor_name(TensorRole::kMask),
+          .dtype = DType::kU8,
+          .shape = {shape_.height, shape_.width}};
+}
+
 Status ImageDecoderInput::read(std::span<const std::byte> file, const RandomKey& random_key,
                                std::span<std::byte> input) const {
   const StageScope decoding(Stage::kDecode);
-  // The datasets of a mixture can have other limits.
-  thread_local std::optional<image::Decoder> decoder;
-  if (!decoder || decoder->limits() != limits_) decoder.emplace(limits_);
+  image::Decoder* const decoder = decoder_of_thread(limits_);
   const image::DecodeOptions options = options_for(file);
   if (crop_.uses_full_image()) return decoder->decode(file, shape_, input, {}, options);
   const auto region = [&](uint32_t height, uint32_t width) {
     return crop_.box(height, width, random_key);
   };
   return decoder->decode(file, shape_, input, region, options);
+}
+
+Status ImageDecoderInput::read_with_mask(std::span<const std::byte> file,
+                                         std::span<const std::byte> mask_file, uint64_t classes,
+                                         const RandomKey& random_key, std::span<std::byte> input,
+                                         std::span<std::byte> mask) const {
+  const StageScope decoding(Stage::kDecode);
+  image::Decoder* const decoder = decoder_of_thread(limits_);
+  struct Size {
+    uint32_t height = 0, width = 0;
+    bool operator==(const Size&) const = default;
+  };
+  Size of_image, of_mask;
+  const auto region_into = [&](Size& size) {
+    return [this, &size, &random_key](uint32_t height, uint32_t width) {
+      size = {.height = height, .width = width};
+      return crop_.box(height, width, random_key);
+    };
+  };
+  STOKER_RETURN_IF_ERROR(
+      decoder->decode(file, shape_, input, region_into(of_image), options_for(file)));
+  image::DecodeOptions options{.interpolation = image::Interpolation::kNearest, .is_mask = true};
+  if (applies_exif_orientation_) options.orientation = image::exif_orientation(mask_file);
+  const image::ImageShape shape{.channels = 1, .height = shape_.height, .width = shape_.width};
+  STOKER_RETURN_IF_ERROR(
+      decoder->decode(mask_file, shape, mask, region_into(of_mask), options).with_context("mask"));
+  if (of_mask != of_image)
+    return Status(StatusCode::kCorrupt,
+                  "mask: has " + std::to_string(of_mask.width) + "x" +
+                      std::to_string(of_mask.height) + " pixels, and its image " +
+                      std::to_string(of_image.width) + "x" + std::to_string(of_image.height));
+  const auto bad = std::ranges::find_if(mask, [classes](std::byte pixel) {
+    return pixel != kIgnoredClass && std::to_integer<uint64_t>(pixel) >= classes;
+  });
+  if (bad == mask.end()) return {};
+  return Status(StatusCode::kCorrupt,
+                "mask: has class " + std::to_string(std::to_integer<int>(*bad)) +
+                    ", not below num_classes (" + std::to_string(classes) + "); 255 is ignored");
 }
 
 std::string ImageDecoderInput::describe_transforms(std::span<const std::byte> file,

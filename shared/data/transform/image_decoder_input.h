@@ -24,17 +24,25 @@
 
 namespace stoker::data::transform {
 
+inline constexpr std::byte kIgnoredClass{255};  // of a pixel of a mask
+
 class ImageDecoderInput {
  public:
   static Result<ImageDecoderInput> of(const DatasetRequest& request);
 
   // U8 [channels, height, width], named "input".
   TensorSpec spec() const;
-  std::string to_text() const;  // "size=32x32 channels=3"; for DatasetFormatOps::fingerprint_text
+  TensorSpec mask_spec() const;  // U8 [height, width], named "mask"
+  std::string to_text() const;   // "size=32x32 channels=3"; for DatasetFormatOps::fingerprint_text
   // Decodes `file`, the bytes of a JPEG, PNG or WebP image, or a crop of it, into `input`, which
   // has the size of spec().
   Status read(std::span<const std::byte> file, const RandomKey& random_key,
               std::span<std::byte> input) const;
+  // The same, and the same region of a mask of the image's size into `mask`. kCorrupt also if a class
+  // is not below `classes` and not kIgnoredClass.
+  Status read_with_mask(std::span<const std::byte> file, std::span<const std::byte> mask_file,
+                        uint64_t classes, const RandomKey& random_key, std::span<std::byte> input,
+                        std::span<std::byte> mask) const;
   // The region of a random crop, for SampleFiles::describe_transforms(): "crop=12,40,180x200" (left,
   // top, width, height, in pixels of the encoded image). Decodes the image.
   std::string describe_transforms(std::span<const std::byte> file,

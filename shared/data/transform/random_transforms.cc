@@ -14,6 +14,7 @@
 #include "shared/base/tensor_role.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/stage_timer.h"
+#include "shared/data/transform/image_decoder_input.h"
 #include "shared/data/transform/image_geometry.h"
 
 namespace stoker::data::transform {
@@ -127,6 +128,17 @@ bool can_move_pixels(const config::Transform& transform) {
       transform);
 }
 
+// The same movement of classes: of the nearest pixel, and with ignored ones from outside.
+image::Operation of_mask(image::Operation operation) {
+  if (operation.name == image::Operator::kShift)
+    operation = {.name = image::Operator::kAffine,
+                 .numbers = {0, -operation.numbers[1], -operation.numbers[0], 1}};
+  operation.interpolation = image::Interpolation::kNearest;
+  constexpr auto kIgnored = std::to_integer<uint8_t>(kIgnoredClass);
+  operation.fill = {kIgnored, kIgnored, kIgnored};
+  return operation;
+}
+
 // Reused by the thread, because a sample must not allocate.
 Operations& operations_of_thread() {
   thread_local Operations operations;
@@ -166,10 +178,14 @@ void RandomTransforms::sample(const image::ImageShape& shape, const RandomKey& r
 }
 
 void RandomTransforms::apply(const image::ImageShape& shape, const RandomKey& random_key,
-                             std::span<std::byte> planes) const {
+                             std::span<std::byte> planes, std::span<std::byte> mask) const {
   Operations& operations = operations_of_thread();
   sample(shape, random_key, operations);
   for (const image::Operation& each : operations) image::apply(each, shape, planes);
+  if (mask.empty()) return;
+  const image::ImageShape mask_shape{.channels = 1, .height = shape.height, .width = shape.width};
+  for (const image::Operation& each : operations)
+    if (image::moves_pixels(each.name)) image::apply(of_mask(each), mask_shape, mask);
 }
 
 std::vector<std::string> RandomTransforms::describe(const image::ImageShape& shape,
@@ -183,6 +199,10 @@ std::vector<std::string> RandomTransforms::describe(const image::ImageShape& sha
 
 namespace {
 
+bool has_mask(const std::vector<TensorSpec>& sample) {
+  return sample.size() > 1 && role_of(sample[1]) == TensorRole::kMask;
+}
+
 class TransformedDataset final : public DatasetDecorator, public SampleFiles {
  public:
   TransformedDataset(std::unique_ptr<Dataset> dataset, const image::ImageShape& shape,
@@ -191,6 +211,7 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
         dataset_(std::move(dataset)),
         shape_(shape),
         augmentation_(augmentation),
+        has_mask_(has_mask(dataset_->spec())),
         info_(dataset_->info()) {
     if (info_.maybe_files != nullptr) info_.maybe_files = this;
   }
@@ -210,16 +231,21 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(dataset_->read(sample, random_key, outputs));
     const StageScope transforming(Stage::kTransform);
-    augmentation_.apply(shape_, random_key, outputs[0]);
+    augmentation_.apply(shape_, random_key, outputs[0],
+                        has_mask_ ? outputs[1] : std::span<std::byte>());
     return {};
   }
   BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
                              std::span<const std::span<std::byte>> rows) const override {
     BatchReadResult read = dataset_->read_batch(samples, rows);
     const StageScope transforming(Stage::kTransform);
-    const size_t bytes = rows[0].size() / samples.size();
+    const auto row_of = [&](size_t tensor, size_t i) {
+      const size_t bytes = rows[tensor].size() / samples.size();
+      return rows[tensor].subspan(i * bytes, bytes);
+    };
     for (size_t i = 0; i < read.good; ++i)
-      augmentation_.apply(shape_, samples[i].random_key, rows[0].subspan(i * bytes, bytes));
+      augmentation_.apply(shape_, samples[i].random_key, row_of(0, i),
+                          has_mask_ ? row_of(1, i) : std::span<std::byte>());
     return read;
   }
 
@@ -227,6 +253,7 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
   const std::unique_ptr<Dataset> dataset_;
   const image::ImageShape shape_;
   const RandomTransforms augmentation_;
+  const bool has_mask_;  // behind the image
   DatasetInfo info_;
 };
 
@@ -301,6 +328,8 @@ Result<std::unique_ptr<Dataset>> with_transforms(const DatasetRequest& request,
                                 .width = static_cast<uint32_t>(input.shape[2])};
   STOKER_RETURN_IF_ERROR(check_shape(request, *transforms, shape));
   if (augmentation.none()) return dataset;
+  if (has_mask(dataset->spec()) && config::find_transform<config::AugMix>(*transforms) != nullptr)
+    return request.config_error("transforms", "aug_mix cannot be combined with a mask");
   return std::unique_ptr<Dataset>(
       std::make_unique<TransformedDataset>(std::move(dataset), shape, augmentation));
 }

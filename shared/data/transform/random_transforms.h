@@ -37,8 +37,10 @@ class RandomTransforms {
   std::vector<std::string> describe(const image::ImageShape& shape,
                                     const RandomKey& random_key) const;
   // In place. `planes` has shape.bytes() bytes; with_transforms() has checked the shape.
+  // `mask`: height x width pixels that move with the image; empty: none. Those from outside become
+  // kIgnoredClass.
   void apply(const image::ImageShape& shape, const RandomKey& random_key,
-             std::span<std::byte> planes) const;
+             std::span<std::byte> planes, std::span<std::byte> mask = {}) const;
 
  private:
   config::Transforms transforms_;  // those that can change an image

@@ -239,6 +239,39 @@ TEST(TransformValidationTest, RejectsResizingOfDecodedImages) {
         << transforms;
 }
 
+TEST(MaskValidationTest, RequiresImagesClassesAndOneOutputPerPixel) {
+  const auto errors = [](const std::string& fields, const std::string& more,
+                         const std::string& rest =
+                             "task: {name: classification}\nmodel: {name: exported, path: m}\n") {
+    return errors_of(train("format: webdataset, path: a, transforms: [resize: {size: [8, 8]}" +
+                           std::string(more.starts_with('[') ? more.substr(1) : "]" + more) +
+                           ", fields: {" + fields + "}") +
+                     rest);
+  };
+  EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21"), IsEmpty());
+  EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21",
+                     "task: {name: custom}\nmodel: {name: exported, path: m}\n"),
+              IsEmpty());
+  EXPECT_THAT(errors("image: jpg, mask: png", ""),
+              ElementsAre(HasSubstr("num_classes: is required with fields.mask")));
+  EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 256"),
+              ElementsAre(HasSubstr("num_classes: must be at most 255 with fields.mask")));
+  EXPECT_THAT(errors("image: jpg, mask: png, label: cls", ", num_classes: 21"),
+              ElementsAre(HasSubstr("fields.mask: cannot be combined with label")));
+  EXPECT_THAT(errors("image: jpg, mask: png", "[, aug_mix], num_classes: 21"),
+              ElementsAre(HasSubstr("aug_mix cannot be combined with fields.mask")));
+  EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21",
+                     "task: {name: classification}\nmodel: {name: resnet18}\n"),
+              ElementsAre(HasSubstr("model.name: resnet18 has one output per image")));
+  EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21",
+                     "task: {name: regression}\nmodel: {name: exported, path: m}\n"),
+              ElementsAre(HasSubstr("task.name: must be classification or custom")));
+  EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21",
+                     "task: {name: classification, class_weights: balanced}\nmodel: {name: "
+                     "exported, path: m}\n"),
+              ElementsAre(HasSubstr("task.class_weights: balanced needs one label per sample")));
+}
+
 TEST(TransformValidationTest, RejectsDecodedCacheOfRandomCrops) {
   const std::string crop = "random_resized_crop: {size: 8}";
   EXPECT_THAT(errors_of_transforms(crop, ", cache: {type: packed}"), IsEmpty());

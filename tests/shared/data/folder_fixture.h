@@ -40,13 +40,14 @@ struct Sample {
   int64_t label() const { return values<int64_t>(1)[0]; }
 };
 
-inline Sample read_sample(const Dataset& dataset, uint64_t sample) {
+inline Sample read_sample(const Dataset& dataset, uint64_t sample,
+                          const RandomKey& random_key = {}) {
   Sample read;
   std::vector<std::span<std::byte>> outputs;
   for (const TensorSpec& spec : dataset.spec())
     read.tensors.emplace_back(spec.bytes(), std::byte{0xee});
   for (auto& tensor : read.tensors) outputs.emplace_back(tensor);
-  read.status = dataset.read(sample, {}, outputs);
+  read.status = dataset.read(sample, random_key, outputs);
   return read;
 }
 
