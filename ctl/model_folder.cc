@@ -127,13 +127,16 @@ void add_preprocessing(const config::Config& config, config::ImageFacts& facts) 
       continue;
     const config::Transforms* const transforms = found->second.transforms();
     if (transforms == nullptr) continue;
-    if (const auto* const resize = config::find_transform<config::Resize>(*transforms))
+    if (const auto* const resize = config::find_transform<config::Resize>(*transforms)) {
       facts.resize = resize->size;
+      facts.interpolation = resize->interpolation;
+    }
     if (const auto* const crop = config::find_transform<config::CenterCrop>(*transforms))
       facts.crop = crop->size;
     if (const auto* const crop = config::find_transform<config::RandomResizedCrop>(*transforms)) {
       facts.resize = {std::ranges::max(crop->size)};
       facts.crop = crop->size;
+      facts.interpolation = crop->interpolation;
     }
     const std::vector<int64_t>& size = facts.crop.empty() ? facts.resize : facts.crop;
     if (!size.empty() && size.front() == size.back()) facts.image_size = size.front();

@@ -350,7 +350,7 @@ Result<std::string> format_timm_config(const ModelVariant& arch, const ImageFact
   object["pretrained_cfg"] = {{"custom_load", false},
                               {"input_size", {facts.num_channels, side, side}},
                               {"fixed_input_size", model.is_of_one_size},
-                              {"interpolation", "bilinear"},
+                              {"interpolation", to_string(facts.interpolation)},
                               {"crop_pct", crop_pct_of(facts)},
                               {"crop_mode", facts.resize.size() == 2 ? "squash" : "center"},
                               {"mean", mean},
@@ -364,12 +364,13 @@ Result<std::string> format_timm_config(const ModelVariant& arch, const ImageFact
 
 // ViTImageProcessor cannot crop, and that of ResNet squeezes large images: CLIP's does all of it.
 std::string format_preprocessor_config(const ImageFacts& facts) {
-  constexpr int kBilinear = 2, kRgb = 3;
+  constexpr int kRgb = 3;
+  constexpr std::array kResamplings{0, 2, 3};  // of Pillow, in the order of Interpolation
   const auto [mean, std] = mean_and_std(facts);
   json::object object{{"image_processor_type", "CLIPImageProcessor"},
                       {"do_convert_rgb", facts.num_channels == kRgb},
                       {"do_resize", !facts.resize.empty()},
-                      {"resample", kBilinear},
+                      {"resample", kResamplings[static_cast<size_t>(facts.interpolation)]},
                       {"do_center_crop", !facts.crop.empty()},
                       {"do_rescale", true},
                       {"rescale_factor", 1.0 / 255},

@@ -44,6 +44,7 @@ struct ImageFacts {
   std::vector<int64_t> resize = {};                   // as Resize::size; empty: none
   std::vector<int64_t> crop = {};                     // as CenterCrop::size, after it; empty: none
   std::optional<Normalize> normalize = std::nullopt;  // null: inputs in [0, 1]
+  Interpolation interpolation = Interpolation::kBilinear;
 };
 
 // The text of config.json of a timm folder. kInvalidArgument: timm has no such model.

@@ -742,12 +742,14 @@ class ImageExportTest : public CheckpointCommandsTest {
     ASSERT_TRUE(committed.ok()) << committed.status().to_string();
   }
   void write_run(const std::string& model) {
-    write_file(layout().config_file(),
-               "data:\n  train: {format: image_folder, path: a, transforms: [random_resized_crop: "
-               "{size: 4}, normalize: {mean: [0.5], std: [0.25]}]}\n  val: {format: image_folder, "
-               "path: b, transforms: [resize: {size: 8}, center_crop: {size: 4}]}\n"
-               "task: {name: classification}\nmodel: {name: " +
-                   model + "}\n");
+    write_file(
+        layout().config_file(),
+        "data:\n  train: {format: image_folder, path: a, transforms: [random_resized_crop: "
+        "{size: 4}, normalize: {mean: [0.5], std: [0.25]}]}\n  val: {format: image_folder, "
+        "path: b, transforms: [resize: {size: 8, interpolation: bicubic}, center_crop: {size: "
+        "4}]}\n"
+        "task: {name: classification}\nmodel: {name: " +
+            model + "}\n");
   }
   // A checkpoint of an adapter with this tensor, at step 300.
   void commit_adapter(const TensorSpec& spec) {
@@ -797,6 +799,7 @@ TEST_F(ImageExportTest, WritesAFolderForTransformers) {
   EXPECT_EQ(preprocessor.at("size").at("shortest_edge"), 8) << "that of the evaluation";
   EXPECT_EQ(preprocessor.at("crop_size").at("width"), 4);
   EXPECT_EQ(preprocessor.at("image_mean").at(2), 0.5);
+  EXPECT_EQ(preprocessor.at("resample"), 3) << "Pillow's number of bicubic";
   EXPECT_EQ(preprocessor.at("image_std").at(0), 0.25);
   EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20),
               HasSubstr("pipeline_tag: image-classification"));
@@ -813,6 +816,7 @@ TEST_F(ImageExportTest, WritesAFolderForTimm) {
   EXPECT_EQ(config.at("num_classes"), 3);
   EXPECT_EQ(config.at("model_args").at("img_size"), 4);
   EXPECT_EQ(config.at("pretrained_cfg").at("crop_pct"), 0.5) << "that of the evaluation";
+  EXPECT_EQ(config.at("pretrained_cfg").at("interpolation"), "bicubic");
   EXPECT_EQ(config.at("pretrained_cfg").at("mean").at(1), 0.5);
   EXPECT_FALSE(std::filesystem::exists(path("out/preprocessor_config.json")));
   EXPECT_THAT(*read_file(path("out/README.md"), 1 << 20), HasSubstr("library_name: timm"));

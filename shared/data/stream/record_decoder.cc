@@ -175,9 +175,8 @@ class FieldDecoder final : public RecordDecoder {
 
 // The classes are not counted, because nothing is scanned.
 Status set_classes(const DatasetRequest& request, SampleSpec& spec) {
-  const bool has_labels =
-      spec.has_target(record::FieldRole::kLabel) || spec.has_target(record::FieldRole::kLabels) ||
-      spec.has_mask();
+  const bool has_labels = spec.has_target(record::FieldRole::kLabel) ||
+                          spec.has_target(record::FieldRole::kLabels) || spec.has_mask();
   const uint64_t names = request.config.class_names().size();
   const auto given = static_cast<uint64_t>(request.config.num_classes().value_or(0));
   if (has_labels && given == 0 && names == 0)

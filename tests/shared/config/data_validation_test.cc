@@ -138,7 +138,7 @@ TEST(TransformValidationTest, AcceptsTransformsInOrder) {
   for (const char* const transforms :
        {"resize: {size: [8, 8]}",
         "random_resized_crop: {size: 8, scale: [0.5, 0.5], ratio: [1, 1]}",
-        "resize: {size: 9}, center_crop: {size: 8}",
+        "resize: {size: 9, interpolation: bicubic}, center_crop: {size: 8}",
         "resize: {size: [9, 8]}, center_crop: {size: 8}",
         "resize: {size: [8, 8]}, random_crop: {size: 8, padding: 4}, random_horizontal_flip: {p: "
         "1}, "
