@@ -38,12 +38,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::string_view kMagic = "stoker 1";
+constexpr std::string_view kMagic = "stoker 2";
 constexpr size_t kSecretBytes = 32;  // written in hexadecimal digits
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;  // of SHA-256
 constexpr size_t kGreetingBytes = kMagic.size() + kNonceBytes;
 constexpr size_t kAnswerBytes = kNonceBytes + kProofBytes;
+constexpr size_t kTagBytes = kProofBytes;
 constexpr size_t kRequestHeader = 1 + 3 * sizeof(uint32_t);
 constexpr size_t kReplyHeader = 1 + sizeof(uint32_t);
 constexpr size_t kChunk = 65'536;
@@ -62,18 +63,26 @@ std::string random_bytes(size_t size) {
   return bytes;
 }
 
-std::string prove(std::string_view side, std::string_view secret, std::string_view server_nonce,
-                  std::string_view client_nonce) {
-  const std::string text = std::string(side).append(server_nonce).append(client_nonce);
-  std::string proof(kProofBytes, '\0');
+std::string hmac_sha256(std::string_view key, std::string_view text) {
+  std::string code(kProofBytes, '\0');
   unsigned int size = 0;
-  if (::HMAC(::EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+  if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()),
              reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-             reinterpret_cast<unsigned char*>(proof.data()), &size) == nullptr ||
+             reinterpret_cast<unsigned char*>(code.data()), &size) == nullptr ||
       size != kProofBytes)
     throw std::runtime_error("libcrypto has no HMAC-SHA256");
-  return proof;
+  return code;
 }
+
+// What only those know that know the secret, of one connection. No `purpose` is the beginning of another with the
+// same size, so that each has texts of its own whatever nonces a peer chooses.
+std::string prove(std::string_view purpose, std::string_view secret, std::string_view server_nonce,
+                  std::string_view client_nonce) {
+  return hmac_sha256(secret, std::string(purpose).append(server_nonce).append(client_nonce));
+}
+
+constexpr std::string_view kRequests = "client messages";
+constexpr std::string_view kReplies = "server messages";
 
 // In a time that depends on the size only.
 bool is_equal(std::string_view proof, std::string_view expected) {
@@ -109,6 +118,17 @@ void send_immediately(int fd) {
   const int on = 1;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
+
+}  // namespace
+
+std::string MessageTags::next(std::string_view message) {
+  std::string number;
+  for (int shift = 0; shift < 64; shift += 8) number.push_back(static_cast<char>(count_ >> shift));
+  ++count_;
+  return hmac_sha256(hmac_sha256(key_, number), message);
+}
+
+namespace {
 
 // ---- secret --------------------------------------------------------------------------------------
 
@@ -209,6 +229,7 @@ class StoreServer::Loop {
     Deadline to_authenticate;
     bool is_authenticated = false;
     std::string received = {}, unsent = {};
+    MessageTags requests = {}, replies = {};
     uint32_t events = EPOLLIN;  // that are watched
   };
 
@@ -319,14 +340,25 @@ class StoreServer::Loop {
       const std::optional<size_t> size = next_request(connection.received);
       if (!size) return false;
       if (*size == 0) break;
-      connection.unsent = answer(connection.received);
-      connection.received.erase(0, *size);
+      if (!handle_request(connection, *size)) return false;
       if (!send_rest(connection)) return false;
     }
     const uint32_t events = connection.unsent.empty() ? EPOLLIN : EPOLLOUT;
     if (events == connection.events) return true;
     connection.events = events;
     return watch(EPOLL_CTL_MOD, connection.fd.get(), id, events);
+  }
+
+  // False: its tag is wrong.
+  bool handle_request(Connection& from, size_t size) {
+    const std::string_view received = from.received;
+    const std::string_view request = received.substr(0, size - kTagBytes);
+    if (!is_equal(received.substr(request.size(), kTagBytes), from.requests.next(request)))
+      return false;
+    from.unsent = answer(request);
+    from.unsent += from.replies.next(from.unsent);
+    from.received.erase(0, size);
+    return true;
   }
 
   static bool receive(Connection& from) {
@@ -353,6 +385,8 @@ class StoreServer::Loop {
                   prove("client", secret_, connection.nonce, client_nonce)))
       return false;
     connection.unsent = prove("server", secret_, connection.nonce, client_nonce);
+    connection.requests = MessageTags(prove(kRequests, secret_, connection.nonce, client_nonce));
+    connection.replies = MessageTags(prove(kReplies, secret_, connection.nonce, client_nonce));
     connection.received.clear();
     connection.is_authenticated = true;
     return send_rest(connection);
@@ -368,7 +402,7 @@ class StoreServer::Loop {
         operation > static_cast<uint8_t>(StoreOperation::kCount) || key > limits_.key_bytes ||
         expected > limits_.value_bytes || value > limits_.value_bytes)
       return std::nullopt;
-    const size_t size = kRequestHeader + key + expected + value;
+    const size_t size = kRequestHeader + key + expected + value + kTagBytes;
     return received.size() < size ? 0 : size;
   }
 
@@ -453,6 +487,10 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(ListeningPort listening,
 namespace {
 
 Status no_reply() { return Status(StatusCode::kPeerLost, "no reply in time"); }
+Status changed_reply() {
+  return Status(StatusCode::kPeerLost,
+                "a reply is not that of stokerd; another process is between it and this one");
+}
 Status closed() { return Status(StatusCode::kClosed, "the connection was closed"); }
 
 Status wait_for(int fd, short events, Deadline deadline) {
@@ -532,6 +570,8 @@ Status StoreClient::authenticate(const std::string& secret) {
   STOKER_ASSIGN_OR_RETURN(const std::string proof, receive_all(fd_.get(), kProofBytes, deadline));
   if (!is_equal(proof, prove("server", secret, server_nonce, client_nonce)))
     return Status(StatusCode::kPermission, "it does not know the secret of this run");
+  requests_ = MessageTags(prove(kRequests, secret, server_nonce, client_nonce));
+  replies_ = MessageTags(prove(kReplies, secret, server_nonce, client_nonce));
   return {};
 }
 
@@ -553,18 +593,25 @@ Result<std::optional<std::string>> StoreClient::exchange(std::string_view reques
                                                          Deadline deadline) {
   if (!fd_.valid())
     return Status(StatusCode::kPeerLost, "the connection ended by an earlier error");
-  STOKER_RETURN_IF_ERROR(send_all(fd_.get(), request, deadline));
-  STOKER_ASSIGN_OR_RETURN(const std::string header, receive_all(fd_.get(), kReplyHeader, deadline));
-  STOKER_ASSIGN_OR_RETURN(std::string value, receive_all(fd_.get(), size_at(header, 1), deadline));
-  switch (static_cast<Outcome>(header[0])) {
+  STOKER_RETURN_IF_ERROR(
+      send_all(fd_.get(), std::string(request) + requests_.next(request), deadline));
+  STOKER_ASSIGN_OR_RETURN(std::string reply, receive_all(fd_.get(), kReplyHeader, deadline));
+  const size_t size = size_at(reply, 1);
+  if (size > StoreLimits{}.value_bytes)
+    return changed_reply();  // before memory is allocated for it
+  STOKER_ASSIGN_OR_RETURN(const std::string rest,
+                          receive_all(fd_.get(), size + kTagBytes, deadline));
+  reply += std::string_view(rest).substr(0, size);
+  if (!is_equal(std::string_view(rest).substr(size), replies_.next(reply))) return changed_reply();
+  switch (static_cast<Outcome>(reply[0])) {
     case Outcome::kNone:
       return std::optional<std::string>();
     case Outcome::kValue:
-      return std::optional(std::move(value));
+      return std::optional(reply.substr(kReplyHeader));
     case Outcome::kFull:
       return Status(StatusCode::kNoSpace, "the group's store is full");
   }
-  return Status(StatusCode::kPeerLost, "the reply is none of stokerd");
+  return changed_reply();  // of another version
 }
 
 Status StoreClient::set(std::string_view key, std::string_view value) {

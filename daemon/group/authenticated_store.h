@@ -2,22 +2,25 @@
 // secret of the run. Every local user can connect to a port, and others too if it is not of the loopback
 // interface; what they can do ends with the handshake. (torchrun's agent serves a store of its own: TcpStore.)
 //
-//   server  "stoker 1", a nonce S                            40 bytes
+//   server  "stoker 2", a nonce S                            40 bytes
 //   client  a nonce C, HMAC-SHA256(secret, "client" S C)     64 bytes
 //   server  HMAC-SHA256(secret, "server" S C)                32 bytes
 //
 // The server reads nothing else before it has compared the proof, and closes the connection without an answer if
 // it is wrong. The client compares that of the server, so that a process that has taken the port learns no key
-// and supplies none. What follows is neither encrypted nor authenticated: one request and its reply after the other,
-// with integers in little-endian order.
+// and supplies none. One request and its reply after the other follow, with integers in little-endian order. Each ends
+// with a tag, so that a process that passes the handshake on, or changes packets, can end the connection and read
+// what it transfers (nothing is encrypted), but neither change, repeat, add nor drop a message.
 //
-//   request  an operation (1 byte), sizes of key, expected and new value (4 bytes each), these three
-//   reply    a result (1 byte), a size (4 bytes), the value
+//   request  an operation (1 byte), sizes of key, expected and new value (4 bytes each), these three, a tag (32 bytes)
+//   reply    a result (1 byte), a size (4 bytes), the value, a tag (32 bytes)
+//   tag      HMAC-SHA256(HMAC-SHA256(K, N), the message before it), with N the number of earlier messages of its
+//            side (8 bytes) and K = HMAC-SHA256(secret, "client messages" S C), or "server messages"
 //
 // Threads:  the server has its own. Any may call a client; its calls wait for each other.
 // Blocking: a client's calls for one reply, at most for its timeout; connect() for about 0.3 s longer if it is rejected. The
 //           server never waits for a client.
-// Errors:   of a client, kPeerLost: the server does not respond, and no later call succeeds. connect():
+// Errors:   of a client, kPeerLost: the server does not respond, or not with its tag, and no later call succeeds. connect():
 //           kPermission: the server is of another run; kPeerLost. kNoSpace: the store is full.
 // Crash:    of a client: none. Of the server: kPeerLost for all clients.
 #pragma once
@@ -30,6 +33,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "daemon/group/socket_address.h"
 #include "shared/base/deadline.h"
@@ -66,6 +70,18 @@ class StoreServer {
   explicit StoreServer(std::unique_ptr<Loop> loop);
 
   std::unique_ptr<Loop> loop_;
+};
+
+// The tags of the messages of one side, in their order.
+class MessageTags {
+ public:
+  MessageTags() = default;
+  explicit MessageTags(std::string key) : key_(std::move(key)) {}
+  std::string next(std::string_view message);
+
+ private:
+  std::string key_;
+  uint64_t count_ = 0;
 };
 
 enum class StoreOperation : uint8_t { kSet = 1, kGet, kHas, kCompareSet, kAdd, kRemove, kCount };
@@ -106,7 +122,9 @@ class StoreClient {
 
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  UniqueFd fd_;  // guarded by mutex_; not valid after an error
+  // Guarded by mutex_, which connect() needs not hold.
+  UniqueFd fd_;  // not valid after an error
+  MessageTags requests_, replies_;
 };
 
 }  // namespace stoker::group

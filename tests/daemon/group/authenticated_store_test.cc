@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -55,6 +56,13 @@ std::string hmac_sha256(std::string key, const std::string& text) {
 TEST(HmacTest, IsThatOfStandard) {
   EXPECT_EQ(hmac_sha256("Jefe", "what do ya want for nothing?"),
             from_hex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"));
+}
+
+// What ends the message of that number of a side.
+std::string tag(const std::string& side, const std::string& nonces, char number,
+                const std::string& message) {
+  const std::string key = hmac_sha256(kSecret, side + " messages" + nonces);
+  return hmac_sha256(hmac_sha256(key, number + std::string(7, '\0')), message);
 }
 
 // A connection that speaks for itself.
@@ -126,13 +134,93 @@ TEST_F(AuthenticatedStoreTest, AcceptsProofOfSecretAndProvesItToo) {
   serve();
   const RawClient client(port_);
   const std::string greeting = client.receive(40);
-  ASSERT_EQ(greeting.substr(0, 8), "stoker 1");
+  ASSERT_EQ(greeting.substr(0, 8), "stoker 2");
   const std::string nonces = greeting.substr(8) + std::string(32, 'c');
   client.send(std::string(32, 'c') + hmac_sha256(kSecret, "client" + nonces));
   EXPECT_EQ(client.receive(32), hmac_sha256(kSecret, "server" + nonces));
-  client.send(set_request("key", "value"));
-  EXPECT_EQ(client.receive(5), std::string(5, '\0'));
-  EXPECT_EQ(*connect()->get("key"), "value");
+  const std::string done(5, '\0');
+  for (const char number : {0, 1}) {
+    const std::string request = set_request("key", std::string("value ") + std::to_string(number));
+    client.send(request + tag("client", nonces, number, request));
+    EXPECT_EQ(client.receive(5 + 32), done + tag("server", nonces, number, done));
+  }
+  EXPECT_EQ(*connect()->get("key"), "value 1");
+}
+
+// A client that was relayed to the store: it has proven the secret, and the process between has not.
+class RelayedClient {
+ public:
+  explicit RelayedClient(int port)
+      : client(port), nonces(client.receive(40).substr(8) + std::string(32, 'c')) {
+    client.send(std::string(32, 'c') + hmac_sha256(kSecret, "client" + nonces));
+    EXPECT_EQ(client.receive(32).size(), 32u);
+  }
+  const RawClient client;
+  const std::string nonces;
+};
+
+TEST_F(AuthenticatedStoreTest, AnswersNoRequestThatWasChangedAddedOrRepeated) {
+  serve();
+  const auto reader = connect();
+  const std::string set = set_request("key", "value"), other = set_request("key", "other");
+  {
+    const RelayedClient relayed(port_);
+    const std::string first = set + tag("client", relayed.nonces, 0, set);
+    relayed.client.send(first);
+    EXPECT_EQ(relayed.client.receive(5 + 32).size(), 37u);
+    ASSERT_TRUE(reader->set("key", "later").ok());
+    relayed.client.send(first);  // again
+    EXPECT_EQ(relayed.client.receive_to_end(), "");
+  }
+  const auto expect_rejected = [&](const std::function<std::string(const std::string&)>& message) {
+    const RelayedClient relayed(port_);
+    relayed.client.send(message(relayed.nonces));
+    EXPECT_EQ(relayed.client.receive_to_end(), "");
+  };
+  expect_rejected([&](const auto&) { return other + std::string(32, '\0'); });
+  expect_rejected([&](const auto& nonces) { return other + tag("client", nonces, 0, set); });
+  // The first was dropped; of the other side; of another connection.
+  expect_rejected([&](const auto& nonces) { return other + tag("client", nonces, 1, other); });
+  expect_rejected([&](const auto& nonces) { return other + tag("server", nonces, 0, other); });
+  expect_rejected(
+      [&](const auto&) { return other + tag("client", RelayedClient(port_).nonces, 0, other); });
+  EXPECT_EQ(*reader->get("key"), "later");
+}
+
+// Passes on what both sides send, and changes the byte of a reply.
+TEST_F(AuthenticatedStoreTest, ClientUsesNoReplyThatWasChanged) {
+  serve();
+  ASSERT_TRUE(connect()->set("address", "10.0.0.1").ok());
+  // Of the result, the size, the value and the tag of the reply.
+  for (const size_t changed : {0, 1, 4, 5, 12, 13, 44}) {
+    auto listening = listen_on("127.0.0.1", 0);
+    ASSERT_TRUE(listening.ok()) << listening.status().to_string();
+    std::jthread relay([&] {
+      const UniqueFd fd(::accept(listening->fd.get(), nullptr, nullptr));
+      const RawClient store(port_);
+      const auto pass_on = [&](const std::string& bytes) {
+        (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      };
+      const auto receive = [&](size_t size) {
+        std::string bytes(size, '\0');
+        EXPECT_EQ(::recv(fd.get(), bytes.data(), size, MSG_WAITALL), static_cast<ssize_t>(size));
+        return bytes;
+      };
+      pass_on(store.receive(40));
+      store.send(receive(64));
+      pass_on(store.receive(32));
+      store.send(receive(13 + 7 + 32));
+      std::string reply = store.receive(5 + 8 + 32);
+      ASSERT_EQ(reply.size(), 45u);
+      reply[changed] ^= 2;
+      pass_on(reply);
+    });
+    const auto client = StoreClient::connect("127.0.0.1", listening->port, kSecret, kPatience);
+    ASSERT_TRUE(client.ok()) << client.status().to_string();
+    const Status rejected = (*client)->get("address").status();
+    EXPECT_EQ(rejected.code(), StatusCode::kPeerLost);
+    EXPECT_EQ((*client)->get("address").status().code(), StatusCode::kPeerLost);
+  }
 }
 
 // Two connections with the same answer would otherwise prove nothing.
@@ -198,7 +286,7 @@ TEST_F(AuthenticatedStoreTest, ClientTellsNothingToServerThatDoesNotKnowSecret) 
   std::string received;
   std::thread server([&] {
     const UniqueFd fd(::accept(listening->fd.get(), nullptr, nullptr));
-    const std::string greeting = "stoker 1" + std::string(32, 's');
+    const std::string greeting = "stoker 2" + std::string(32, 's');
     (void)::send(fd.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
     std::string bytes(64, '\0');
     (void)::recv(fd.get(), bytes.data(), bytes.size(), MSG_WAITALL);
@@ -288,11 +376,12 @@ TEST_F(AuthenticatedStoreTest, KeepsAtMostOneReplyOfClientThatDoesNotRead) {
   ASSERT_EQ(client.receive(32).size(), 32u);
   std::string get = set_request("key", "");
   get[0] = '\2';
-  for (int i = 0; i < 10; ++i) client.send(get);
+  for (char i = 0; i < 10; ++i) client.send(get + tag("client", nonces, i, get));
   EXPECT_TRUE(*connect()->has("key"));  // others are served
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(client.receive(5), std::string("\1\0\0\x80\0", 5));
     EXPECT_EQ(client.receive(value.size()), value);
+    EXPECT_EQ(client.receive(32).size(), 32u);
   }
 }
 
