@@ -1,10 +1,19 @@
 #include "shared/data/files/index.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 
+#include "shared/base/available_memory.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
+#include "shared/base/number_format.h"
+#include "shared/base/regular_file.h"
 
 namespace stoker::data::files {
 namespace {
@@ -16,7 +25,13 @@ constexpr std::string_view kIndexMagic = "STKINDEX";
 constexpr uint32_t kVersion = 8;
 constexpr uint32_t kPreviousVersion = 6;  // also read
 constexpr size_t kDigestBytes = 64;
-constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
+constexpr uint64_t kMaxBytesPerByte =
+    64;  // of an index, and of the data: a row of csv has 2, with at most 32 here
+constexpr uint64_t kMaxBytesPerFile = 256;  // of an index, without the name
+constexpr uint64_t kMaxOtherBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxShortNames = 1'000'000;  // as classes
+constexpr uint64_t kSparseBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxSparseRatio = 64;
 
 template <typename T>
 void put(std::string& out, T value) {
@@ -49,9 +64,11 @@ class Cursor {
   }
   std::string_view take_text() { return take_bytes(take<uint64_t>()); }
   // A count of elements of at least `bytes_each` each; checked before memory is allocated for them.
-  uint64_t take_count(uint64_t bytes_each) {
+  uint64_t take_count(uint64_t bytes_each) { return take_count(bytes_each, 0, bytes_each); }
+  // The same, with a larger minimum where there are more than `many`.
+  uint64_t take_count(uint64_t bytes_each, uint64_t many, uint64_t bytes_of_many) {
     const auto count = take<uint64_t>();
-    if (count > rest_.size() / bytes_each) failed_ = true;
+    if (count > rest_.size() / (count > many ? bytes_of_many : bytes_each)) failed_ = true;
     return failed_ ? 0 : count;
   }
   bool at_end() const { return !failed_ && rest_.empty(); }
@@ -101,6 +118,43 @@ FileTable take_files(Cursor& cursor, uint32_t version) {
     files.add(name, stamp);
   }
   return files;
+}
+
+// A name takes much more memory than its length of 8 bytes. More than classes can be are captions, which have words.
+uint64_t take_name_count(Cursor& cursor) {
+  return cursor.take_count(sizeof(uint64_t), kMaxShortNames, 2 * sizeof(uint64_t));
+}
+
+Status rejected(StatusCode code, const std::string& path, const std::string& what) {
+  return Status(code, path + ": " + what + "; remove it, and the next start builds it again");
+}
+
+// Of a file that is not read yet. Another user can have written it, as in a run that is evaluated: what needs no space on
+// the disk of that user must not take memory and time of this one.
+Status check_file(int fd, const std::string& path, uint64_t max_bytes) {
+  STOKER_ASSIGN_OR_RETURN(const struct stat info, regular_file(fd, path));
+  const auto size = static_cast<uint64_t>(info.st_size);
+  std::array<char, kIndexMagic.size()> magic{};
+  STOKER_ASSIGN_OR_RETURN(
+      const size_t got,
+      default_file_system().read_at(fd, 0, std::as_writable_bytes(std::span(magic)), path));
+  if (std::string_view(magic.data(), got) != kIndexMagic)
+    return rejected(StatusCode::kCorrupt, path, "not a dataset index (its first bytes differ)");
+  if (size > max_bytes)
+    return rejected(StatusCode::kInvalidArgument, path,
+                    format_mib(size) + ", more than the index of its dataset can have (" +
+                        format_mib(max_bytes) + ")");
+  // 0: a file system that does not tell.
+  const uint64_t allocated = static_cast<uint64_t>(info.st_blocks) * 512;
+  if (size > kSparseBytes && allocated > 0 && allocated < size / kMaxSparseRatio)
+    return rejected(StatusCode::kCorrupt, path, "not a dataset index (a sparse file)");
+  const AvailableMemory available = available_memory();
+  if (size > available.bytes / 2)  // its bytes, and what they contain
+    return Status(StatusCode::kOutOfMemory,
+                  path + ": needs " + format_mib(2 * size) + " of memory, but " + available.limit +
+                      " has " + format_mib(available.bytes) +
+                      " left; remove it if it is not yours, or provide more memory");
+  return {};
 }
 
 }  // namespace
@@ -156,7 +210,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   index.source = cursor.take_text();
   const std::string_view fingerprint = cursor.take_text();
   index.metadata.numbers = take_numbers(cursor);
-  index.metadata.names.resize(cursor.take_count(sizeof(uint64_t)));
+  index.metadata.names.resize(take_name_count(cursor));
   for (std::string& text : index.metadata.names) text = cursor.take_text();
   index.metadata.pack_sizes = take_numbers(cursor);
   index.metadata.pack_checksums = take_numbers(cursor);
@@ -174,9 +228,27 @@ Status save_index(const Index& index, const std::string& path) {
   return write_file_atomically(default_file_system(), path, encode_index(index));
 }
 
-Result<Index> load_index(const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const std::string bytes, read_file(path, kMaxIndexBytes));
+Result<Index> load_index(const std::string& path, uint64_t max_bytes) {
+  max_bytes = std::min(max_bytes, kMaxIndexBytes);
+  {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                            default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+    STOKER_RETURN_IF_ERROR(check_file(fd.get(), path, max_bytes));
+  }
+  STOKER_ASSIGN_OR_RETURN(const std::string bytes, read_file(path, max_bytes));
   return decode_index(bytes, path);
+}
+
+uint64_t max_index_bytes(const Index& index) {
+  const FileTable& files = index.files;
+  uint64_t data = 0;
+  for (size_t file = 0; file < files.size(); ++file)
+    if (__builtin_add_overflow(data, files.stamp(file).size, &data)) return kMaxIndexBytes;
+  if (data > kMaxIndexBytes / kMaxBytesPerByte) return kMaxIndexBytes;
+  return std::min(kMaxIndexBytes, kMaxOtherBytes +
+                                      2 * (index.fingerprint_text.size() + index.source.size()) +
+                                      2 * files.name_bytes() + kMaxBytesPerFile * files.size() +
+                                      kMaxBytesPerByte * data);
 }
 
 }  // namespace stoker::data::files

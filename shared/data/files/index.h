@@ -7,9 +7,9 @@
 //          the SHA-256 of everything before it, as 64 hexadecimal digits. Version 6, which is also read, has
 //          neither the numbers of the samples nor FileStamp::ctime_ns.
 // Threads: a value.
-// Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file), kCorrupt
-//          (invalid content), kMismatch (another version), kIoError, kPermission; the message names
-//          the file.
+// Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file, or larger than
+//          the index of its dataset can be), kOutOfMemory (there is too little to read it), kCorrupt (invalid
+//          content), kMismatch (another version), kIoError, kPermission; the message names the file.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,8 @@ struct IndexMetadata {
   std::vector<uint64_t> selected = {};
 };
 
+inline constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
+
 struct Index {
   // The settings that determine the samples: "format=text split=0:0.9 block_size=128".
   std::string fingerprint_text;
@@ -60,6 +62,10 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name);
 // Written atomically: after a power cut, or in another process, either the old or the new file is
 // visible.
 Status save_index(const Index& index, const std::string& path);
-Result<Index> load_index(const std::string& path);
+// At most `max_bytes` are read, and less if there is little memory: other users can write an index that is read.
+Result<Index> load_index(const std::string& path, uint64_t max_bytes = kMaxIndexBytes);
+
+// A bound of the size of an index whose settings and files are known, several times what a format stores.
+uint64_t max_index_bytes(const Index& index);
 
 }  // namespace stoker::data::files

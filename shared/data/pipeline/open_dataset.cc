@@ -244,7 +244,7 @@ Status remove_local_caches(const DatasetRequest& request) {
 bool take_cached(const DatasetRequest& request, const std::string& path, const files::Index& wanted,
                  files::Index& index, std::optional<Outdated>& why_not) {
   why_not.reset();
-  auto cached = files::load_index(path);
+  auto cached = files::load_index(path, files::max_index_bytes(wanted));
   if (!cached) {
     if (cached.status().code() != StatusCode::kNotFound)
       why_not = {.is_unreadable = true, .reason = cached.status().message()};

@@ -1,8 +1,13 @@
 #include "shared/data/files/index.h"
 
+#include <sys/stat.h>
+
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/hash.h"
@@ -10,6 +15,10 @@
 
 namespace stoker::data::files {
 namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 Index example() {
   Index index;
@@ -197,6 +206,59 @@ TEST_F(IndexFileTest, ReportsMissingFileAndRejectsFifoWithoutBlocking) {
   EXPECT_EQ(load_index(path("x.index")).status().code(), StatusCode::kNotFound);
   ASSERT_EQ(::mkfifo(path("fifo.index").c_str(), 0600), 0);
   EXPECT_FALSE(load_index(path("fifo.index")).ok());
+}
+
+// What another user can put into the index/ of a run without using the disk: gigabytes of zeros, also with the first
+// bytes of an index. Neither is read.
+TEST_F(IndexFileTest, ReadsNoSparseFileOfAnySize) {
+  const std::string file = path("x.index");
+  for (const std::string& start : {std::string(), encode_index(example())}) {
+    std::ofstream(file, std::ios::binary) << start;
+    std::filesystem::resize_file(file, uint64_t{15} << 30);
+    const Status rejected = load_index(file).status();
+    EXPECT_EQ(rejected.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(rejected.message(), StartsWith(file + ": not a dataset index ("));
+    EXPECT_THAT(rejected.message(), EndsWith("; remove it, and the next start builds it again"));
+  }
+}
+
+TEST_F(IndexFileTest, RejectsFileLargerThanIndexOfItsDataset) {
+  Index index = example();
+  // Of 10 bytes of data and two files.
+  const uint64_t limit = max_index_bytes(index);
+  EXPECT_LT(limit, uint64_t{17} << 20);
+  index.metadata.numbers.resize(limit / sizeof(uint64_t));
+  ASSERT_TRUE(save_index(index, path("x.index")).ok());
+  EXPECT_TRUE(load_index(path("x.index")).ok());
+  const Status rejected = load_index(path("x.index"), limit).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(rejected.message(),
+              HasSubstr("more than the index of its dataset can have (17 MiB)"));
+}
+
+TEST(MaxIndexBytesTest, DependsOnFilesAndNeverOverflows) {
+  Index index;
+  const uint64_t least = max_index_bytes(index);
+  index.files.add("a.csv", {.size = 1'000'000});
+  // Rows of two bytes, each with an offset, a length, a class and the number of a selected sample.
+  EXPECT_GT(max_index_bytes(index), least + 500'000 * 4 * sizeof(uint64_t));
+  index.files.add("b.csv", {.size = uint64_t{1} << 40});
+  EXPECT_EQ(max_index_bytes(index), kMaxIndexBytes);
+  index.files.add("c.csv", {.size = ~uint64_t{0}});
+  EXPECT_EQ(max_index_bytes(index), kMaxIndexBytes);
+}
+
+// A name takes 32 bytes of memory beyond its text.
+TEST(IndexTest, ReportsCorruptOnMillionsOfEmptyNames) {
+  Index index = example();
+  index.metadata.names.assign(1'000'000, "");
+  EXPECT_TRUE(decode_index(encode_index(index), "x").ok());
+  index.metadata.names.assign(2'000'000, "");
+  EXPECT_EQ(decode_index(encode_index(index), "x").status().code(), StatusCode::kCorrupt);
+  index.metadata.names.assign(2'000'000, "a dog");  // with its length, 13 bytes
+  EXPECT_EQ(decode_index(encode_index(index), "x").status().code(), StatusCode::kCorrupt);
+  index.metadata.names.assign(2'000'000, "two dogs");
+  EXPECT_TRUE(decode_index(encode_index(index), "x").ok());
 }
 
 }  // namespace
