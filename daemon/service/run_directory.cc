@@ -7,23 +7,38 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace stoker::service {
 namespace {
 
-// Reports a system error as a configuration error if a restart cannot succeed without user action.
+// What the user can do, if a restart cannot succeed without that. Empty: it can.
+std::string remedy_of(const Status& status) {
+  // EROFS is kPermission, too.
+  if (status.message().ends_with(std::generic_category().message(EROFS)))
+    return "; its file system is read-only: mount it writable, or choose another run.dir";
+  switch (status.code()) {
+    case StatusCode::kPermission:
+      return "; change its owner, or choose another run.dir";
+    case StatusCode::kAlreadyExists:
+      return "; remove it, or choose another run.dir";
+    case StatusCode::kNotFound:
+      return "; create it, or choose another run.dir";
+    default:
+      return "";
+  }
+}
+
+// Reports a system error as a configuration error if it has a remedy.
 Status not_usable(const Status& status, const std::string& path) {
-  const bool is_configuration_error = status.code() == StatusCode::kPermission ||
-                                      status.code() == StatusCode::kAlreadyExists ||
-                                      status.code() == StatusCode::kNotFound;
-  return Status(
-      is_configuration_error ? StatusCode::kInvalidArgument : status.code(),
-      "run.dir " + path + " cannot be used by user " + std::to_string(::geteuid()) + ": " +
-          status.message() +
-          (is_configuration_error ? "; change its owner, or choose another run.dir" : ""));
+  const std::string remedy = remedy_of(status);
+  return Status(remedy.empty() ? status.code() : StatusCode::kInvalidArgument,
+                "run.dir " + path + " cannot be used by user " + std::to_string(::geteuid()) +
+                    ": " + status.message() + remedy);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -120,6 +121,103 @@ Result<UniqueFd> open_by_kernel(int directory, std::string_view path, int flags,
   return error_of(errno, name);
 }
 
+// Opens a directory as the kernel does, one component after the other, and remembers the symlinks of others that it
+// has followed: their owners can change where they lead.
+class DirectoryWalk {
+ public:
+  explicit DirectoryWalk(const std::string& path) : path_(path), rest_(path) {}
+  Result<UniqueFd> run();
+  // For the directory that run() has opened.
+  Status check_links(int directory) const;
+
+ private:
+  static constexpr int kMaxLinks = 40;  // as in the kernel
+
+  struct Link {
+    std::string name;
+    std::string target;
+    uid_t owner = 0;
+  };
+  Status start();
+  Status step(const std::string& name);
+  Status follow(int link, const std::string& name);
+
+  const std::string path_;
+  std::string rest_;  // behind at_
+  UniqueFd at_;
+  std::string at_name_;
+  int num_links_ = 0;
+  std::vector<Link> links_of_others_;
+};
+
+// From the root or the working directory, as rest_ tells.
+Status DirectoryWalk::start() {
+  at_name_ = rest_.starts_with('/') ? "/" : ".";
+  at_ = UniqueFd(::open(at_name_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return at_.valid() ? Status() : Status::from_errno(errno, "open " + path_);
+}
+
+Result<UniqueFd> DirectoryWalk::run() {
+  if (path_.empty()) return Status::from_errno(ENOENT, "open a directory without a name");
+  STOKER_RETURN_IF_ERROR(start());
+  while (true) {
+    rest_.erase(0, rest_.find_first_not_of('/'));
+    if (rest_.empty()) return std::move(at_);
+    const std::string name = rest_.substr(0, rest_.find('/'));
+    rest_.erase(0, name.size());
+    STOKER_RETURN_IF_ERROR(step(name));
+  }
+}
+
+Status DirectoryWalk::step(const std::string& name) {
+  // O_DIRECTORY mounts what is mounted on demand.
+  constexpr int kFlags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+  UniqueFd next(::openat(at_.get(), name.c_str(), kFlags | O_DIRECTORY));
+  if (next.valid()) {
+    if (!at_name_.ends_with('/')) at_name_ += '/';
+    at_name_ += name;
+    at_ = std::move(next);
+    return {};
+  }
+  const int error = errno;
+  if (error != ENOTDIR && error != ELOOP) return Status::from_errno(error, "open " + path_);
+  next = UniqueFd(::openat(at_.get(), name.c_str(), kFlags));
+  return next.valid() ? follow(next.get(), name) : Status::from_errno(errno, "open " + path_);
+}
+
+Status DirectoryWalk::follow(int link, const std::string& name) {
+  struct stat info {};
+  if (::fstat(link, &info) != 0) return Status::from_errno(errno, "stat " + path_);
+  if (!S_ISLNK(info.st_mode)) return Status::from_errno(ENOTDIR, "open " + path_);
+  if (++num_links_ > kMaxLinks) return Status::from_errno(ELOOP, "open " + path_);
+  std::string target(PATH_MAX, '\0');
+  const ssize_t size = ::readlinkat(link, "", target.data(), target.size());
+  if (size <= 0) return Status::from_errno(size < 0 ? errno : ENOENT, "read link " + path_);
+  target.resize(static_cast<size_t>(size));
+  if (info.st_uid != 0 && info.st_uid != ::geteuid())
+    links_of_others_.push_back(
+        {.name = (at_name_.ends_with('/') ? at_name_ : at_name_ + '/') + name,
+         .target = target,
+         .owner = info.st_uid});
+  rest_.insert(0, target);
+  return target.starts_with('/') ? start() : Status();
+}
+
+// A link of the directory's owner gives that user nothing: the directory could be in its place.
+Status DirectoryWalk::check_links(int directory) const {
+  struct stat info {};
+  if (::fstat(directory, &info) != 0) return Status::from_errno(errno, "stat " + path_);
+  for (const Link& link : links_of_others_) {
+    if (link.owner == info.st_uid) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  path_ + ": leads through the symlink " + link.name + " of uid " +
+                      std::to_string(link.owner) +
+                      ", who can change where it leads; use the path behind it (" + link.target +
+                      "), or chown -h it to yourself or root");
+  }
+  return {};
+}
+
 bool has_parent_name(std::string_view path) {
   return path == ".." || path.starts_with("../") || path.ends_with("/..") ||
          path.find("/../") != path.npos;
@@ -157,18 +255,24 @@ void DirectoryRoots::remove(const std::shared_ptr<const Root>& root) {
   std::erase(roots_, root);
 }
 
-Result<DirectoryRoot> DirectoryRoot::open(const std::string& path) { return open(path, 0); }
+Result<DirectoryRoot> DirectoryRoot::open(const std::string& path, PathLinks links) {
+  DirectoryWalk walk(path);
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, walk.run());
+  if (links == PathLinks::kOfTrustedUsers) STOKER_RETURN_IF_ERROR(walk.check_links(fd.get()));
+  return open(path, std::move(fd));
+}
 
 Result<DirectoryRoot> DirectoryRoot::create(const std::string& path, mode_t mode) {
   if (::mkdir(path.c_str(), mode) != 0) return Status::from_errno(errno, "mkdir " + path);
-  return open(path, O_NOFOLLOW);
+  UniqueFd fd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return Status::from_errno(errno, "open " + path);
+  return open(path, std::move(fd));
 }
 
-Result<DirectoryRoot> DirectoryRoot::open(const std::string& path, int flags) {
+Result<DirectoryRoot> DirectoryRoot::open(const std::string& path, UniqueFd fd) {
   namespace fs = std::filesystem;
   auto root = std::make_shared<Root>();
-  root->fd = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | flags));
-  if (!root->fd.valid()) return Status::from_errno(errno, "open " + path);
+  root->fd = std::move(fd);
   root->path = path;
   struct stat info {};
   if (::fstat(root->fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);

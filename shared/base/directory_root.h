@@ -8,8 +8,8 @@
 //
 // Threads:  any; the process has one set of roots.
 // Blocking: file system calls; opening a file never waits for another process.
-// Errors:   open(): as open(2). Below it, kInvalidArgument: a symlink, another special file or a hard link,
-//           with its path.
+// Errors:   open(): as open(2); kInvalidArgument: a symlink on the path, with its path. Below it,
+//           kInvalidArgument: a symlink, another special file or a hard link, with its path.
 #pragma once
 
 #include <sys/types.h>
@@ -23,10 +23,16 @@
 
 namespace stoker {
 
+enum class PathLinks {
+  kOfTrustedUsers,  // of root, this user and the owner of the directory
+  kOfAnyUser,       // what is only shown: this user may read it
+};
+
 class DirectoryRoot {
  public:
   // Applies to paths that start with `path`, or with its absolute form with or without symlinks.
-  static Result<DirectoryRoot> open(const std::string& path);
+  static Result<DirectoryRoot> open(const std::string& path,
+                                    PathLinks links = PathLinks::kOfTrustedUsers);
   // Creates the directory, which must not exist. Another user who may write to the one above it cannot
   // put a symlink in its place.
   static Result<DirectoryRoot> create(const std::string& path, mode_t mode);
@@ -41,7 +47,7 @@ class DirectoryRoot {
  private:
   friend class DirectoryRoots;
   struct Root;
-  static Result<DirectoryRoot> open(const std::string& path, int flags);
+  static Result<DirectoryRoot> open(const std::string& path, UniqueFd fd);
   explicit DirectoryRoot(std::shared_ptr<const Root> root) : root_(std::move(root)) {}
 
   std::shared_ptr<const Root> root_;

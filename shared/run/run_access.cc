@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <string_view>
 
 #include "shared/base/file.h"
@@ -81,10 +82,28 @@ Status check_directory(const std::string& path, RunOwner owner) {
   return {};
 }
 
+Status check_directories_above(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path at = std::filesystem::canonical(path, error);
+  if (error) return Status::from_errno(error.value(), "resolve " + path);
+  while (at.has_relative_path()) {
+    at = at.parent_path();
+    struct stat info {};
+    if (::stat(at.c_str(), &info) != 0) return Status::from_errno(errno, "stat " + at.string());
+    if ((info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0)
+      return Status(StatusCode::kInvalidArgument,
+                    at.string() + ": is writable by any user (mode " + mode_text(info.st_mode) +
+                        "), who could rename the run " + path + " below it; chmod +t " +
+                        at.string() + ", or chmod o-w" + kOrAllow);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_writers(const RunLayout& layout, RunOwner owner) {
   STOKER_RETURN_IF_ERROR(check_directory(layout.root(), owner));
+  if (owner == RunOwner::kTrusted) STOKER_RETURN_IF_ERROR(check_directories_above(layout.root()));
   for (const std::string& folder :
        {layout.checkpoints_dir(), layout.eval_dir(), layout.evaluation_requests_dir(),
         layout.metrics_dir(), layout.tensorboard_dir(), layout.logs_dir(), layout.index_dir()}) {

@@ -20,7 +20,10 @@ enum class RunOwner {
 
 // Checks the run directory, and the folders in it that exist. Nobody but owner and group may write to
 // them. A directory that is kTrusted belongs to this user or root, and its group may write to it only if it
-// is the owner's private one. ACLs are covered: the mode shows their mask as the rights of the group.
+// is the owner's private one. No directory above it may be writable by anybody without the sticky bit: any user
+// could rename the run there. Its owner and its group are not checked: they can put another directory in its place,
+// which then belongs to them, and no link (DirectoryRoot). ACLs are covered: the mode shows their mask as the rights of the
+// group.
 //
 // kInvalidArgument (exit code 78): names the directory, who may write to it, and the command that
 // changes this. kNotFound, kPermission, kIoError.

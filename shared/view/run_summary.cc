@@ -264,7 +264,8 @@ RunSummary read_summary(const run::RunLayout& layout, std::string name) {
   RunSummary summary;
   summary.name = std::move(name);
   summary.run_dir = valid_utf8(layout.root());
-  const auto root = DirectoryRoot::open(layout.root());  // of the files below
+  const auto root =
+      DirectoryRoot::open(layout.root(), PathLinks::kOfAnyUser);  // of the files below
   const RunState state = run::read_run_state(layout);
   add_state(summary, state, layout);
   summary.last_start = state.last_start;

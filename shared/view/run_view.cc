@@ -457,7 +457,7 @@ json::array RunView::read_checkpoints(json::object& environment) {
 }
 
 std::string RunView::overview() {
-  const auto root_of_files = DirectoryRoot::open(layout_.root());
+  const auto root_of_files = DirectoryRoot::open(layout_.root(), PathLinks::kOfAnyUser);
   boost::system::error_code ignored;
   if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
   json::object root = parse_json(to_json(summary()), ignored).as_object();
@@ -504,12 +504,12 @@ std::string RunView::overview() {
 }
 
 void RunView::read_all_curves() {
-  const auto root_of_files = DirectoryRoot::open(layout_.root());
+  const auto root_of_files = DirectoryRoot::open(layout_.root(), PathLinks::kOfAnyUser);
   history_.refresh(kMaxCurveBytes);
 }
 
 std::string RunView::curves(size_t max_rows) {
-  const auto root_of_files = DirectoryRoot::open(layout_.root());
+  const auto root_of_files = DirectoryRoot::open(layout_.root(), PathLinks::kOfAnyUser);
   history_.refresh(kCurveBytes);
   // For the first page. Later, other pages have not received what is between.
   if (sent_rows_ == 0) (void)history_.rows_since(sent_rows_);
@@ -551,7 +551,7 @@ std::string RunView::change_stamp() const {
 }
 
 std::string RunView::events() {
-  const auto root_of_files = DirectoryRoot::open(layout_.root());
+  const auto root_of_files = DirectoryRoot::open(layout_.root(), PathLinks::kOfAnyUser);
   std::string out;
   history_.refresh(kCurveBytes);
   const bool is_first = sent_rows_ == 0;
@@ -573,7 +573,7 @@ Result<ArtifactFile> RunView::read_artifact(const std::string& name) const {
   const Status missing(StatusCode::kNotFound, quote_for_message(name) + ": no such artifact");
   const auto parsed = parse_artifact_name(name);
   if (!parsed) return missing;
-  const auto root_of_files = DirectoryRoot::open(layout_.root());
+  const auto root_of_files = DirectoryRoot::open(layout_.root(), PathLinks::kOfAnyUser);
   const std::string path = join_path(layout_.eval_artifacts_dir(), name);
   std::string bytes = read_end(path, kMaxArtifactBytes + 1);
   if (bytes.empty() || bytes.size() > kMaxArtifactBytes) return missing;

@@ -169,7 +169,7 @@ TEST_F(EndsTest, NameTheLimitOfProcesses) {
       is_root ? "setpriv --reuid 64329 --regid 64329 --clear-groups " : std::string();
   if (run(user + "stokerd --version", "user").code != 0)
     GTEST_SKIP() << "another user cannot start the programs";
-  if (is_root) std::filesystem::permissions(folder_, std::filesystem::perms(0777));
+  if (is_root) std::filesystem::permissions(folder_, std::filesystem::perms(01777));
   int refused = 0;
   for (const int limit : {2, 5, 8, 11, 14, 20, 24}) {
     const std::string output = "limit" + std::to_string(limit);

@@ -306,7 +306,7 @@ TEST_F(RunLifecycleTest, ExitsWith78AndReasonWithoutDevice) {
 TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
   fs::create_directories(path("locked"));
   ::chmod(path("locked").c_str(), 0);
-  ::chmod(folder_.c_str(), 0777);
+  ::chmod(folder_.c_str(), 01777);
   const std::string config = write_config("data: {train: {format: text, path: " + path("locked") +
                                           "}}\neval: {datasets: []}\n");
   const std::vector<std::string> as_user = without_rights_of_root(program("stokerd"));

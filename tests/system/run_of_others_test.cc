@@ -174,6 +174,35 @@ TEST_F(RunOfOthersTest, DirectoryThatAnybodyMayWriteToIsRefused) {
   EXPECT_THAT(log_of("stoker-eval"), HasSubstr("chmod o-w " + run_dir() + "/eval"));
 }
 
+// A path below a folder of another user, who so chooses a run of this one.
+TEST_F(RunOfOthersTest, LinksOfOthersLeadNoProgramToRunOfThisUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a link to another user";
+  train_small_run();
+  fs::create_directory(path("lab"));
+  fs::create_directory_symlink(run_dir(), path("lab/run"));
+  for (const char* const name : {"lab", "lab/run"})
+    ASSERT_EQ(::lchown(path(name).c_str(), 4242, 4242), 0);
+  const std::string text = "leads through the symlink " + path("lab/run") + " of uid 4242";
+  EXPECT_EQ(train(config_, path("lab/run"), {"--set", "train.max_steps=420"}).code, 78);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr(text));
+  Process evaluation = evaluator(path("lab/run"), {"--once"});
+  EXPECT_EQ(code_of(evaluation), 78);
+  EXPECT_THAT(log_of("stoker-eval"), HasSubstr(text));
+  ASSERT_EQ(::lchown(path("lab/run").c_str(), 0, 0), 0);
+  EXPECT_EQ(train(config_, path("lab/run"), {"--set", "train.max_steps=420"}).code, 0);
+}
+
+TEST_F(RunOfOthersTest, DirectoryBelowOneThatAnybodyMayWriteToIsRefused) {
+  config_ = write_config(small_config());
+  fs::create_directories(path("open/run"));
+  ASSERT_EQ(::chmod(path("open").c_str(), 0777), 0);
+  EXPECT_EQ(train(config_, path("open/run")).code, 78);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("chmod +t " + path("open")));
+  EXPECT_EQ(train(config_, path("open/run"), {"--set", "run.allow_group_access=true"}).code, 0);
+  ASSERT_EQ(::chmod(path("open").c_str(), 01777), 0);
+  EXPECT_EQ(train(config_, path("open/run")).code, 0);
+}
+
 TEST_F(RunOfOthersTest, FilesAreForOwnerAndGroupWhateverTheUmask) {
   config_ = write_config(small_config());
   const mode_t before = ::umask(0);

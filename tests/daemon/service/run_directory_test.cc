@@ -6,7 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -168,6 +171,22 @@ TEST_F(RunDirectoryTest, RejectsReadOnlyDirectoryWithPathAndUser) {
   EXPECT_NE(directory.status().message().find(layout_.root()), std::string::npos);
   EXPECT_NE(directory.status().message().find("user " + std::to_string(::geteuid())),
             std::string::npos);
+  EXPECT_TRUE(directory.status().message().ends_with(
+      "Read-only file system; its file system is read-only: mount it writable, or choose another "
+      "run.dir"))
+      << directory.status().message();
+}
+
+TEST_F(RunDirectoryTest, SaysWhatToDoAboutEachError) {
+  for (const auto& [error, remedy] :
+       {std::pair(EACCES, "; change its owner, or "), std::pair(EPERM, "; change its owner, or "),
+        std::pair(ENOENT, "; create it, or ")}) {
+    files_.mkdir_error = error;
+    const Status failed = RunDirectory::open(layout_, clock_, files_).status();
+    EXPECT_EQ(exit_code_for(failed), ExitCode::kConfiguration) << error;
+    EXPECT_TRUE(failed.message().ends_with(remedy + std::string("choose another run.dir")))
+        << failed.message();
+  }
 }
 
 TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
@@ -194,7 +213,8 @@ TEST_F(RunDirectoryTest, ReportsExistingFileAtRunPath) {
   ASSERT_TRUE(write_file_atomically(default_file_system(), layout_.root(), "x").ok());
   const auto directory = RunDirectory::open(layout_, clock_);
   EXPECT_EQ(directory.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(directory.status().message().find("not a directory"), std::string::npos);
+  EXPECT_NE(directory.status().message().find("not a directory; remove it, or choose another"),
+            std::string::npos);
 }
 
 TEST_F(RunDirectoryTest, DetectsFailingSyncOrRenameAtStart) {

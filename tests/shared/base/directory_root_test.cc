@@ -302,6 +302,91 @@ TEST_F(DirectoryRootTest, EndsWithObject) {
 
 TEST_F(DirectoryRootTest, ReportsMissingDirectory) {
   EXPECT_EQ(DirectoryRoot::open(base_ / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(DirectoryRoot::open("").status().code(), StatusCode::kNotFound);
+}
+
+// Each path leads where open(2) of the kernel leads.
+TEST_F(DirectoryRootTest, ResolvesItsPathAsKernelDoes) {
+  fs::create_directories(run("a/b"));
+  test::write_whole(run("file"), "");
+  const auto link = [&](const std::string& target, const std::string& name) {
+    ASSERT_EQ(::symlink(target.c_str(), run(name).c_str()), 0);
+  };
+  link("a/b", "relative");
+  link(run("a"), "absolute");
+  link("../..", "a/b/up");
+  link("relative/up/absolute", "chain");
+  link("loop", "loop");
+  link("none", "dangling");
+  link("file", "to_file");
+  const fs::path before = fs::current_path();
+  fs::current_path(run("a"));
+  for (const std::string& path :
+       {run(), run("a//b/"), run("a/./b/.."), run("relative"), run("absolute/b"), run("chain"),
+        run("chain/b/up/"), std::string("b"), std::string("."), std::string("../relative/"),
+        std::string("/"), run("loop"), run("dangling"), run("file"), run("to_file"),
+        run("file/below"), run("to_file/below"), run("none/below")}) {
+    const int expected = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const Status by_kernel = expected < 0 ? Status::from_errno(errno, "open " + path) : Status();
+    const UniqueFd close_it(expected);
+    const auto root = DirectoryRoot::open(path);
+    EXPECT_EQ(root.status().message(), by_kernel.message()) << path;
+    if (expected < 0 || path == "/") continue;
+    test::write_whole((fs::path(path) / "mark").string(), path);
+    EXPECT_EQ(*read_file(path + "/mark", 200), path);
+  }
+  fs::current_path(before);
+}
+
+// Two users 4242 and 4243, and this one, who is root.
+class LinksOfOthersTest : public DirectoryRootTest {
+ protected:
+  void SetUp() override {
+    DirectoryRootTest::SetUp();
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can give a link to another user";
+  }
+  static void give(const std::string& path, uid_t owner) {
+    ASSERT_EQ(::lchown(path.c_str(), owner, owner), 0);
+  }
+  std::string link_of(uid_t owner, const std::string& target) {
+    const std::string link = base_ / ("link" + std::to_string(count_++));
+    EXPECT_EQ(::symlink(target.c_str(), link.c_str()), 0);
+    give(link, owner);
+    return link;
+  }
+  int count_ = 0;
+};
+
+TEST_F(LinksOfOthersTest, LeadToDirectoriesOfTheirOwnersOnly) {
+  const std::string to_own = link_of(4242, run());
+  const Status rejected = DirectoryRoot::open(to_own).status();
+  EXPECT_EQ(exit_code_for(rejected), ExitCode::kConfiguration);
+  EXPECT_EQ(rejected.message(), to_own + ": leads through the symlink " + to_own +
+                                    " of uid 4242, who can change where it leads; use the path "
+                                    "behind it (" +
+                                    run() + "), or chown -h it to yourself or root");
+  EXPECT_TRUE(DirectoryRoot::open(to_own, PathLinks::kOfAnyUser).ok()) << "only shown";
+  EXPECT_TRUE(DirectoryRoot::open(link_of(0, run())).ok());
+  give(run(), 4242);
+  EXPECT_TRUE(DirectoryRoot::open(to_own).ok()) << "the run of the same user";
+  EXPECT_TRUE(DirectoryRoot::open(link_of(0, to_own)).ok());
+  EXPECT_FALSE(DirectoryRoot::open(link_of(4243, to_own)).ok());
+  EXPECT_FALSE(DirectoryRoot::open(link_of(4243, run())).ok());
+}
+
+TEST_F(LinksOfOthersTest, AreFoundAnywhereOnPath) {
+  fs::create_directories(run("a/b"));
+  const std::string folder = link_of(4242, run("a"));
+  for (const std::string& path : {folder + "/b", folder + "/b/", folder + "/../a/b",
+                                  link_of(0, folder + "/b"), link_of(0, folder) + "/b"}) {
+    const Status rejected = DirectoryRoot::open(path).status();
+    EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument) << path;
+    EXPECT_THAT(rejected.message(), HasSubstr("the symlink " + folder + " of uid 4242"));
+  }
+  fs::create_symlink("b", run("a/c"));
+  give(run("a/c"), 4242);
+  EXPECT_THAT(DirectoryRoot::open(run("a/c")).status().message(),
+              HasSubstr("the symlink " + run("a/c") + " of uid 4242"));
 }
 
 }  // namespace

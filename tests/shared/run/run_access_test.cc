@@ -57,6 +57,35 @@ TEST_F(RunAccessTest, RejectsFolderThatAnybodyMayWriteTo) {
                     HasSubstr("; chmod o-w " + layout_.eval_dir())));
 }
 
+TEST_F(RunAccessTest, RejectsDirectoryAboveThatAnybodyMayWriteTo) {
+  const RunLayout below(layout_.root() + "/a/b");
+  std::filesystem::create_directories(below.root());
+  set_mode(below.root(), 0750);
+  set_mode(layout_.root(), 0777);
+  const Status checked = check_writers(below, RunOwner::kTrusted);
+  EXPECT_EQ(exit_code_for(checked), ExitCode::kConfiguration);
+  EXPECT_THAT(checked.message(),
+              AllOf(HasSubstr(layout_.root() + ": is writable by any user (mode 0777)"),
+                    HasSubstr("; chmod +t " + layout_.root() + ", or chmod o-w"),
+                    HasSubstr("--set run.allow_group_access=true")));
+  EXPECT_TRUE(check_writers(below, RunOwner::kAny).ok());
+  // As /tmp, and as a folder of a group.
+  for (const mode_t mode : {01777, 0775}) {
+    set_mode(layout_.root(), mode);
+    EXPECT_TRUE(check_writers(below, RunOwner::kTrusted).ok()) << std::oct << mode;
+  }
+}
+
+// Also where the path itself does not name it.
+TEST_F(RunAccessTest, RejectsDirectoryThatAnybodyMayWriteToBehindLink) {
+  std::filesystem::create_directories(base_ / "open/run");
+  set_mode(base_ / "open/run", 0750);
+  std::filesystem::create_directory_symlink(base_ / "open/run", base_ / "link");
+  set_mode(base_ / "open", 0777);
+  EXPECT_THAT(check_writers(RunLayout(base_ / "link"), RunOwner::kTrusted).message(),
+              HasSubstr("chmod +t " + (base_ / "open")));
+}
+
 TEST_F(RunAccessTest, RejectsDirectoryOfAnotherUserToTrainIn) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
   ASSERT_EQ(::chown(layout_.root().c_str(), 4242, 0), 0);
