@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct Peer {
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;
+  std::chrono::nanoseconds seen{0};  // when peer_of_socket() was called, since boot
 };
 
 // SO_PEERCRED: the process that connected, at the time of the connect().
@@ -26,6 +28,9 @@ Result<Peer> peer_of_socket(int fd);
 
 // A pidfd of that process. kUnreachable: it has exited or is not visible from here.
 Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer);
+// The same on Linux before 6.5, where the ID can be that of a process that was started after the one that
+// connected has exited: that is kUnreachable.
+Result<UniqueFd> pidfd_of_process(const Peer& peer);
 
 enum class Role { kRead, kOperate };
 std::string_view to_string(Role role);  // "read", "operate"

@@ -1,7 +1,12 @@
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <csignal>
+#include <ctime>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,6 +58,51 @@ TEST(PeerTest, ReturnsCredentialsOfConnectedProcess) {
   EXPECT_EQ(peer->gid, ::getegid());
   EXPECT_EQ(peer->pid, ::getpid());
   EXPECT_FALSE(peer_of_socket(-1).ok());
+}
+
+std::chrono::nanoseconds time_since_boot() {
+  timespec now{};
+  EXPECT_EQ(::clock_gettime(CLOCK_BOOTTIME, &now), 0);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+TEST(PeerTest, IsProcessAtOtherEndAndTimeOfConnection) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  const UniqueFd one(ends[0]), other(ends[1]);
+  const auto before = time_since_boot();
+  const auto peer = peer_of_socket(one.get());
+  ASSERT_TRUE(peer.ok()) << peer.status().to_string();
+  EXPECT_EQ(peer->pid, ::getpid());
+  EXPECT_GE(peer->seen, before);
+  EXPECT_LE(peer->seen, time_since_boot());
+  EXPECT_TRUE(pidfd_of_peer(one.get(), *peer).ok());
+  EXPECT_TRUE(pidfd_of_process(*peer).ok());
+}
+
+// As one that has got the ID of the process that connected. Its name is to be read as a state and numbers.
+TEST(PeerTest, OpensNoProcessThatWasStartedAfterConnection) {
+  const auto now = time_since_boot();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::prctl(PR_SET_NAME, "a) S 1 1 1 (");
+    ::pause();
+    ::_exit(0);
+  }
+  using std::chrono::seconds;
+  const Status rejected = pidfd_of_process({.pid = child, .seen = now - seconds(1)}).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kUnreachable);
+  EXPECT_THAT(rejected.message(), HasSubstr("the process that connected has exited"));
+  EXPECT_TRUE(pidfd_of_process({.pid = child, .seen = now + seconds(3600)}).ok());
+  EXPECT_EQ(::kill(child, SIGKILL), 0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(pidfd_of_process({.pid = child, .seen = now + seconds(3600)}).ok())
+      << "it has exited, and is not reaped";
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(pidfd_of_process({.pid = child, .seen = now + seconds(3600)}).status().code(),
+            StatusCode::kUnreachable);
 }
 
 }  // namespace
