@@ -20,7 +20,7 @@ std::function<Status(const feed::ReceivedBatch&)> validate_batch(const config::C
     if (!is_internal)
       return error.status.with_context("an external producer published " + ticket +
                                        " with invalid " + row);
-    return Status(StatusCode::kInternal, ticket + ", " + row + ": " + error.status.message() +
+    return Status(StatusCode::kCorrupt, ticket + ", " + row + ": " + error.status.message() +
                                              "; the workers check this, so a worker process "
                                              "overwrote the ring");
   };

@@ -542,7 +542,7 @@ Status FeedSupervisor::count_sample_errors() {
   const ring::RingCounters counters = ring_.counters();
   if (counters.lost_reports > counters.sample_errors ||
       counters.lost_reports < std::exchange(lost_reports_, counters.lost_reports))
-    return Status(StatusCode::kInternal,
+    return Status(StatusCode::kCorrupt,
                   "the ring counts " + std::to_string(counters.lost_reports) + " lost reports of " +
                       std::to_string(counters.sample_errors) + ": a producer overwrote the ring");
   return sample_errors_.add_reports(ring_.drain_sample_errors(), counters);

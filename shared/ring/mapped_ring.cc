@@ -558,7 +558,7 @@ void MappedRing::add_completed_samples(ProducerId producer, uint64_t count) {
 // ---- Consumer: batches in ticket order
 
 Status MappedRing::overwritten(const std::string& what) const {
-  return Status(StatusCode::kInternal, what + ": a producer overwrote the ring");
+  return Status(StatusCode::kCorrupt, what + ": a producer overwrote the ring");
 }
 
 // The copies for the producers. If they are wrong, the producers wait or exit, and no batch arrives.

@@ -15,7 +15,7 @@
 // Errors:    kTimedOut; kClosed (end of data or close()); kNoSpace (create, and pop if it is found later:
 //            not enough memory, with the required size); kInvalidArgument (create, attach: invalid options); kMismatch (attach: not
 //            a ring, or another version or geometry; claim: the producer was removed by requeue());
-//            kInternal (pop: a process overwrote the header or the slot table). A producer gets end
+//            kCorrupt (pop: a process overwrote the header or the slot table). A producer gets end
 //            of data only when every ticket has been filled, because until then a ticket can be
 //            requeued.
 // Trust:     every producer can write to the whole segment. What the creator needs (tickets, closed,

@@ -66,7 +66,7 @@ TEST_F(ValidateBatchTest, ReportsOverwrittenBatchOfInternalWorkers) {
   ASSERT_TRUE(check_);
   EXPECT_TRUE(action({0, 3}).ok());
   const Status rejected = action({0, -7});
-  EXPECT_EQ(rejected.code(), StatusCode::kInternal);
+  EXPECT_EQ(rejected.code(), StatusCode::kCorrupt);
   EXPECT_THAT(rejected.message(), HasSubstr("ticket 1, row 1: label -7: there are 4"));
   EXPECT_THAT(rejected.message(), HasSubstr("overwrote the ring"));
 }

@@ -227,7 +227,7 @@ TEST_F(FeedSupervisorTest, FailsRunOnImpossibleNumberOfLostReports) {
   ASSERT_TRUE(start().ok());
   ring::overwrite(view.header().lost_reports, uint64_t{5});
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("5 lost reports of 0"));
 }
 

@@ -139,7 +139,7 @@ TEST(RingAttachTest, ReportsCorruptSlotTableWithoutBlocking) {
   std::memset(bytes.data() + header.slot_table, 0x5a, sizeof(SlotRecord));
   auto ring = ShmRing::attach(memfd_of(bytes));
   ASSERT_TRUE(ring.ok());
-  EXPECT_EQ((*ring)->pop(kTestTimeout).status().code(), StatusCode::kInternal);
+  EXPECT_EQ((*ring)->pop(kTestTimeout).status().code(), StatusCode::kCorrupt);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class RingOverwriteTest : public ::testing::Test {
   }
   void expect_overwritten(const std::string& what) {
     const Status status = ring_->pop(kTestTimeout).status();
-    EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(what));
     EXPECT_THAT(status.message(), HasSubstr("a producer overwrote the ring"));
   }
