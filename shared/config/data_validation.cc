@@ -277,20 +277,33 @@ class DataValidator {
 
   void validate_others(const DatasetConfig& dataset) {
     const FieldNames* const fields = dataset.fields();
-    if (fields == nullptr || fields->others.empty()) return;
+    if (fields == nullptr) return;
+    std::vector<std::string> names = fields->others, lists;
+    for (const ListConfig& list : fields->lists) lists.push_back(list.name);
+    names.insert(names.end(), lists.begin(), lists.end());
+    validate_other_names(dataset, "fields.others", fields->others, names);
+    validate_other_names(dataset, "fields.lists", lists, names);
+    for (const ListConfig& list : fields->lists)
+      if (list.padding_value != 0 && !list.max_length)
+        add("fields.lists",
+            quoted(list.name) + " has padding_value without max_length; set max_length");
+  }
+  // `all`: of the tensors of others and lists.
+  void validate_other_names(const DatasetConfig& dataset, const char* key,
+                            const std::vector<std::string>& names,
+                            const std::vector<std::string>& all) {
+    if (names.empty()) return;
     if (!has_own_loss() && !config_.model.has_loss())
-      add("fields.others",
-          "is only used by a model with its own loss, with task custom; remove it");
-    if (!fields->text.empty() && !dataset.has_variable_length())
-      add("fields.others", "cannot be combined with text without sequence.max_length");
-    if (!fields->caption.empty()) add("fields.others", "cannot be combined with caption");
-    for (const std::string& name : fields->others) {
+      add(key, "is only used by a model with its own loss, with task custom; remove it");
+    if (!dataset.fields()->text.empty() && !dataset.has_variable_length())
+      add(key, "cannot be combined with text without sequence.max_length");
+    if (!dataset.fields()->caption.empty()) add(key, "cannot be combined with caption");
+    for (const std::string& name : names) {
       if (name.empty() || role_of({.name = name, .shape = {}}))
-        add("fields.others", quoted(name) +
-                                 " is not a name for a tensor; use one that is not empty "
-                                 "or that of another tensor of the sample");
-      if (std::ranges::count(fields->others, name) > 1)
-        add("fields.others", "has " + quoted(name) + " twice; remove one");
+        add(key, quoted(name) +
+                     " is not a name for a tensor; use one that is not empty "
+                     "or that of another tensor of the sample");
+      if (std::ranges::count(all, name) > 1) add(key, "has " + quoted(name) + " twice; remove one");
     }
   }
 

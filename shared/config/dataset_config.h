@@ -43,6 +43,9 @@ inline constexpr auto kWords<DatasetFormat> = words("text", "tokens", "image_fol
 enum class SplitBy { kPosition, kRandom, kStratified, kGroup };
 template <>
 inline constexpr auto kWords<SplitBy> = words("position", "random", "stratified", "group");
+enum class NumberList { kFloat32, kInt64 };
+template <>
+inline constexpr auto kWords<NumberList> = words("float32", "int64");
 enum class TokenType { kUint16, kUint32 };
 template <>
 inline constexpr auto kWords<TokenType> = words("uint16", "uint32");
@@ -289,6 +292,17 @@ using BatchTransform = std::variant<Mixup, Cutmix, RandomChoice>;
 
 // ---- components shared by several formats -------------------------------------------------------
 
+// A value that is a list of numbers -> a tensor of its name.
+struct ListConfig {
+  std::string name;
+  std::string field = {};  // name of the value; empty: the same
+  NumberList dtype = NumberList::kFloat32;
+  std::vector<int64_t> shape;         // of the list, or of one of its elements with max_length
+  std::optional<int64_t> max_length;  // lists of different lengths, padded to this
+  int64_t padding_value = 0;
+  bool operator==(const ListConfig&) const = default;
+};
+
 // The names of record values by role; empty: the dataset does not have this role.
 struct FieldNames {
   std::string image = {};                // an encoded image -> `input` U8 [C, H, W]
@@ -304,6 +318,7 @@ struct FieldNames {
   std::string length = {};               // number of valid time steps (arrays of an .npz)
   std::string priority = {};             // an integer, for StreamQueue::kPriority
   std::vector<std::string> others = {};  // for models with their own loss -> tensors of these names
+  std::vector<ListConfig> lists = {};    // the same, of lists
   std::string group = {};                // a text or an integer, for SplitBy::kGroup
   bool operator==(const FieldNames&) const = default;
 };

@@ -955,6 +955,54 @@ constexpr auto kOtherNumbers =
     "One name, or a list. A number each, float32 []; the parameters of the model's forward() have "
     "these names. label or target can be missing then, or with task custom."sv;
 
+Fields fields_of_list(ListConfig& list) {
+  return {sample_field({.name = "name",
+                        .target = &list.name,
+                        .help = "Name of the tensor, a parameter of the model's forward()",
+                        .is_required = true,
+                        .example = "boxes"}),
+          sample_field({.name = "field",
+                        .target = &list.field,
+                        .help = "Name of the value in a record; null: that of the tensor",
+                        .accepts_null = true,
+                        .example = "json:objects.boxes"}),
+          sample_field({.name = "dtype",
+                        .target = choice(list.dtype),
+                        .help = "Type of the tensor: float32, int64",
+                        .details = "int64: other numbers are sample errors."}),
+          sample_field({.name = "shape",
+                        .target = &list.shape,
+                        .help = "Shape of the list, or with max_length of one of its elements",
+                        .details = "The number of elements must match exactly; nested lists are "
+                                   "read in order.",
+                        .min = 1,
+                        .max = kMaxElements,
+                        .example = "[4]"}),
+          sample_field({.name = "max_length",
+                        .target = &list.max_length,
+                        .help = "Maximum number of elements; null: the shape is that of the list",
+                        .details = "The tensor has this length in all samples, then the shape. "
+                                   "Longer lists are sample errors.",
+                        .min = 1,
+                        .max = kMaxElements}),
+          sample_field({.name = "padding_value",
+                        .target = &list.padding_value,
+                        .help = "Number behind the last element of a shorter list",
+                        .details = "With max_length only. -100 in lists of classes, which losses "
+                                   "of PyTorch ignore.",
+                        .min = -16777216,
+                        .max = 16777216})};
+}
+
+Field lists_role(FieldNames& names) {
+  return sample_field({.name = "lists",
+                       .target = list<fields_of_list>(names.lists),
+                       .help = "Further values that are lists of numbers",
+                       .details = "For a model with its own loss, as others. A list without "
+                                  "elements counts as missing.",
+                       .example = "[{name: boxes, shape: [4], max_length: 20}]"});
+}
+
 constexpr auto kInputDetails =
     "One name, or a list whose values are concatenated. The values must have exactly as many "
     "elements as input_shape. Bytes become uint8, numbers float32; NaN and infinity are sample "
@@ -975,6 +1023,7 @@ Fields shard_roles(FieldNames& names) {
           input_ids_role(names),
           priority_role(names),
           others_role(names, kOtherNumbers),
+          lists_role(names),
           group_role(names)};
 }
 
@@ -988,6 +1037,7 @@ Fields json_roles(FieldNames& names) {
           input_ids_role(names),
           priority_role(names),
           others_role(names, kOtherNumbers),
+          lists_role(names),
           group_role(names)};
 }
 

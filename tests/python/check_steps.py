@@ -58,6 +58,14 @@ def write_data(name, samples, folder):
                 print(json.dumps({"ids": tokens[:length], "masked": labels[:length]}), file=file)
         return (f"{{format: jsonl, path: {folder}/data.jsonl, num_classes: 16, fields: {{input_ids: ids, labels: masked}}, "
                 "sequence: {max_length: 10}}")
+    if name == "detection":
+        with open(folder / "data.jsonl", "w", encoding="utf-8") as file:
+            for x, boxes, classes, weight in zip(*(samples[each].tolist() for each in names)):
+                objects = sum(each != -100 for each in classes)
+                print(json.dumps({"x": x, "objects": {"boxes": boxes[:objects], "classes": classes[:objects]}, "weight": weight}), file=file)
+        return (f"{{format: jsonl, path: {folder}/data.jsonl, input_shape: [6], fields: {{input: x, others: weight, lists: ["
+                "{name: boxes, field: objects.boxes, shape: [4], max_length: 5}, "
+                "{name: classes, field: objects.classes, dtype: int64, max_length: 5, padding_value: -100}]}}")
     arrays = {each: values.numpy() for each, values in samples.items()}
     if name == "segmentation":
         arrays["input"] = (samples["input"] * 255).round().numpy().astype(numpy.uint8)

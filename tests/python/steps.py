@@ -189,6 +189,31 @@ def distillation():
     return Distillation(), {"input": torch.randn(SAMPLES, 6), "label": torch.randint(0, 4, (SAMPLES,))}, {}
 
 
+class Detection(nn.Module):
+    """A list of boxes and one of their classes, of different lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.boxes, self.classes = nn.Linear(6, 5 * 4), nn.Linear(6, 5 * 3)
+
+    def forward(self, input, boxes, classes, weight):
+        is_object = classes != -100
+        predicted, logits = self.boxes(input).view(-1, 5, 4), self.classes(input).view(-1, 5, 3)
+        count = is_object.sum()
+        errors = F.smooth_l1_loss(predicted, boxes, reduction="none").sum(2) * is_object * weight[:, None]
+        classified = F.cross_entropy(logits.flatten(0, 1), classes.flatten(), reduction="sum")
+        return {"loss": (errors.sum() + classified, count), "losses": {"boxes": (errors.sum(), count)},
+                "metrics": {"accuracy": (((logits.argmax(2) == classes) & is_object).sum(), count)}, "predicted": predicted}
+
+
+@step
+def detection():
+    is_object = torch.arange(5) < torch.randint(1, 6, (SAMPLES, 1))
+    boxes = torch.randn(SAMPLES, 5, 4) * is_object[:, :, None]
+    classes = torch.randint(0, 3, (SAMPLES, 5)).masked_fill(~is_object, -100)
+    return Detection(), {"input": torch.randn(SAMPLES, 6), "boxes": boxes, "classes": classes, "weight": torch.rand(SAMPLES)}, {"accuracy": "maximize"}
+
+
 def make(name):
     torch.manual_seed(17)
     module, samples, directions = STEPS[name]()

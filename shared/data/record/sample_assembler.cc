@@ -249,7 +249,9 @@ Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& ra
 
 Status SampleAssembler::write_other(std::span<const FieldValue> value, size_t first,
                                     std::span<std::byte> out) const {
-  if (spec_.field_of(first).dtype != DType::kI64) return write_numbers(value, first, out);
+  const FieldSpec& field = spec_.field_of(first);
+  if (field.padding) return spec_.in_field(first, write_padded(value[0], field, out));
+  if (field.dtype != DType::kI64) return write_numbers(value, first, out);
   const auto given = integer_count(value[0]);
   if (!given) return spec_.in_field(first, given.status());
   const std::span<int64_t> numbers = numbers_in<int64_t>(out);
@@ -257,6 +259,33 @@ Status SampleAssembler::write_other(std::span<const FieldValue> value, size_t fi
     return spec_.in_field(first, unfit_value("has " + std::to_string(*given) + " of the required " +
                                              std::to_string(numbers.size()) + " integers"));
   copy_integers(value[0], numbers);
+  return {};
+}
+
+Status SampleAssembler::write_padded(const FieldValue& value, const FieldSpec& field,
+                                     std::span<std::byte> out) const {
+  const auto count = number_count(value);
+  if (!count) return unfit_value("must be a list of numbers, got " + record::describe(value));
+  const auto max_length = static_cast<uint64_t>(field.shape.front());
+  const uint64_t per_element = static_cast<uint64_t>(field.elements()) / max_length;
+  if (*count % per_element != 0)
+    return unfit_value("has " + std::to_string(*count) +
+                       " numbers, which is not a multiple of the " + std::to_string(per_element) +
+                       " of an element (shape)");
+  if (*count / per_element > max_length)
+    return unfit_value("has " + std::to_string(*count / per_element) +
+                       " elements, more than max_length (" + std::to_string(max_length) + ")");
+  if (field.dtype == DType::kI64) {
+    STOKER_RETURN_IF_ERROR(integer_count(value).status());
+    const std::span<int64_t> numbers = numbers_in<int64_t>(out);
+    copy_integers(value, numbers.first(*count));
+    std::ranges::fill(numbers.subspan(*count), *field.padding);
+    return {};
+  }
+  const std::span<float> numbers = numbers_in<float>(out);
+  size_t filled = 0;
+  STOKER_RETURN_IF_ERROR(append_numbers(value, numbers, filled));
+  std::ranges::fill(numbers.subspan(filled), static_cast<float>(*field.padding));
   return {};
 }
 

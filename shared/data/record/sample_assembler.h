@@ -61,6 +61,8 @@ class SampleAssembler {
   // `first`: index of the value in the record.
   Status write_other(std::span<const FieldValue> value, size_t first,
                      std::span<std::byte> out) const;
+  Status write_padded(const FieldValue& value, const FieldSpec& field,
+                      std::span<std::byte> out) const;
   Status write_target(const RecordValues& record, uint64_t steps,
                       std::span<const std::span<std::byte>> outputs) const;
   Status write_image_with_mask(const RecordValues& record, const RandomKey& random_key,

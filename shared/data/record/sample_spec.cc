@@ -126,6 +126,22 @@ Status add_others(const DatasetRequest& request, SampleSpec& spec) {
       return request.config_error("fields.others", "must not contain an empty name");
     add_field(spec, {.role = FieldRole::kOther, .shape = {}, .name = name}, {name});
   }
+  for (const config::ListConfig& list : request.config.record()->fields.lists) {
+    FieldSpec field{.role = FieldRole::kList,
+                    .dtype = list.dtype == config::NumberList::kInt64 ? DType::kI64 : DType::kF32,
+                    .shape = list.shape,
+                    .name = list.name};
+    if (list.max_length) {
+      field.shape.insert(field.shape.begin(), *list.max_length);
+      field.padding = list.padding_value;
+    }
+    if (list.name.empty())
+      return request.config_error("fields.lists", "must not contain an empty name");
+    if (checked_elements(field.shape) == 0)
+      return request.config_error("fields.lists", "'" + list.name + "' must have at most " +
+                                                      std::to_string(kMaxElements) + " elements");
+    add_field(spec, std::move(field), {list.field.empty() ? list.name : list.field});
+  }
   return {};
 }
 
@@ -286,22 +302,33 @@ TensorRole tensor_role(FieldRole role) {
     case FieldRole::kTarget:
       return TensorRole::kTarget;
     case FieldRole::kOther:
+    case FieldRole::kList:
     case FieldRole::kPriority:
     case FieldRole::kGroup:
       break;
   }
-  assert(role != FieldRole::kPriority && role != FieldRole::kOther && role != FieldRole::kGroup);
+  assert(false && "such a value is no tensor of a role");
   return TensorRole::kInput;
 }
 
 TensorSpec tensor_of(const SampleSpec& spec, const FieldSpec& field, uint64_t length) {
-  TensorSpec tensor{
-      .name = field.role == FieldRole::kOther ? field.name : tensor_name(tensor_role(field.role)),
-      .dtype = field.dtype,
-      .shape = {}};
+  TensorSpec tensor{.name = field.is_other() ? field.name : tensor_name(tensor_role(field.role)),
+                    .dtype = field.dtype,
+                    .shape = {}};
   if (spec.is_per_step(field)) tensor.shape.push_back(static_cast<int64_t>(length));
   tensor.shape.insert(tensor.shape.end(), field.shape.begin(), field.shape.end());
   return tensor;
+}
+
+// The names of the lists are in another place.
+std::string lists_text(const SampleSpec& spec) {
+  std::string text;
+  for (const FieldSpec& field : spec.others()) {
+    if (field.role != FieldRole::kList) continue;
+    text += " list=" + std::string(to_string(field.dtype)) + ':' + shape_text(field.shape);
+    if (field.padding) text += ":padding=" + std::to_string(*field.padding);
+  }
+  return text;
 }
 
 std::string sequence_text(const SampleSpec& spec) {
@@ -316,7 +343,7 @@ std::string sequence_text(const SampleSpec& spec) {
   if (spec.tokenizer) text += " tokenizer=" + spec.tokenizer->digest();
   if (spec.has_messages())
     text += " chat_template=" + std::string(config::to_string(spec.chat_template));
-  return text;
+  return text + lists_text(spec);
 }
 
 }  // namespace
@@ -355,6 +382,8 @@ std::string_view to_string(FieldRole role) {
       return "caption";
     case FieldRole::kOther:
       return "others";
+    case FieldRole::kList:
+      return "lists";
     case FieldRole::kPriority:
       return "priority";
     case FieldRole::kGroup:
@@ -507,7 +536,7 @@ std::string SampleSpec::fingerprint_text() const {
   if (has_target(FieldRole::kTarget))
     text += " num_targets=" + std::to_string(fields[1].elements());
   if (!others().empty()) text += " others=" + list_text(all.subspan(input().num_values + targets));
-  return text;
+  return text + lists_text(*this);
 }
 
 }  // namespace stoker::data::record

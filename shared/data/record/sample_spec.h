@@ -7,6 +7,8 @@
 //   target: [NAME, …]   numbers                -> `target` F32 [num_targets]
 //   text: NAME          bytes are tokens; the texts of all records are one stream
 //   others: [NAME, …]   numbers                -> NAME F32 []
+//   lists: [{name: NAME …}]  lists of numbers  -> NAME F32 or I64 [shape …], or [max_length, shape …],
+//                                                 padded with a number
 //   caption: NAME       texts                  -> `labels` I64 [max_captions, max_label_length], the
 //                                                 words and their end, padded with -100; then
 //                                                 `references` U8 [kReferenceBytes], all captions,
@@ -83,6 +85,7 @@ enum class FieldRole {
   kTarget,
   kCaption,
   kOther,
+  kList,
   kPriority,
   kGroup
 };
@@ -94,9 +97,13 @@ struct FieldSpec {
   size_t num_values = 1;       // values of the record that are concatenated
   DType dtype = DType::kF32;   // of the tensor, independent of the type in the file
   std::vector<int64_t> shape;  // of a sample, or of one step
-  std::string name = {};       // of the tensor, for kOther
+  std::string name = {};       // of the tensor, for kOther and kList
+  // Of a list with another length in each sample, and so less elements than the shape.
+  std::optional<int64_t> padding = {};
 
   int64_t elements() const;  // product of `shape`
+  // Behind the input and the target.
+  bool is_other() const { return role == FieldRole::kOther || role == FieldRole::kList; }
 };
 
 struct SampleSpec {
@@ -104,7 +111,7 @@ struct SampleSpec {
   // priority, and an index the group, which are not among num_values().
   std::vector<std::string> names;
   bool has_group = false;
-  // The input, then the label, labels, mask, target or caption, if any, then the others.
+  // The input, then the label, labels, mask, target or caption, if any, then the others and the lists.
   std::vector<FieldSpec> fields;
   std::optional<transform::ImageDecoderInput> image;  // decoder for role kImage
   uint64_t max_length = 0;                            // 0: not sequences
@@ -129,7 +136,7 @@ struct SampleSpec {
 
   const FieldSpec& input() const { return fields.front(); }
   const FieldSpec* maybe_target() const {
-    return fields.size() > 1 && fields[1].role != FieldRole::kOther ? &fields[1] : nullptr;
+    return fields.size() > 1 && !fields[1].is_other() ? &fields[1] : nullptr;
   }
   bool has_target(FieldRole role) const {
     return maybe_target() != nullptr && maybe_target()->role == role;
@@ -150,11 +157,10 @@ struct SampleSpec {
   // Whether the tensor of a field has one element per step: its first dimension, before the shape
   // of the field, is the length.
   bool is_per_step(const FieldSpec& field) const {
-    return is_sequence() &&
-           (field.role == FieldRole::kLabels
-                ? max_label_length == 0
-                : field.role != FieldRole::kLabel && field.role != FieldRole::kTarget &&
-                      field.role != FieldRole::kOther);
+    return is_sequence() && (field.role == FieldRole::kLabels
+                                 ? max_label_length == 0
+                                 : field.role != FieldRole::kLabel &&
+                                       field.role != FieldRole::kTarget && !field.is_other());
   }
   // A text for language modeling; its classes are the values of a byte, or the tokens.
   bool has_end_token() const {

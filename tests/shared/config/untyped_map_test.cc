@@ -114,5 +114,33 @@ TEST(UserModelTest, RejectsWhatAnExportedModelCannotDo) {
       ElementsAre(HasSubstr("which the loss of an exported model does not take")));
 }
 
+// Of a module that gets the fields of a sample.
+TEST(UserModelTest, GetsListsWithNamesOfTheirOwn) {
+  const auto with = [](const std::string& fields, const std::string& model) {
+    return "data: {train: {format: jsonl, path: a, fields: {input: x, " + fields + "}}}\n" + model;
+  };
+  const std::string exported = "model: {name: exported, path: m}\ntask: {name: custom}\n";
+  const Config config = valid_config(
+      with("others: w, lists: [{name: boxes, field: o.b, shape: [4], max_length: 9}, {name: ids, "
+           "dtype: int64}]",
+           exported));
+  const std::vector<ListConfig>& lists = config.data.at("train").fields()->lists;
+  ASSERT_EQ(lists.size(), 2u);
+  EXPECT_EQ(lists[0], (ListConfig{.name = "boxes", .field = "o.b", .shape = {4}, .max_length = 9}));
+  EXPECT_EQ(lists[1], (ListConfig{.name = "ids", .dtype = NumberList::kInt64}));
+  const auto error = [&](const std::string& fields, const std::string& text) {
+    EXPECT_THAT(errors_of(with(fields, exported)),
+                ElementsAre(HasSubstr("data.train.fields.lists" + text)));
+  };
+  error("lists: [{dtype: int64}]", "[0].name: is required");
+  error("lists: [{name: a}, {name: a}]", ": has 'a' twice");
+  error("lists: [{name: label}]", ": 'label' is not a name for a tensor");
+  error("lists: [{name: a, shape: [0]}]", "[0].shape");
+  error("lists: [{name: a, padding_value: -1}]", ": 'a' has padding_value without max_length");
+  EXPECT_THAT(errors_of(with("label: y, lists: [{name: a}]",
+                             "model: {name: mlp}\ntask: {name: classification}\n")),
+              ElementsAre(HasSubstr("fields.lists: is only used by a model with its own loss")));
+}
+
 }  // namespace
 }  // namespace stoker::config::test

@@ -64,6 +64,71 @@ TEST_F(JsonlDatasetTest, ReadsNestedListsWithInputShape) {
   EXPECT_THAT(bad.status.message(), HasSubstr("is too short: 3 of the required 4 numbers"));
 }
 
+TEST_F(JsonlDatasetTest, ReadsListsByTheirNames) {
+  write("data.jsonl",
+        R"({"x": 1, "y": 0, "w": 2, "box": [1, 2.5], "o": {"ids": [7, 8, 9], "at": [[1, 2]]}})"
+        "\n"
+        R"({"x": 2, "y": 1, "w": 3, "box": [[3], [4]], "o": {"ids": [5], "at": [[1, 2], [3, 4]]}})"
+        "\n");
+  auto config = labeled();
+  fields_in(config).others = {"w"};
+  fields_in(config).lists = {{.name = "box", .shape = {2, 1}},
+                             {.name = "ids",
+                              .field = "o.ids",
+                              .dtype = config::NumberList::kInt64,
+                              .max_length = 4,
+                              .padding_value = -100},
+                             {.name = "at", .field = "o.at", .shape = {2}, .max_length = 2}};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->spec(), (std::vector<TensorSpec>{{"input", DType::kF32, {1}},
+                                                      {"label", DType::kI64, {}},
+                                                      {"w", DType::kF32, {}},
+                                                      {"box", DType::kF32, {2, 1}},
+                                                      {"ids", DType::kI64, {4}},
+                                                      {"at", DType::kF32, {2, 2}}}));
+  const auto first = read_sample(*dataset, 0), second = read_sample(*dataset, 1);
+  EXPECT_THAT(first.values<float>(2), ElementsAre(2));
+  EXPECT_THAT(first.values<float>(3), ElementsAre(1, 2.5F));
+  EXPECT_THAT(first.values<int64_t>(4), ElementsAre(7, 8, 9, -100));
+  EXPECT_THAT(first.values<float>(5), ElementsAre(1, 2, 0, 0));
+  EXPECT_THAT(second.values<float>(3), ElementsAre(3, 4));
+  EXPECT_THAT(second.values<int64_t>(4), ElementsAre(5, -100, -100, -100));
+  EXPECT_THAT(second.values<float>(5), ElementsAre(1, 2, 3, 4));
+  const std::string fingerprint = dataset->fingerprint();
+  fields_in(config).lists[1].padding_value = 0;
+  EXPECT_NE(opened(config)->fingerprint(), fingerprint);
+  EXPECT_THAT(read_sample(*opened(config), 1).values<int64_t>(4), ElementsAre(5, 0, 0, 0));
+}
+
+TEST_F(JsonlDatasetTest, ReportsSampleErrorOfInvalidList) {
+  const auto error_of = [this](const std::string& list, const config::ListConfig& of) {
+    write("data.jsonl", R"({"x": 1, "y": 0, "ids": [1, 2]})"
+                        "\n"
+                        R"({"x": 1, "y": 0, "ids": )" +
+                            list + "}\n");
+    auto config = labeled();
+    fields_in(config).lists = {of};
+    const auto dataset = opened(config);
+    EXPECT_TRUE(read_sample(*dataset, 0).status.ok());
+    const auto sample = read_sample(*dataset, 1);
+    EXPECT_EQ(sample.status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(sample.status.message(), HasSubstr(": line 2 at offset "));
+    return sample.status.message();
+  };
+  const config::ListConfig ids{
+      .name = "ids", .dtype = config::NumberList::kInt64, .shape = {2}, .max_length = 2};
+  EXPECT_THAT(
+      error_of("[1, 2, 3]", ids),
+      HasSubstr("lists 'ids' has 3 numbers, which is not a multiple of the 2 of an element"));
+  EXPECT_THAT(error_of("[1, 2, 3, 4, 5, 6]", ids),
+              HasSubstr("lists 'ids' has 3 elements, more than max_length (2)"));
+  EXPECT_THAT(error_of("[1, 2.5]", ids), HasSubstr("lists 'ids' must be a list of integers"));
+  EXPECT_THAT(error_of(R"("12")", ids), HasSubstr("lists 'ids' must be a list of numbers"));
+  const config::ListConfig fixed{.name = "ids", .shape = {2}};
+  EXPECT_THAT(error_of("[1]", fixed), HasSubstr("is too short: 1 of the required 2 numbers"));
+  EXPECT_THAT(error_of("[1, 2, 3]", fixed), HasSubstr("lists 'ids' has 3 numbers"));
+}
+
 TEST_F(JsonlDatasetTest, RejectsSettingsThatFitNoRecordOnOpen) {
   write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 1}\n{\"x\": [4, 5, 6], \"y\": 0}\n");
   const auto dataset = open(labeled());

@@ -60,6 +60,11 @@ TEST(SampleSpecTest, RejectsInvalidSettings) {
   config = label_config();
   fields_in(config).others = {"a", ""};
   expect_wrong(config, "fields.others");
+  fields_in(config).others = {};
+  fields_in(config).lists = {{.name = ""}};
+  expect_wrong(config, "fields.lists");
+  fields_in(config).lists = {{.name = "a", .shape = {1 << 15, 2}, .max_length = 1 << 15}};
+  expect_wrong(config, "fields.lists: 'a' must have at most");
   config = numbers_config();
   record_in(config).num_targets = 0;
   expect_wrong(config, "num_targets");

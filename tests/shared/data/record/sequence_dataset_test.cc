@@ -136,6 +136,18 @@ TEST_F(SequenceDatasetTest, AllowsLabelsOfOtherLengthWithMaxLabelLength) {
   EXPECT_EQ(opened(config)->size(), 1u);
 }
 
+// Whose tensors have their own length, whatever the batch is padded to.
+TEST_F(SequenceDatasetTest, ReadsListsOfSequence) {
+  write("data.jsonl",
+        "{\"x\": [1, 2, 3], \"y\": 1, \"m\": [0.5, 1, 2]}\n{\"x\": [7], \"y\": 0, \"m\": [3]}\n");
+  auto config = numbers(6);
+  fields_in(config).lists = {{.name = "m", .max_length = 4, .padding_value = -1}};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->spec()[3], (TensorSpec{.name = "m", .dtype = DType::kF32, .shape = {4}}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(3), ElementsAre(0.5F, 1, 2, -1));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(3), ElementsAre(3, -1, -1, -1));
+}
+
 TEST_F(SequenceDatasetTest, ReadsTargetsOfSequence) {
   write("data.jsonl", "{\"x\": [1, 2], \"u\": 3, \"v\": 0.5}\n");
   auto config = jsonl(2);
