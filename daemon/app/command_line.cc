@@ -1,6 +1,8 @@
 #include "daemon/app/command_line.h"
 
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -121,6 +123,14 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     app.exit(answered);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
+    // The file alone, as other programs take it.
+    const std::vector<std::string> words = app.remaining();
+    if (words.size() == 1 && !words.front().starts_with('-') && command.config.empty()) {
+      std::cerr << "stokerd: " << quote_for_message(words.front())
+                << " is not an option; for a configuration, write stokerd --config "
+                << printable(words.front()) << "\n";
+      return {std::nullopt, ExitCode::kUsage};
+    }
     std::cerr << "stokerd: " << printable_lines(error.what(), "  ") << "; try stokerd --help\n";
     return {std::nullopt, ExitCode::kUsage};
   }

@@ -39,8 +39,13 @@ ExitCode run_daemon(int argc, char** argv) {
   if (!file.ok()) {
     // Configuration errors already have one line each with their location, as compiler errors do.
     const bool has_places = file.status().code() == StatusCode::kInvalidArgument;
+    const bool is_missing = file.status().code() == StatusCode::kNotFound;
     std::cerr << (has_places ? "" : "stokerd: ")
-              << printable_lines(file.status().message(), has_places ? "" : "  ") << "\n";
+              << printable_lines(file.status().message(), has_places ? "" : "  ")
+              << (is_missing ? "; --config is the path of a configuration: see stoker.yaml(5), and "
+                               "the examples in share/stoker/config"
+                             : "")
+              << "\n";
     return ExitCode::kConfiguration;
   }
   config::Config& config = file->config;

@@ -44,7 +44,10 @@ const std::vector<End>& ends() {
       {"stokerd --nonsense", 64, "--nonsense"},
       {"stokerd", 64, "--config"},
       {R"sh(stokerd --config c.yaml --run-dir "$(printf 'r\377')")sh", 64, "is not UTF-8"},
-      {"stokerd --config gone.yaml --run-dir a", 78, "gone.yaml"},
+      {"stokerd --config gone.yaml --run-dir a", 78,
+       "gone.yaml: No such file or directory; --config is the path of a configuration: see "
+       "stoker.yaml(5)"},
+      {"stokerd gone.yaml", 64, "write stokerd --config gone.yaml"},
       {"stokerd --config c.yaml --run-dir a --set train.max_steps=x", 78, "train.max_steps"},
       {"stokerd --config c.yaml --run-dir a --set data.train='{format: csv, path: gone.csv, "
        "fields: "

@@ -61,6 +61,10 @@ TEST(DaemonCommandLineTest, NamesUnknownOptionBeforeMissingConfig) {
   };
   EXPECT_NE(error_of({"--confg", "a.yaml"}).find("--confg"), std::string::npos);
   EXPECT_NE(error_of({}).find("--config is required"), std::string::npos);
+  EXPECT_EQ(error_of({"nope.yaml"}),
+            "stokerd: 'nope.yaml' is not an option; for a configuration, write stokerd --config "
+            "nope.yaml\n");
+  EXPECT_NE(error_of({"a.yaml", "b.yaml"}).find("--config is required"), std::string::npos);
 }
 
 }  // namespace
