@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
+#include "shared/base/log.h"
 #include "shared/run/batch_sizes.h"
 
 namespace stoker::train {
@@ -66,6 +68,7 @@ Reporter::Reporter(const config::Config& config, TrainingState& state, BatchSour
 void Reporter::start() {
   interval_.started = measured_ = clock_.monotonic();
   meter_.begin(measured_, source_.worker_use());
+  core_wait_.begin(measured_);
   channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
 }
@@ -90,6 +93,7 @@ void Reporter::add_stall(nanoseconds stall) { interval_.stalled += stall; }
 void Reporter::add_pause(nanoseconds began, nanoseconds ended) {
   interval_.paused += ended - began;
   meter_.begin(ended, source_.worker_use());  // a pause uses nothing
+  core_wait_.begin(ended);
   measured_ = ended;
 }
 
@@ -138,6 +142,7 @@ metrics::TrainMetrics Reporter::begin_record(const cuda::DeviceUsage& usage) {
   record_device_usage(usage);
   ranks_.report(record, stall_ms, status_.group);
   measure_resources(now, record);
+  check_cores(now, record.step_time_ms);
   return record;
 }
 
@@ -147,6 +152,22 @@ void Reporter::record_device_usage(const cuda::DeviceUsage& usage) {
                              static_cast<double>(ranks_.share().length());
   device_usage_ = usage;
   add_device_memory(usage, status_.resources);
+}
+
+void Reporter::check_cores(nanoseconds now, double step_time_ms) {
+  if (has_warned_of_cores_ || !state_.device().is_cpu()) return;
+  const auto found = core_wait_.check(now);
+  if (!found) return;
+  has_warned_of_cores_ = true;
+  const bool are_too_many = found->num_cores < found->num_threads;
+  log_warn("threads without a core",
+           {{"step_time_ms", step_time_ms},
+            {"waited_ms", step_time_ms * found->waited},
+            {"num_threads", found->num_threads},
+            {"hint", (are_too_many ? "train.num_threads: " + std::to_string(found->num_cores) +
+                                         " is as many as had a core; or "
+                                   : std::string()) +
+                         "run fewer programs on this machine"}});
 }
 
 void Reporter::measure_resources(nanoseconds now, metrics::TrainMetrics& record) {

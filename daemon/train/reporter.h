@@ -14,6 +14,7 @@
 #include "daemon/group/control_record.h"
 #include "daemon/train/batch_source.h"
 #include "daemon/train/coordination.h"
+#include "daemon/train/core_wait.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
 #include "daemon/train/remaining_time.h"
@@ -82,6 +83,8 @@ class Reporter {
 
   void set_settings();
   void record_device_usage(const cuda::DeviceUsage& usage);
+  // Warns once if the threads of the CPU wait for cores.
+  void check_cores(nanoseconds now, double step_time_ms);
   // If it is time: into the status, and, of all ranks, into `record`.
   void measure_resources(nanoseconds now, metrics::TrainMetrics& record);
 
@@ -100,6 +103,8 @@ class Reporter {
   double step_lr_ = 0;              // of the last step
   cuda::DeviceUsage device_usage_;  // up to the last record
   ResourceMeter meter_;
+  CoreWait core_wait_;
+  bool has_warned_of_cores_ = false;
   double measured_work_ms_ = 0;  // of the device, up to the last measurement
   nanoseconds measured_{0};
 };

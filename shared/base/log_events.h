@@ -336,6 +336,13 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kTraining, "live setting resumed", kInfo, "key current configured",
      "The checkpoint has a value that was set during the run; it replaces that of the "
      "configuration."},
+    {LogTopic::kTraining, "threads without a core", kWarn,
+     "step_time_ms waited_ms num_threads hint",
+     "Once: over 30 s, the threads that compute on the CPU were ready without a core for a quarter "
+     "of "
+     "the time or more, because other programs, or the threads themselves, are more than the "
+     "cores. "
+     "`waited_ms` is that of the thread that waited most, per step: what a step can gain at most."},
     {LogTopic::kTraining, "thread count changed", kWarn, "previous current hint",
      "The run resumes on other cores than its checkpoint was trained on, with another number of "
      "threads, so that results can differ in the last bits."},
