@@ -341,10 +341,13 @@ void pretty_print(const json::value& value, const std::string& indent, size_t us
 std::string json_schema() {
   Definitions definitions;
   json::object properties;
+  json::array required{"data"};
   Config config;
   config.data["train"] = {};
   for (const Section& section : all_sections(config)) {
     json::object schema = section_schema(section.key, definitions);
+    if (section.variants.is_required && !section.key.starts_with("data."))
+      required.emplace_back(section.key);
     if (section.key == "data.train") {
       schema["description"] = "A dataset";
       properties["data"] = json::object{{"type", "object"},
@@ -358,7 +361,7 @@ std::string json_schema() {
   const json::object schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
                             {"title", "stoker configuration"},
                             {"type", "object"},
-                            {"required", json::array{"data"}},
+                            {"required", required},
                             {"properties", properties},
                             {"additionalProperties", false},
                             {"definitions", definitions.all()}};

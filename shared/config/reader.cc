@@ -62,6 +62,7 @@ class Reader {
         read_section(make, entry);
       }
     }
+    check_required_sections(root.location);
     return keys_;
   }
 
@@ -107,6 +108,17 @@ class Reader {
     };
     return !name.empty() && name.size() <= kMaxDatasetName && name[0] != '-' &&
            std::ranges::all_of(name, is_allowed);
+  }
+
+  // The model, which has no default.
+  void check_required_sections(const SourceLocation& file) {
+    for (const Section& section : all_sections(config_)) {
+      const Variants& variants = section.variants;
+      const std::string choice = section.key + '.' + std::string(variants.discriminator);
+      if (variants.is_required && !section.key.starts_with("data.") && !keys_.contains(choice) &&
+          !errors_.has_error_for(choice))
+        errors_.add(file, choice, "is required; " + required_help(variants));
+    }
   }
 
   void read_datasets(const Value& root) {
@@ -172,7 +184,7 @@ class Reader {
       if (has_misspelt(section, entry.value)) {
         errors_.mark(key);
       } else if (variants.is_required) {
-        errors_.add(entry.location, key, "is required; set it to " + words_of(variants));
+        errors_.add(entry.location, key, "is required; " + required_help(variants));
       }
       return false;
     }
@@ -227,6 +239,11 @@ class Reader {
     for (size_t i = 0; i < std::min(variants.names.size(), variants.first_key); ++i)
       words.emplace_back(variants.names[i]);
     return join_words(words, " or ");
+  }
+
+  static std::string required_help(const Variants& variants) {
+    return variants.required_help.empty() ? "set it to " + words_of(variants)
+                                          : std::string(variants.required_help);
   }
 
   bool read_name(const Entry& entry, const Variants& variants, const std::string& key,

@@ -265,6 +265,7 @@ struct Variants {
   std::string_view details = {};
   std::span<const RemovedName> removed = {};
   bool is_required = false;
+  std::string_view required_help = {};  // "set it to …"; empty: to one of the names
   bool affects_result = true;
   OnResume on_resume = OnResume::kModel;
 };

@@ -915,7 +915,11 @@ Variants model_variants(ModelConfig& model) {
           "decoder of words. sequential: "
           "declared layer by layer. plugin: a model in a shared object. exported: a Python module "
           "with its loss, as a graph that stoker-export wrote.",
-      .removed = kRemovedModels};
+      .removed = kRemovedModels,
+      .is_required = true,
+      .required_help =
+          "set it to the model to train, such as resnet18 for images, gpt for text, "
+          "mlp for numbers, or exported for a PyTorch module"};
   for (const NamedModel& each : models) variants.names.push_back(each.name);
   return variants;
 }

@@ -128,7 +128,8 @@ TEST_F(CheckpointCommandsTest, ListShowsAgeOfEachCheckpoint) {
 // delete the others.
 TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
   write_file(layout().config_file(),
-             "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: "
+             "model: {name: gpt}\ndata: {train: {format: text, path: x}}\ncheckpoint: {keep_last: "
+             "2, keep_every_steps: "
              "300}\n");
   const std::string best = write_checkpoint(100);
   for (const uint64_t step : {200u, 300u, 400u, 500u}) write_checkpoint(step);
@@ -146,10 +147,11 @@ TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
 
 // The list uses the same inputs as retention: evaluation results and the completeness of the files.
 TEST_F(CheckpointCommandsTest, ListAppliesRetentionPolicyToEvaluations) {
-  write_file(layout().config_file(),
-             "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\n"
-             "eval: {datasets: [valid]}\n"
-             "checkpoint: {keep_last: 2, save_top_k: 2}\n");
+  write_file(
+      layout().config_file(),
+      "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\nmodel: {name: gpt}\n"
+      "eval: {datasets: [valid]}\n"
+      "checkpoint: {keep_last: 2, save_top_k: 2}\n");
   write_eval(100, 1.5, write_checkpoint(100));
   const std::string best = write_checkpoint(200);
   write_eval(200, 1.25, best);
@@ -425,10 +427,11 @@ TEST_F(CheckpointCommandsTest, ExportOfBestWritesWeightsThatTheResultNames) {
   const std::string manifest = write_checkpoint(400, true);
   write_best(400, 1.125, manifest);
   for (const bool use_ema : {true, false}) {
-    write_file(layout().config_file(),
-               "data: {train: {format: text, path: a}, val: {format: text, path: b}}\n"
-               "train: {max_steps: 500, ema_decay: 0.9}\neval: {use_ema: " +
-                   std::string(use_ema ? "false" : "true") + "}\n");
+    write_file(
+        layout().config_file(),
+        "data: {train: {format: text, path: a}, val: {format: text, path: b}}\nmodel: {name: gpt}\n"
+        "train: {max_steps: 500, ema_decay: 0.9}\neval: {use_ema: " +
+            std::string(use_ema ? "false" : "true") + "}\n");
     write_eval(400, 1.125, manifest, use_ema);
     const std::string file = path(use_ema ? "averaged" : "trained");
     EXPECT_EQ(ctl({"export", "best", "--output", file}).code, 0);

@@ -27,7 +27,8 @@ class EvaluateCommandTest : public CtlTest {
  protected:
   void SetUp() override {
     CtlTest::SetUp();
-    write_file(layout().config_file(), "data: {train: {format: text, path: x}}\n");
+    write_file(layout().config_file(),
+               "data: {train: {format: text, path: x}}\nmodel: {name: gpt}\n");
     store_.emplace(layout().checkpoints_dir(), default_file_system());
     for (const uint64_t step : {200, 1000})
       ASSERT_TRUE(store_->commit(checkpoint::TrainerState(step).content()).ok());
@@ -184,7 +185,7 @@ TEST_F(EvaluateCommandTest, WaitFollowsRequestThatReplacedItsOwn) {
 
 TEST_F(EvaluateCommandTest, RetentionKeepsRequestedCheckpoint) {
   write_file(layout().config_file(),
-             "data: {train: {format: text, path: x}}\n"
+             "data: {train: {format: text, path: x}}\nmodel: {name: gpt}\n"
              "checkpoint: {keep_last: 2, keep_unevaluated: 2}\n");
   ASSERT_TRUE(store_->commit(checkpoint::TrainerState(2000).content()).ok());
   EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("kept: unevaluated")));

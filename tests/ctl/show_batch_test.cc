@@ -216,8 +216,9 @@ TEST_F(ShowBatchCommandTest, ReadsImagesThatAnotherUserChoosesInWorkerProcess) {
 }
 
 TEST_F(ShowBatchCommandTest, ReportsMissingIndexOrInvalidConfig) {
-  write_file(layout().config_file(),
-             "data: {train: {format: text, path: x, sequence: {block_size: 4}}}\n");
+  write_file(
+      layout().config_file(),
+      "data: {train: {format: text, path: x, sequence: {block_size: 4}}}\nmodel: {name: gpt}\n");
   const CommandResult no_index = ctl({"show-batch", "1"});
   EXPECT_EQ(no_index.code, 78);
   EXPECT_THAT(no_index.err, HasSubstr("train.index: no index yet"));

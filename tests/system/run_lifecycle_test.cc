@@ -260,7 +260,8 @@ TEST_P(InvalidDataTest, ExitsWith78AndPath) {
   const std::string data =
       std::regex_replace(std::string(GetParam().data), std::regex("@"), folder_);
   const std::string config =
-      write_config("data: {train: " + data + "}\neval: {datasets: []}\ntrain: {max_steps: 5}\n");
+      write_config("data: {train: " + data +
+                   "}\nmodel: {name: gpt}\neval: {datasets: []}\ntrain: {max_steps: 5}\n");
   EXPECT_EQ(train(config, run_dir()).code, 78);
   EXPECT_NE(log_of("stokerd").find(folder_ + GetParam().expected), std::string::npos)
       << log_of("stokerd");
@@ -308,7 +309,7 @@ TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
   ::chmod(path("locked").c_str(), 0);
   ::chmod(folder_.c_str(), 01777);
   const std::string config = write_config("data: {train: {format: text, path: " + path("locked") +
-                                          "}}\neval: {datasets: []}\n");
+                                          "}}\nmodel: {name: gpt}\neval: {datasets: []}\n");
   const std::vector<std::string> as_user = without_rights_of_root(program("stokerd"));
   const auto exit_code_of = [&](const std::vector<std::string>& words, const std::string& log) {
     const auto exit = Process(joined(as_user, words), path(log + ".out")).wait(30s);

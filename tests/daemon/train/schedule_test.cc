@@ -157,8 +157,9 @@ TEST(SchedulerTest, ContinuesInEpochsWhenTheirLengthChanges) {
         "name: exponential, gamma: 0.9, step_size: {epochs: 1}",
         "name: cosine_warm_restarts, t_0: {epochs: 3}", "name: constant"}) {
     auto config = config::parse_config(
-        "data: {train: {format: text, path: a}}\ntrain: {max_epochs: 12}\nscheduler: {" + schedule +
-            ", warmup_steps: {epochs: 1}}\n",
+        "data: {train: {format: text, path: a}}\nmodel: {name: gpt}\ntrain: {max_epochs: "
+        "12}\nscheduler: {" +
+            schedule + ", warmup_steps: {epochs: 1}}\n",
         "test.yaml", {});
     ASSERT_TRUE(config.ok()) << config.status().message();
     const auto rate_at = [&](uint64_t step) {

@@ -321,7 +321,7 @@ TEST(ConfigErrorsTest, ShowsNoControlCharacter) {
 
 // YAML 1.2.2, 5.7: \u and four hexadecimal digits are a character.
 TEST(ConfigErrorsTest, EscapesControlCharactersOfResolvedConfiguration) {
-  const auto config = parse_config(kTextData + "run: {dir: \"a\u009b\u202eb\"}\n", "my.yaml", {});
+  const auto config = parsed(kTextData + "run: {dir: \"a\u009b\u202eb\"}\n");
   ASSERT_TRUE(config.ok()) << config.status().message();
   const std::string yaml = to_yaml(*config);
   EXPECT_THAT(yaml, HasSubstr("dir: \"a\\u009b\\u202eb\""));
@@ -394,6 +394,25 @@ TEST(ClosestMatchTest, ReturnsNothingIfNoWordIsClose) {
   EXPECT_EQ(closest_match("learning_rate", {"lr", "name", "eps"}), "");
   EXPECT_EQ(closest_match("x", {}), "");
   EXPECT_EQ(closest_match(std::string(100000, 'a'), {"a"}), "");
+}
+
+// A default would be an error of its keys, such as one about tokens to a user of images.
+TEST(ConfigErrorsTest, RequiresModel) {
+  const std::string hint =
+      "model.name: is required; set it to the model to train, such as resnet18 for images, gpt for "
+      "text, mlp for numbers, or exported for a PyTorch module";
+  const auto errors = [](const std::string& text, const Flags& flags = {}) {
+    return parse_config(text, "my.yaml", flags).status().message();
+  };
+  EXPECT_EQ(errors(kImageData), "my.yaml:1:1: " + hint);
+  EXPECT_EQ(errors(kTextData), "my.yaml:1:1: " + hint);
+  EXPECT_EQ(errors(kTextData + "model: {pretrained: {path: a}}\n"), "my.yaml:2:1: " + hint);
+  EXPECT_EQ(errors(kTextData + "modle: {name: gpt}\n"),
+            "my.yaml:2:1: unknown section 'modle'; did you mean 'model'?");
+  EXPECT_EQ(errors(kTextData, {"model.name=gpt"}), "");
+  EXPECT_EQ(errors("data: {train: {format: text}}\nmodel: {name: gpt}\n"),
+            "my.yaml:1:8: data.train.path: is required; set it to the file or folder with the "
+            "training data");
 }
 
 }  // namespace

@@ -22,8 +22,12 @@ inline const std::string kImageData =
     "data: {train: {format: cifar10, path: images}}\n"
     "task: {name: classification}\n";
 
+// Of a text without a model, which is required, with that of kTextData.
 inline Result<Config> parsed(const std::string& text, const Flags& flags = {}) {
-  return parse_config(text, "my.yaml", flags);
+  const bool has_model = text.find("model: ") != text.npos || text.find("model:\n") != text.npos;
+  const bool is_incomplete = text.find("data: ") != text.npos && text.ends_with('\n');
+  return parse_config(text + (has_model || !is_incomplete ? "" : "model: {name: gpt}\n"), "my.yaml",
+                      flags);
 }
 
 // The Config of a valid text.

@@ -151,8 +151,8 @@ TEST(LiveSettingsTest, WritesValuesAsJson) {
 
 TEST(SettingOriginsTest, TellsFileFromOverridesAndDefaults) {
   SettingOrigins origins;
-  const auto config = parse_config(std::string(kTextData) + "train: {max_steps: 5}\n", "a.yaml",
-                                   {"train.max_steps=7", "log.level=debug"}, &origins);
+  const auto config = parse_config(kTextData + "model: {name: gpt}\ntrain: {max_steps: 5}\n",
+                                   "a.yaml", {"train.max_steps=7", "log.level=debug"}, &origins);
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(origins.at("train.max_steps"), SettingOrigin::kOverride);
   EXPECT_EQ(origins.at("log.level"), SettingOrigin::kOverride);

@@ -115,8 +115,8 @@ TEST(OverrideTest, NamesOptionInErrors) {
       errors_of(kTextData, {"trian.max_steps=1"}),
       ElementsAre("--set trian.max_steps=1: unknown section 'trian'; did you mean 'train'?"));
   EXPECT_THAT(errors_of(kTextData, {"model.hidden_sizes=[5]"}),
-              ElementsAre("--set model.hidden_sizes=[5]: not supported by model gpt, the default "
-                          "(only by mlp); remove it or set model.name"));
+              ElementsAre("--set model.hidden_sizes=[5]: not supported by model gpt (only by mlp); "
+                          "remove it"));
   EXPECT_THAT(errors_of(kTextData, {"eval.datasets=[x]"}),
               ElementsAre(StartsWith("--set eval.datasets=[x]: contains 'x', which is not")));
   EXPECT_THAT(errors_of(kTextData, {"train=5"}),

@@ -322,7 +322,7 @@ TEST(SettingsTest, DerivesPoolingFromTask) {
 TEST(LoadConfigTest, ReadsFileAndOverrides) {
   const stoker::test::TemporaryDirectory directory;
   const std::string path = directory / "a.yaml";
-  stoker::test::write_whole(path, kTextData + "train: {max_steps: 3}\n");
+  stoker::test::write_whole(path, kTextData + "model: {name: gpt}\ntrain: {max_steps: 3}\n");
   const auto config = load_config(path, {"train.micro_batch_size=4"});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->train.max_steps, 3u);

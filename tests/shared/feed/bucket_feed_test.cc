@@ -39,7 +39,7 @@ class BucketFeedTest : public ::testing::Test {
         "data: {train: {format: jsonl, path: " + (scratch_ / "data.jsonl") +
             ", fields: {input_ids: ids, labels: tags}, sequence: {max_length: 9}}}\n"
             "feed: {bucket_boundaries: " +
-            buckets + feed + "}\ntrain: {micro_batch_size: 3}\n",
+            buckets + feed + "}\ntrain: {micro_batch_size: 3}\nmodel: {name: gpt}\n",
         "test.yaml", {});
     ASSERT_TRUE(config.ok()) << config.status().message();
     auto data = data::pipeline::open_dataset("train", config->data, scratch_ / "index", {});
@@ -138,7 +138,7 @@ TEST_F(BucketFeedTest, RejectsDropWhenBucketIsSmallerThanBatch) {
             ", fields: {input_ids: ids}, sequence: {max_length: 9}}}\n"
             "feed: {bucket_boundaries: [8], last_batch: drop}\n"
             "train: {micro_batch_size: " +
-            batch + "}\n",
+            batch + "}\nmodel: {name: gpt}\n",
         "test.yaml", {});
   };
   EXPECT_TRUE(make_plan_options(config("4"), *data_, {}).ok());

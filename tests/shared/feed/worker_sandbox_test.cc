@@ -298,10 +298,10 @@ class TokenizingTest : public WorkerSandboxTest {
                                 ", tokenizer: {path: " + path("t.json") +
                                 "}, sequence: {block_size: 4}}";
     const std::string other = name == "train" ? "" : ", " + name + ": " + dataset;
-    const auto config =
-        config::parse_config("data: {train: " + dataset + other +
-                                 "}\nfeed: {num_workers: " + std::to_string(num_workers) + "}\n",
-                             "test.yaml", {});
+    const auto config = config::parse_config(
+        "data: {train: " + dataset + other +
+            "}\nfeed: {num_workers: " + std::to_string(num_workers) + "}\nmodel: {name: gpt}\n",
+        "test.yaml", {});
     EXPECT_TRUE(config.ok()) << config.status().to_string();
     return *config;
   }
@@ -392,11 +392,11 @@ TEST_F(TokenizingTest, ReportsTextThatCrashesItsProcess) {
 
 TEST_F(TokenizingTest, CountsTokensOfRecordsInWorkerProcess) {
   write("r.jsonl", "{\"t\": \"to be\"}\n{\"t\": \"or not to be, to be\"}\n{\"t\": \"to\"}\n");
-  const auto config =
-      config::parse_config("data: {train: {format: jsonl, path: " + path("r.jsonl") +
-                               ", tokenizer: {path: " + path("t.json") +
-                               "}, fields: {text: t}, sequence: {max_length: 40}}}\n",
-                           "test.yaml", {});
+  const auto config = config::parse_config(
+      "data: {train: {format: jsonl, path: " + path("r.jsonl") +
+          ", tokenizer: {path: " + path("t.json") +
+          "}, fields: {text: t}, sequence: {max_length: 40}}}\nmodel: {name: gpt}\n",
+      "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
   const auto sandbox = make_sandbox(*config, FEED_PROGRAM);
   const auto data =
