@@ -21,8 +21,8 @@ std::function<Status(const feed::ReceivedBatch&)> validate_batch(const config::C
       return error.status.with_context("an external producer published " + ticket +
                                        " with invalid " + row);
     return Status(StatusCode::kCorrupt, ticket + ", " + row + ": " + error.status.message() +
-                                             "; the workers check this, so a worker process "
-                                             "overwrote the ring");
+                                            "; the workers check this, so a worker process "
+                                            "overwrote the ring");
   };
 }
 

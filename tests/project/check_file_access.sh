@@ -8,7 +8,7 @@ cd "${1:?give the root of the repository}"
 # Files that may call others, and for what.
 allowed='
 ctl/daemon_commands.cc -> profiles/, without following a link
-daemon/group/device_share.cc, daemon/app/run_control.cc, daemon/stacks/traced_process.cc -> /sys and /proc
+daemon/group/device_share.cc, daemon/app/run_control.cc, daemon/stacks/traced_process.cc, daemon/server/peer.cc, daemon/train/core_wait.cc -> /sys and /proc
 daemon/app/resume_checkpoint.cc -> rmdir(), which follows no link
 daemon/server/control_server.cc -> /dev/null
 daemon/server/listening_socket.cc -> control.sock
