@@ -423,6 +423,9 @@ struct PluginConfig {
   bool operator==(const PluginConfig&) const = default;
 };
 
+// For the error of a folder without graph.json.
+inline constexpr const char* kExportHint =
+    "; write it with stoker-export MODULE:FUNCTION --output FOLDER, or correct model.path";
 struct ExportedConfig {
   std::string path;  // required; a folder written by stoker-export, with graph.json
   bool operator==(const ExportedConfig&) const = default;

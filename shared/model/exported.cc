@@ -380,8 +380,11 @@ Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_verified(const std::st
 }
 
 Result<GraphFile> read_graph(const std::string& path) {
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, graph::kMaxGraphBytes));
-  return graph::parse_graph_file(text, path);
+  const auto text = read_file(path, graph::kMaxGraphBytes);
+  if (text.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound, text.status().message() + config::kExportHint);
+  if (!text.ok()) return text.status();
+  return graph::parse_graph_file(*text, path);
 }
 
 Result<ModelPtr> make(const config::ExportedConfig& config, const Samples& sample) {

@@ -34,7 +34,12 @@ Result<std::string> file_digest(const config::ModelConfig& config) {
       return Status(StatusCode::kInvalidArgument, path + ": is not a file");
     return checkpoint::sha256_of_file(fd.get(), static_cast<uint64_t>(file.st_size), path);
   }();
-  if (!digest.ok()) return digest.status().with_context("model.path");
+  if (!digest.ok()) {
+    const Status& status = digest.status();
+    const bool is_missing = is_folder && status.code() == StatusCode::kNotFound;
+    return Status(status.code(), status.message() + (is_missing ? config::kExportHint : ""))
+        .with_context("model.path");
+  }
   log_info("model code loaded", {{"path", path}, {"sha256", *digest}});
   return digest;
 }

@@ -295,7 +295,8 @@ TEST_F(ExportedRunTest, ContinuesRunOfRemovedModel) {
 TEST_F(ExportedRunTest, RejectsWhatDoesNotFitWithOneLine) {
   EXPECT_THAT(error_with({"data.train.input_shape=[31]", "data.val.input_shape=[31]"}),
               HasSubstr("the data has F32 [31]"));
-  EXPECT_THAT(error_with({"model.path=" + path("none")}), HasSubstr("graph.json: No such file"));
+  EXPECT_THAT(error_with({"model.path=" + path("none")}),
+              HasSubstr("graph.json: No such file or directory; write it with stoker-export"));
   EXPECT_THAT(error_with({"model.name=mlp", "task.name=custom"}), HasSubstr("task.name"));
 }
 
