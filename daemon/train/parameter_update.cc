@@ -35,7 +35,9 @@ StepEngine::Calls ParameterUpdate::calls(StepEngine::Release release,
 
 void ParameterUpdate::start(StepEngine& engine) {
   engine_ = &engine;
-  if (engine.is_asynchronous()) state_.optimizer().use_device_lr();
+  if (!engine.is_asynchronous()) return;
+  state_.optimizer().use_device_lr();
+  if (state_.ema_weights() != nullptr) state_.ema_weights()->use_device_weight();
 }
 
 // ---- A step
@@ -49,7 +51,11 @@ void ParameterUpdate::run(const feed::ReceivedBatch& batch, int64_t part, double
                                    .is_last = part + 1 == num_parts_,
                                    .is_instrumented = instrumentation_.maybe_observer() != nullptr,
                                    .level = uses_tree_ ? SumTree::level_of(part) : 0};
-  if (micro_batch.is_last) engine_->submit([this, lr] { state_.optimizer().set_lr(lr); });
+  if (micro_batch.is_last)
+    engine_->submit([this, lr, step = state_.step + 1] {
+      state_.optimizer().set_lr(lr);
+      if (state_.ema_weights() != nullptr) state_.ema_weights()->set_step(step);
+    });
   seed_generators(batch.ticket);
   engine_->run(batch, micro_batch);
 }

@@ -222,7 +222,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
   if (config.train.ema_decay)
-    state->ema_ = std::make_unique<EmaWeights>(*state->model_, *config.train.ema_decay);
+    state->ema_ = std::make_unique<EmaWeights>(*state->model_, config.train);
   if (!config.optimizer.param_groups.empty() || config.optimizer.layer_decay ||
       config.optimizer.name() == config::OptimizerName::kMuon)
     log_groups(config.optimizer, *state->optimizer_);

@@ -98,12 +98,13 @@ Found check_interval(const Config& config) {
 }
 
 Found check_ema(const Config& config) {
-  if (!config.train.ema_decay || !config.eval.use_ema) return {};
-  const double share =
-      std::pow(*config.train.ema_decay, static_cast<double>(config.train.max_steps));
+  const TrainConfig& train = config.train;
+  if (!train.ema_decay || train.ema_warmup || !config.eval.use_ema) return {};
+  const uint64_t updates = train.max_steps / train.ema_every_steps;
+  const double share = std::pow(*train.ema_decay, static_cast<double>(updates));
   constexpr double kMaxShare = 0.5;
   if (share <= kMaxShare) return {};
-  return format_shortest(*config.train.ema_decay) + " leaves " + percent(share) +
+  return format_shortest(*train.ema_decay) + " leaves " + percent(share) +
          " of the initial weights in the average after " + max_steps_of(config) +
          ", which eval.use_ema evaluates; lower it";
 }

@@ -148,6 +148,8 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
      ""},
     {"train.max_grad_value", "clip_value clipvalue clip_grad_value grad_clip_value", ""},
     {"train.ema_decay", "ema use_model_ema model_ema model_ema_decay ema_momentum", ""},
+    {"train.ema_every_steps", "model_ema_steps ema_steps ema_interval ema_update_interval", ""},
+    {"train.ema_warmup", "model_ema_warmup use_ema_warmup ema_num_updates", "num_updates or power"},
     {"train.cuda_graphs train.fused_kernels", "compile torch_compile use_compile jit jit_compile",
      ""},
     {"train.num_threads", "omp_num_threads torch_num_threads intra_op_threads", ""},

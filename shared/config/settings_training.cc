@@ -783,7 +783,24 @@ Fields gradient_fields(TrainConfig& train) {
            .min = 0,
            .max = 0.999999,
            .affects_result = true,
-           .example = "0.999"}};
+           .example = "0.999"},
+          {.name = "ema_every_steps",
+           .target = &train.ema_every_steps,
+           .help = "Steps between two updates of the moving average",
+           .details = "At least 1. The average is updated after each step whose number is a "
+                      "multiple. Requires ema_decay, which applies to an update.",
+           .min = 1,
+           .max = kMaxSteps,
+           .affects_result = true},
+          {.name = "ema_warmup",
+           .target = choice(train.ema_warmup),
+           .help = "Rise of the decay of the moving average to ema_decay, or null: none",
+           .details = "The decay after step n is at most (1 + n) / (10 + n) with num_updates, as "
+                      "TensorFlow's ExponentialMovingAverage with that argument, and 1 - n^(-2/3) "
+                      "with power, as timm's ModelEmaV3 with use_warmup. The initial weights then "
+                      "soon have no share in the average. Requires ema_decay.",
+           .affects_result = true,
+           .example = "num_updates"}};
 }
 
 Fields fields_of_fused_kernels(FusedKernelsConfig& kernels) {

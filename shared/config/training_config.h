@@ -430,6 +430,10 @@ inline constexpr auto kWords<Precision> = words("fp32", "tf32", "bf16", "fp16");
 enum class CudaGraphs { kAuto, kNever };
 template <>
 inline constexpr auto kWords<CudaGraphs> = words("auto", "never");
+// How the decay of the average rises to ema_decay.
+enum class EmaWarmup { kNumUpdates, kPower };
+template <>
+inline constexpr auto kWords<EmaWarmup> = words("num_updates", "power");
 enum class OnNonfinite { kFail, kSkipStep, kRollback };
 template <>
 inline constexpr auto kWords<OnNonfinite> = words("fail", "skip_step", "rollback");
@@ -477,6 +481,8 @@ struct TrainConfig {
   std::optional<double> max_grad_norm = 1.0;  // global norm; null: no clipping
   std::optional<double> max_grad_value;  // per element, before max_grad_norm; null: no clipping
   std::optional<double> ema_decay;       // null: no moving average of the weights
+  uint64_t ema_every_steps = 1;          // steps between two updates of the average
+  std::optional<EmaWarmup> ema_warmup;   // null: ema_decay from the first update on
   bool channels_last = false;
   bool flush_denormal = false;
   CudaGraphs cuda_graphs = CudaGraphs::kAuto;

@@ -588,6 +588,10 @@ class Validator {
                                        ", which is or contains a stream and cannot be read again; "
                                        "remove it");
     }
+    if (!config_.train.ema_decay && config_.train.ema_every_steps != 1)
+      add_error("train.ema_every_steps", "requires train.ema_decay; remove it");
+    if (!config_.train.ema_decay && config_.train.ema_warmup)
+      add_error("train.ema_warmup", "requires train.ema_decay; remove it");
     if (eval.use_ema && !config_.train.ema_decay)
       add_error("eval.use_ema", "requires train.ema_decay; set it, for example to 0.999");
     if (eval.checkpoints != CheckpointSelection::kInterval &&

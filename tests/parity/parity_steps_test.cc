@@ -92,7 +92,7 @@ TEST_F(StepParityTest, MatchesGradientClippingAndEmaWeights) {
   gradients_a_ = golden("gradients_a");
   gradients_b_ = golden("gradients_b");
   const auto sgd = optimizer({}, {.max_grad_norm = 1.0, .max_grad_value = 0.5});
-  train::EmaWeights average(*model_, kDecay);
+  train::EmaWeights average(*model_, config::TrainConfig{.ema_decay = kDecay});
   for (int step = 0; step < kGradients; ++step) {
     set_gradients(step, at::ones({}), false);
     const double norm = sgd->step(0.1).item<double>();

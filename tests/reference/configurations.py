@@ -620,6 +620,8 @@ def training_sections(case, ranks):
              "max_grad_norm": case.choose([None, 1, 0.1, 0.01, case.log_uniform(0.05, 2)]),
              "max_grad_value": case.choose([None, None, case.log_uniform(0.005, 0.5)]),
              "ema_decay": case.choose([None, None, case.choose([0.5, 0.9, 0.99, 0])])}
+    if train["ema_decay"] is not None and case.chance(0.5):
+        train.update(ema_every_steps=case.choose([1, 2, 3]), ema_warmup=case.choose([None, "num_updates", "power"]))
     if case.chance(0.1):
         train["precision"] = "bf16"
     if getattr(case, "has_overflow", False):
@@ -715,6 +717,8 @@ def changed(case, config):
             train["ema_decay"] = case.choose([None, 0.5, 0.9])
             if train["ema_decay"] is None:
                 config["eval"].pop("use_ema", None)
+                for key in ("ema_every_steps", "ema_warmup"):
+                    train.pop(key, None)
         elif change == "scheduler":
             config["scheduler"] = scheduler_section(case, train["max_steps"], optimizer["lr"])
         elif change == "warmup" and config["scheduler"]["name"] != "one_cycle":
@@ -742,7 +746,7 @@ def changed(case, config):
 
 
 # What parameter servers do not support.
-UNSUPPORTED = {"train": ["ema_decay", "channels_last", "on_nonfinite", "max_nonfinite"], "model": ["unfreeze_at_step"],
+UNSUPPORTED = {"train": ["ema_decay", "ema_every_steps", "ema_warmup", "channels_last", "on_nonfinite", "max_nonfinite"], "model": ["unfreeze_at_step"],
                "optimizer": ["param_groups", "layer_decay"], "eval": ["use_ema"]}
 
 

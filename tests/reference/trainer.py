@@ -1187,6 +1187,14 @@ def learning_rate(config, steps_before):
         optimizer, spec["t_0"], spec["t_mult"], lowest), rate, after)
 
 
+def ema_decay(train, step):
+    """Of the update after `step`, from 1; None: the average stays."""
+    if train.get("ema_decay") is None or step % train.get("ema_every_steps", 1):
+        return None
+    limits = {"num_updates": (1 + step) / (10 + step), "power": 1 - step ** (-2 / 3)}
+    return min(train["ema_decay"], limits.get(train.get("ema_warmup"), 1))
+
+
 def torch_rate(create, rate, steps):
     """That of one of PyTorch's schedulers after `steps` steps."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=rate)
@@ -1325,8 +1333,8 @@ class Trainer:
         if train.get("max_grad_norm") is not None:
             nn.utils.clip_grad_norm_(trained.values(), train["max_grad_norm"])
         optimizer.step(rate, self.perturbation)
-        if train.get("ema_decay") is not None:
-            decay = train["ema_decay"]
+        decay = ema_decay(train, self.steps + 1)
+        if decay is not None:
             for name, parameter in trained.items():
                 self.ema[name].mul_(decay).add_(parameter.detach(), alpha=1 - decay)
         return record

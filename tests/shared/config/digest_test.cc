@@ -121,6 +121,8 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "train.fused_kernels.rope=true",
                                  "train.fused_kernels.swiglu=true",
                                  "train.ema_decay=0.5",
+                                 "train={ema_decay: 0.5, ema_every_steps: 2}",
+                                 "train={ema_decay: 0.5, ema_warmup: power}",
                                  "train.gradient_accumulation_steps=3",
                                  "distributed.reduction=ordered",
                                  "cluster.replicas=async",

@@ -671,7 +671,11 @@ void fix_eval(Config& config, Filler& filler) {
   };
   eval.monitor = metric();
   for (std::string& each : config.checkpoint.monitor) each = metric();
-  if (!config.train.ema_decay) eval.use_ema = false;
+  if (!config.train.ema_decay) {
+    eval.use_ema = false;
+    config.train.ema_every_steps = 1;
+    config.train.ema_warmup.reset();
+  }
   if (eval.checkpoints != CheckpointSelection::kInterval)
     eval.every_steps = EvalConfig{}.every_steps;
 }

@@ -124,6 +124,12 @@ TEST(ValidationTest, RequiresSettingsThatOthersNeed) {
   EXPECT_THAT(errors_of(kTextData, {"eval.use_ema=true"}),
               ElementsAre(HasSubstr("requires train.ema_decay")));
   EXPECT_THAT(errors_of(kTextData, {"eval.use_ema=true", "train.ema_decay=0.9"}), IsEmpty());
+  EXPECT_THAT(errors_of(kTextData, {"train.ema_every_steps=2", "train.ema_warmup=power"}),
+              ElementsAre(HasSubstr("train.ema_every_steps: requires train.ema_decay"),
+                          HasSubstr("train.ema_warmup: requires train.ema_decay")));
+  EXPECT_THAT(errors_of(kTextData, {"train.ema_decay=0.9", "train.ema_every_steps=2",
+                                    "train.ema_warmup=num_updates"}),
+              IsEmpty());
   EXPECT_THAT(errors_of(kTextData, {"eval.every_steps=5"}),
               ElementsAre(HasSubstr("requires eval.checkpoints interval; remove it")));
   EXPECT_THAT(errors_of(kTextData, {"eval.every_steps=5", "eval.checkpoints=interval"}), IsEmpty());
