@@ -91,6 +91,8 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"task.name task.loss", "loss_fn loss_function criterion objective problem_type",
      "the task, and its loss"},
     {"task.gamma", "focal_gamma gamma_focal", "with task.loss: focal"},
+    {"task.smooth", "dice_smooth smooth_nr smooth_dr", "with task.loss: dice"},
+    {"task.tags", "label_list tag_names ner_tags", "with task sequence_labeling"},
     {"task.label_smoothing", "label_smoothing_factor smoothing", ""},
     {"task.class_weights", "class_weight loss_weights", ""},
 

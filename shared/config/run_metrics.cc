@@ -22,14 +22,19 @@ bool is_metric_of(const BuiltinMetric& metric, std::string_view task) {
 }
 
 // Empty: this run has no such metric.
-std::string name_in_run(const BuiltinMetric& metric, const EvalConfig& eval,
+std::string name_in_run(const BuiltinMetric& metric, const Config& config,
                         const std::optional<EvaluatedOutputs>& maybe_outputs) {
   const std::string name(metric.name);
   if (metric.name == eval_metrics::kTopKAccuracy) {
+    const EvalConfig& eval = config.eval;
     if (!eval.top_k) return {};
     const uint64_t classes = maybe_outputs ? maybe_outputs->num_classes : 0;
     if (classes > 0 && static_cast<uint64_t>(*eval.top_k) >= classes) return {};
     return "top" + std::to_string(*eval.top_k) + "_accuracy";
+  }
+  if (metric.name.starts_with(eval_metrics::kEntityPrefix)) {
+    const auto* const task = std::get_if<SequenceLabelingTask>(&config.task.task);
+    if (task == nullptr || task->tags.empty()) return {};
   }
   const bool is_of_bytes = metric.name == eval_metrics::kBitsPerByte;
   const bool is_of_tokens = metric.name == eval_metrics::kBitsPerToken;
@@ -59,7 +64,7 @@ MetricTable task_metrics(const Config& config,
   std::vector<MetricDefinition> rows;
   for (const BuiltinMetric& metric : eval_metrics::builtin_metrics()) {
     if (!is_metric_of(metric, to_string(config.task.name()))) continue;
-    const std::string name = name_in_run(metric, config.eval, maybe_outputs);
+    const std::string name = name_in_run(metric, config, maybe_outputs);
     if (!name.empty())
       rows.push_back({.name = name,
                       .direction = metric.direction,

@@ -112,21 +112,25 @@ constexpr std::string_view kClassLossDetails =
 constexpr std::string_view kBinaryLossDetails =
     "bce: as PyTorch's BCEWithLogitsLoss. focal: as torchvision's sigmoid_focal_loss.";
 
-Fields fields_of_task(LanguageModelingTask& /*task*/) { return {}; }
+Fields fields_of_task(LanguageModelingTask& task) {
+  return {label_smoothing(task.label_smoothing)};
+}
 
 Fields fields_of_task(RegressionTask& task) {
-  return {
-      loss_field(task.loss,
-                 "As PyTorch's MSELoss, L1Loss, HuberLoss and SmoothL1Loss; quantile: q * e for "
-                 "an error e = target - output above 0, else (q - 1) * e, as scikit-learn's "
-                 "mean_pinball_loss."),
-      loss_number("delta", &task.delta, "Error from which the Huber loss is linear",
-                  "Above 0, at most 1.0e9. Requires loss: huber.", 1e9),
-      loss_number("beta", &task.beta, "Error from which the smooth L1 loss is linear",
-                  "Above 0, at most 1.0e9. Requires loss: smooth_l1.", 1e9),
-      loss_number("quantile", &task.quantile, "Quantile that the outputs predict",
-                  "Above 0, at most 0.999999; 0.5 is the median. Requires loss: quantile.",
-                  0.999999)};
+  return {loss_field(
+              task.loss,
+              "As PyTorch's MSELoss, L1Loss, HuberLoss and SmoothL1Loss; quantile: q * e for "
+              "an error e = target - output above 0, else (q - 1) * e, as scikit-learn's "
+              "mean_pinball_loss. kl_div: the targets of a sample are the probabilities of "
+              "classes; as KLDivLoss(reduction=\"batchmean\") of the log-softmax of the outputs, "
+              "and the other metrics are those of their softmax."),
+          loss_number("delta", &task.delta, "Error from which the Huber loss is linear",
+                      "Above 0, at most 1.0e9. Requires loss: huber.", 1e9),
+          loss_number("beta", &task.beta, "Error from which the smooth L1 loss is linear",
+                      "Above 0, at most 1.0e9. Requires loss: smooth_l1.", 1e9),
+          loss_number("quantile", &task.quantile, "Quantile that the outputs predict",
+                      "Above 0, at most 0.999999; 0.5 is the median. Requires loss: quantile.",
+                      0.999999)};
 }
 Fields fields_of_task(CustomTask& /*task*/) { return {}; }
 
@@ -176,8 +180,15 @@ Fields fields_of_task(BinaryClassificationTask& task) {
 }
 
 Fields fields_of_task(MultilabelClassificationTask& task) {
-  return {loss_field(task.loss, kBinaryLossDetails), gamma_of_focal(task.gamma),
-          alpha_of_focal(task.alpha),
+  return {loss_field(task.loss,
+                     "bce: as PyTorch's BCEWithLogitsLoss. focal: as torchvision's "
+                     "sigmoid_focal_loss. dice: 1 - (2 * sum(p * t) + smooth) / (sum(p) + sum(t) + "
+                     "smooth) over the labels of a sample, such as the pixels of a mask, with the "
+                     "probabilities p; as MONAI's DiceLoss(sigmoid=True)."),
+          gamma_of_focal(task.gamma), alpha_of_focal(task.alpha),
+          loss_number("smooth", &task.smooth,
+                      "Term of the Dice loss, which is then defined without a positive label",
+                      "Above 0, at most 1000000. Requires loss: dice.", 1e6),
           label_weights("pos_weight", &task.pos_weight,
                         "Weight of a positive label of each class in the loss",
                         "One number from 0 to 1000000 per class, in the order of the classes; null "
@@ -186,13 +197,22 @@ Fields fields_of_task(MultilabelClassificationTask& task) {
 }
 
 Fields fields_of_task(SequenceLabelingTask& task) {
-  return {loss_field(task.loss, kClassLossDetails), gamma_of_focal(task.gamma),
+  return {loss_field(task.loss, kClassLossDetails),
+          gamma_of_focal(task.gamma),
           label_smoothing(task.label_smoothing),
           label_weights("class_weights", &task.class_weights,
                         "Weight of each class in the loss: a list or null",
                         "One number from 0 to 1000000 per class, in the order of the classes; null "
                         "weights all classes equally. The loss is the weighted mean over a batch, "
-                        "and over a dataset in evaluation, as in PyTorch's CrossEntropyLoss.")};
+                        "and over a dataset in evaluation, as in PyTorch's CrossEntropyLoss."),
+          {.name = "tags",
+           .target = &task.tags,
+           .help = "Tag of each class, for the metrics entity_precision, entity_recall and "
+                   "entity_f1; empty: none of these",
+           .details = "One per class, in the order of the classes: O outside of entities, or B, I, "
+                      "E or S and the type of the entity. Evaluation then counts entities, as "
+                      "seqeval does by default.",
+           .example = "[O, B-PER, I-PER, B-LOC, I-LOC]"}};
 }
 
 Fields fields_of_task(CtcTask& task) {

@@ -42,17 +42,19 @@ struct ClassWeights {
 };
 
 struct LanguageModelingTask {
+  double label_smoothing = 0;  // training only
   bool operator==(const LanguageModelingTask&) const = default;
 };
 enum class ClassLoss { kCrossEntropy, kFocal };
 template <>
 inline constexpr auto kWords<ClassLoss> = words("cross_entropy", "focal");
-enum class BinaryLoss { kBce, kFocal };
+enum class BinaryLoss { kBce, kFocal, kDice };
 template <>
-inline constexpr auto kWords<BinaryLoss> = words("bce", "focal");
-enum class RegressionLoss { kMse, kL1, kHuber, kSmoothL1, kQuantile };
+inline constexpr auto kWords<BinaryLoss> = words("bce", "focal", "dice");
+enum class RegressionLoss { kMse, kL1, kHuber, kSmoothL1, kQuantile, kKlDiv };
 template <>
-inline constexpr auto kWords<RegressionLoss> = words("mse", "l1", "huber", "smooth_l1", "quantile");
+inline constexpr auto kWords<RegressionLoss> = words("mse", "l1", "huber", "smooth_l1", "quantile",
+                                                     "kl_div");
 
 struct ClassificationTask {
   ClassLoss loss = ClassLoss::kCrossEntropy;
@@ -81,6 +83,7 @@ struct MultilabelClassificationTask {
   BinaryLoss loss = BinaryLoss::kBce;
   double gamma = 2;                // of kFocal
   std::optional<double> alpha;     // of kFocal, as in BinaryClassificationTask
+  double smooth = 1e-5;            // of kDice: added to numerator and denominator
   std::vector<double> pos_weight;  // weight of positive labels per class; empty: 1
   bool operator==(const MultilabelClassificationTask&) const = default;
 };
@@ -89,6 +92,7 @@ struct SequenceLabelingTask {
   double gamma = 2;  // of kFocal
   double label_smoothing = 0;
   std::vector<double> class_weights;  // empty: 1
+  std::vector<std::string> tags;      // of each class, for metrics of entities; empty: none
   bool operator==(const SequenceLabelingTask&) const = default;
 };
 struct CtcTask {

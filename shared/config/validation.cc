@@ -12,6 +12,7 @@
 #include "shared/base/number_format.h"
 #include "shared/config/http_listen.h"
 #include "shared/config/run_metrics.h"
+#include "shared/eval_metrics/entity_metrics.h"
 
 namespace stoker::config {
 namespace {
@@ -125,6 +126,8 @@ class Validator {
       require_loss("gamma", task.gamma == defaults.gamma, is_focal, "focal");
       if constexpr (requires { task.alpha; })
         require_loss("alpha", task.alpha == defaults.alpha, is_focal, "focal");
+      if constexpr (requires { task.pos_weight; }) validate_dice(task);
+      if constexpr (requires { task.tags; }) validate_tags(task.tags);
       if constexpr (requires { task.label_smoothing; })
         if (is_focal && task.label_smoothing > 0)
           add_error("task.label_smoothing", "must be 0 with task.loss focal");
@@ -139,6 +142,32 @@ class Validator {
                    "smooth_l1");
       require_loss("quantile", task.quantile == defaults.quantile,
                    task.loss == RegressionLoss::kQuantile, "quantile");
+    }
+  }
+
+  template <typename Task>
+  void validate_dice(const Task& task) {
+    const bool is_dice = task.loss == BinaryLoss::kDice;
+    if constexpr (requires { task.smooth; })
+      require_loss("smooth", task.smooth == Task().smooth, is_dice, "dice");
+    else if (is_dice)
+      add_error(
+          "task.loss",
+          "dice compares the labels of a sample, of which task binary_classification has one; "
+          "set task.name: multilabel_classification, or bce or focal");
+    if (is_dice && task.pos_weight != Task().pos_weight)
+      add_error("task.pos_weight", "has no effect on task.loss dice; remove it");
+  }
+
+  void validate_tags(const std::vector<std::string>& tags) {
+    std::set<std::string> seen;
+    for (const std::string& tag : tags) {
+      if (!eval_metrics::is_entity_tag(tag))
+        add_error("task.tags", "has " + quoted(tag) +
+                                   ", which is neither O nor B, I, E or S with a "
+                                   "type, such as B-PER; correct it");
+      else if (!seen.insert(tag).second)
+        add_error("task.tags", "has " + quoted(tag) + " twice; remove one");
     }
   }
 

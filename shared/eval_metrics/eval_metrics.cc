@@ -15,7 +15,27 @@ double severity(const MisclassifiedSample& misclassified_sample) {
                                                : misclassified_sample.loss;
 }
 
+bool has_nan(const std::vector<ScoredSample>& samples) {
+  return std::ranges::any_of(samples,
+                             [](const ScoredSample& each) { return std::isnan(each.logit); });
+}
+
 }  // namespace
+
+// Sum over thresholds, from the highest, of the recall increment times the precision at the
+// threshold. Samples with equal logits share one threshold.
+double average_precision(std::vector<ScoredSample> samples) {
+  if (has_nan(samples)) return std::numeric_limits<double>::quiet_NaN();
+  std::ranges::stable_sort(samples, std::ranges::greater(), &ScoredSample::logit);
+  double sum = 0, correct = 0, right_before = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    correct += samples[i].is_positive ? 1 : 0;
+    if (i + 1 < samples.size() && samples[i + 1].logit == samples[i].logit) continue;
+    sum += (correct - right_before) * correct / static_cast<double>(i + 1);
+    right_before = correct;
+  }
+  return ratio(sum, correct);
+}
 
 void PrCurveCounts::add(double probability, bool is_positive) {
   if (std::isnan(probability)) return;
@@ -169,10 +189,9 @@ void BinaryClassificationMetrics::add(std::span<const float> losses, std::span<c
 
 // Over groups of equal logits, in ascending order: each positive sample exceeds the negative ones
 // of earlier groups.
-double BinaryClassificationMetrics::auroc(std::vector<Prediction> predictions) {
-  if (std::ranges::any_of(predictions, [](const Prediction& p) { return std::isnan(p.logit); }))
-    return std::numeric_limits<double>::quiet_NaN();
-  std::ranges::sort(predictions, {}, &Prediction::logit);
+double BinaryClassificationMetrics::auroc(std::vector<ScoredSample> predictions) {
+  if (has_nan(predictions)) return std::numeric_limits<double>::quiet_NaN();
+  std::ranges::sort(predictions, {}, &ScoredSample::logit);
   double ordered_pairs = 0, positive = 0, negative = 0;
   for (size_t i = 0; i < predictions.size();) {
     double group_positive = 0, group_negative = 0;
@@ -196,7 +215,8 @@ EvalReport BinaryClassificationMetrics::report() const {
                     {"precision", positive.precision},
                     {"recall", positive.recall},
                     {"f1", positive.f1},
-                    {"auroc", auroc(predictions_)}};
+                    {"auroc", auroc(predictions_)},
+                    {"average_precision", average_precision(predictions_)}};
   report.pr_curves = {pr_curve_.curve("1")};
   return report;
 }
@@ -238,20 +258,6 @@ PerClassMetrics MultilabelMetrics::compute_per_class(const Label& label) {
           .precision = ratio(correct, predicted),
           .recall = ratio(correct, is_true),
           .f1 = ratio(2 * correct, is_true + predicted)};
-}
-
-// Sum over thresholds, from the highest, of the recall increment times the precision at the
-// threshold. Predictions with equal logits share one threshold.
-double MultilabelMetrics::average_precision(std::vector<Prediction> predictions) {
-  std::ranges::stable_sort(predictions, std::ranges::greater(), &Prediction::logit);
-  double sum = 0, correct = 0, right_before = 0;
-  for (size_t i = 0; i < predictions.size(); ++i) {
-    correct += predictions[i].is_true ? 1 : 0;
-    if (i + 1 < predictions.size() && predictions[i + 1].logit == predictions[i].logit) continue;
-    sum += (correct - right_before) * correct / static_cast<double>(i + 1);
-    right_before = correct;
-  }
-  return ratio(sum, correct);
 }
 
 double MultilabelMetrics::mean_average_precision() const {

@@ -156,14 +156,22 @@ class ClassificationMetrics {
   std::vector<MisclassifiedSample> misclassified_;  // worst first
 };
 
-// BinaryClassificationMetrics: loss, accuracy, area under the ROC curve, and precision, recall and
-// F1 of class 1, of samples with one of two classes.
+// A score of a sample, and whether it is of the class that the score is for.
+struct ScoredSample {
+  float logit = 0;
+  bool is_positive = false;
+};
+// scikit-learn's average_precision_score; 0 without a positive sample, NaN if a logit is NaN.
+double average_precision(std::vector<ScoredSample> samples);
+
+// BinaryClassificationMetrics: loss, accuracy, area under the ROC curve, average precision, and precision,
+// recall and F1 of class 1, of samples with one of two classes.
 //
 // Class 1 is predicted if the logit is above 0, i.e. its probability is above one half. AUROC is
 // scikit-learn's roc_auc_score: the probability that a sample of class 1 has a larger logit than
 // one of class 0, where equal logits count one half; NaN if a class has no sample or a logit is NaN.
 //
-// Memory: AUROC needs all logits in order: 8 bytes per sample.
+// Memory: AUROC and average precision need all logits in order: 8 bytes per sample.
 class BinaryClassificationMetrics {
  public:
   // `misclassified`: number of misclassified samples to store.
@@ -176,15 +184,11 @@ class BinaryClassificationMetrics {
   EvalReport report() const;
 
  private:
-  struct Prediction {
-    float logit;
-    bool is_positive;  // the label
-  };
-  static double auroc(std::vector<Prediction> predictions);
+  static double auroc(std::vector<ScoredSample> samples);
 
   ClassificationMetrics counts_;
   PrCurveCounts pr_curve_;
-  std::vector<Prediction> predictions_;
+  std::vector<ScoredSample> predictions_;
 };
 
 // MultilabelMetrics: loss, F1, average precision and exact match ratio of samples with independent
@@ -206,17 +210,12 @@ class MultilabelMetrics {
   EvalReport report() const;
 
  private:
-  struct Prediction {
-    float logit;
-    bool is_true;
-  };
   struct Label {
     uint64_t is_true = 0, predicted = 0, correct = 0;
     PrCurveCounts pr_curve;
-    std::vector<Prediction> predictions;
+    std::vector<ScoredSample> predictions;
   };
   static PerClassMetrics compute_per_class(const Label& label);
-  static double average_precision(std::vector<Prediction> predictions);
   double mean_average_precision() const;
 
   std::vector<Label> labels_;

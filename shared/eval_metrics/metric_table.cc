@@ -55,6 +55,8 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
     {"f1", kMax, kFraction, kAll, "binary_classification", "Of class 1; 0 if its denominator is 0"},
     {"auroc", kMax, kFraction, kAll, "binary_classification",
      "scikit-learn's `roc_auc_score`; NaN if a class does not occur"},
+    {"average_precision", kMax, kFraction, kAll, "binary_classification",
+     "scikit-learn's `average_precision_score`; 0 if class 1 does not occur"},
     {"label_error_rate", kMin, kFraction, kAll, "ctc",
      "Levenshtein distance of the greedily decoded labels, over all samples, divided by the total "
      "number of labels; can exceed 1"},
@@ -92,6 +94,14 @@ constexpr auto kBuiltin = std::to_array<BuiltinMetric>({
     {"calibration_error", kMin, kFraction, kAll, "classification sequence_labeling",
      "Mean distance between accuracy and confidence in 15 equal ranges of the confidence, weighted "
      "by their samples; torchmetrics' `MulticlassCalibrationError` with `n_bins=15`"},
+    {"entity_precision", kMax, kFraction, kAll, "sequence_labeling",
+     "With `task.tags`: fraction of the predicted entities that are labeled with the same type and "
+     "range, of all sequences; seqeval's `precision_score`. Steps that the loss ignores are left "
+     "out"},
+    {"entity_recall", kMax, kFraction, kAll, "sequence_labeling",
+     "As `entity_precision`, fraction of the labeled entities that are predicted"},
+    {"entity_f1", kMax, kFraction, kAll, "sequence_labeling",
+     "Harmonic mean of both, seqeval's `f1_score`"},
     {"mean_average_precision", kMax, kFraction, kAll, "multilabel_classification",
      "Mean of scikit-learn's average precision over the labels with a positive sample"},
 });

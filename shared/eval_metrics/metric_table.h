@@ -53,6 +53,7 @@ struct BuiltinMetric {
 // In the order in which evaluations report them.
 std::span<const BuiltinMetric> builtin_metrics();
 inline constexpr std::string_view kTopKAccuracy = "topK_accuracy";
+inline constexpr std::string_view kEntityPrefix = "entity_";  // of those of task.tags
 inline constexpr std::string_view kBitsPerByte = "bits_per_byte";
 inline constexpr std::string_view kBitsPerToken = "bits_per_token";
 

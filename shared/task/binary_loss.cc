@@ -14,9 +14,18 @@ at::Tensor BinaryLoss::cross_entropy(const at::Tensor& logits, const at::Tensor&
   return at::binary_cross_entropy_with_logits(logits, targets, {}, maybe_weights, reduction);
 }
 
+// Milletari et al., 2016. [samples, 1]
+at::Tensor BinaryLoss::dice(const at::Tensor& logits, const at::Tensor& targets) const {
+  const at::Tensor probability = at::sigmoid(logits);
+  const auto sum = [](const at::Tensor& values) { return values.sum(1, /*keepdim=*/true); };
+  const at::Tensor common = sum(probability * targets);
+  return 1 - (2 * common + smooth_) / (sum(probability) + sum(targets) + smooth_);
+}
+
 at::Tensor BinaryLoss::of_each(const at::Tensor& logits, const at::Tensor& targets) const {
+  if (loss_ == config::BinaryLoss::kDice) return dice(logits, targets).expand_as(logits);
   const at::Tensor loss = cross_entropy(logits, targets, at::Reduction::None);
-  if (!is_focal_) return loss;
+  if (loss_ == config::BinaryLoss::kBce) return loss;
   const at::Tensor probability = at::sigmoid(logits);
   // Of the other label than that of the target.
   const at::Tensor other = probability * (1 - targets) + (1 - probability) * targets;
@@ -25,8 +34,15 @@ at::Tensor BinaryLoss::of_each(const at::Tensor& logits, const at::Tensor& targe
 }
 
 at::Tensor BinaryLoss::mean(const at::Tensor& logits, const at::Tensor& targets) const {
-  return is_focal_ ? of_each(logits, targets).mean()
-                   : cross_entropy(logits, targets, at::Reduction::Mean);
+  switch (loss_) {
+    case config::BinaryLoss::kBce:
+      return cross_entropy(logits, targets, at::Reduction::Mean);
+    case config::BinaryLoss::kFocal:
+      return of_each(logits, targets).mean();
+    case config::BinaryLoss::kDice:
+      return dice(logits, targets).mean();
+  }
+  return {};
 }
 
 }  // namespace stoker::task

@@ -1,5 +1,5 @@
 // BinaryLoss: the loss of independent binary labels: torch.nn.functional.binary_cross_entropy_with_logits
-// with pos_weight, or torchvision.ops.sigmoid_focal_loss of it.
+// with pos_weight, torchvision.ops.sigmoid_focal_loss of it, or the Dice loss of each sample.
 //
 // Threads: as ClassWeights.
 // Errors:  exceptions of LibTorch are propagated.
@@ -19,12 +19,15 @@ class BinaryLoss {
  public:
   // `config`: BinaryClassificationTask or MultilabelClassificationTask.
   BinaryLoss(const auto& config, ClassWeights pos_weight)
-      : is_focal_(config.loss == config::BinaryLoss::kFocal),
+      : loss_(config.loss),
         gamma_(config.gamma),
         alpha_(config.alpha),
-        pos_weight_(std::move(pos_weight)) {}
+        pos_weight_(std::move(pos_weight)) {
+    if constexpr (requires { config.smooth; }) smooth_ = config.smooth;
+  }
 
-  // `logits` F32 [samples, labels]; `targets` F32 of the same shape, 0 or 1. Of each label.
+  // `logits` F32 [samples, labels]; `targets` F32 of the same shape, 0 or 1. Of each label; the Dice loss
+  // of a sample for each of its labels.
   at::Tensor of_each(const at::Tensor& logits, const at::Tensor& targets) const;
   at::Tensor mean(const at::Tensor& logits, const at::Tensor& targets) const;
 
@@ -32,10 +35,13 @@ class BinaryLoss {
   at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                            int64_t reduction) const;
 
-  const bool is_focal_;
+  at::Tensor dice(const at::Tensor& logits, const at::Tensor& targets) const;
+
+  const config::BinaryLoss loss_;
   const double gamma_;
   const std::optional<double> alpha_;
   const ClassWeights pos_weight_;
+  double smooth_ = 0;  // of the Dice loss
 };
 
 }  // namespace stoker::task

@@ -109,15 +109,19 @@ class LanguageModelEvaluation : public Evaluation {
 
 class LanguageModel : public Task {
  public:
-  LanguageModel(TokenTensors tensors, bool bytes, int64_t max_targets)
-      : tensors_(std::move(tensors)), bytes_(bytes), max_targets_(max_targets) {}
+  LanguageModel(TokenTensors tensors, bool bytes, int64_t max_targets, double smoothing)
+      : tensors_(std::move(tensors)),
+        bytes_(bytes),
+        max_targets_(max_targets),
+        smoothing_(smoothing),
+        loss_({}, smoothing) {}
 
   int64_t counts_per_sample(const model::Model& /*model*/) const override {
     return tensors_.has_ignored() ? max_targets_ : 0;
   }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const InputAndNext tokens = split_tokens(batch, tensors_);
-    if (model::has_linear_cross_entropy(tokens.input.device())) {
+    if (smoothing_ == 0 && model::has_linear_cross_entropy(tokens.input.device())) {
       if (const model::HeadInput head = features(model, tokens); head.weight.defined())
         return {
             .loss = {model::linear_cross_entropy(head.features.flatten(0, 1), head.weight,
@@ -136,12 +140,14 @@ class LanguageModel : public Task {
   const TokenTensors tensors_;
   const bool bytes_;
   const int64_t max_targets_;  // of a sample
-  const LabelLoss loss_{{}, /*smoothing=*/0};
+  const double smoothing_;
+  const LabelLoss loss_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint64_t) {
+Result<std::unique_ptr<Task>> make_language_modeling(const config::LanguageModelingTask& config,
+                                                     const Samples& sample) {
   STOKER_ASSIGN_OR_RETURN(const size_t at,
                           component_index(sample, TensorRole::kTokens, "language_modeling"));
   if (sample[at].shape.size() != 1 || sample[at].shape[0] < 2) {
@@ -163,9 +169,9 @@ Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint
     if (role_of(sample[i]) == TensorRole::kPositions) tensors.maybe_positions = i;
     if (role_of(sample[i]) == TensorRole::kLabels) tensors.maybe_labels = i;
   }
-  return std::unique_ptr<Task>(
-      std::make_unique<LanguageModel>(std::move(tensors), sample[at].dtype == DType::kU8,
-                                      static_cast<int64_t>(sample[at].shape[0]) - 1));
+  return std::unique_ptr<Task>(std::make_unique<LanguageModel>(
+      std::move(tensors), sample[at].dtype == DType::kU8,
+      static_cast<int64_t>(sample[at].shape[0]) - 1, config.label_smoothing));
 }
 
 }  // namespace stoker::task

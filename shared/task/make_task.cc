@@ -12,8 +12,8 @@ struct TaskFactory {
   uint64_t classes;
   const std::vector<config::BatchTransform>& batch_transforms;
 
-  Result<std::unique_ptr<Task>> operator()(const config::LanguageModelingTask&) const {
-    return make_language_modeling(sample, classes);
+  Result<std::unique_ptr<Task>> operator()(const config::LanguageModelingTask& config) const {
+    return make_language_modeling(config, sample);
   }
   Result<std::unique_ptr<Task>> operator()(const config::ClassificationTask& config) const {
     return make_classification(config, maybe_normalize, sample, classes, batch_transforms);

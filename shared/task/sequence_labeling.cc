@@ -1,9 +1,14 @@
 // sequence_labeling: one label per time step.
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include "shared/eval_metrics/entity_metrics.h"
+#include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"
 #include "shared/task/label_metrics.h"
 #include "shared/task/sequence_labels.h"
@@ -31,22 +36,47 @@ LabeledSteps predict_steps(model::Model& model, const Batch& batch, const Sequen
 class SequenceLabelingEvaluation : public Evaluation {
  public:
   SequenceLabelingEvaluation(SequenceLabels indices, uint64_t classes,
-                             const EvaluationOptions& options, const LabelLoss& loss)
+                             const EvaluationOptions& options, const LabelLoss& loss,
+                             const std::vector<std::string>& tags)
       : indices_(std::move(indices)),
-        metrics_(classes, options, loss.weights().values(), loss.maybe_gamma()) {}
+        metrics_(classes, options, loss.weights().values(), loss.maybe_gamma()) {
+    if (!tags.empty()) entities_.emplace(tags);
+  }
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
     const auto [logits, labels] = predict_steps(model, batch, indices_);
     const auto [valid_logits, valid_labels] = drop_ignored_labels(logits, labels);
     metrics_.add(valid_logits, valid_labels);
+    if (entities_) add_entities(logits.argmax(1), labels, batch.at(indices_.labels).size(0));
   }
 
-  eval_metrics::EvalReport report() const override { return metrics_.report(); }
+  eval_metrics::EvalReport report() const override {
+    eval_metrics::EvalReport report = metrics_.report();
+    if (entities_)
+      for (auto& metric : entities_->metrics()) report.metrics.push_back(std::move(metric));
+    return report;
+  }
 
  private:
+  // Of each sample, without the steps that are ignored.
+  void add_entities(const at::Tensor& predictions, const at::Tensor& labels, int64_t samples) {
+    const HostValues<int64_t> predicted(predictions), labeled(labels);
+    const size_t steps = labeled.span().size() / static_cast<size_t>(samples);
+    for (size_t first = 0; first < labeled.span().size(); first += steps) {
+      std::vector<int64_t> sequence, prediction;
+      for (size_t i = first; i < first + steps; ++i) {
+        if (labeled.span()[i] == kIgnoredLabel) continue;
+        sequence.push_back(labeled.span()[i]);
+        prediction.push_back(predicted.span()[i]);
+      }
+      entities_->add(sequence, prediction);
+    }
+  }
+
   const SequenceLabels indices_;
   LabelMetrics metrics_;
+  std::optional<eval_metrics::EntityMetrics> entities_;
 };
 
 class SequenceLabeling : public Task {
@@ -56,7 +86,8 @@ class SequenceLabeling : public Task {
       : indices_(std::move(indices)),
         steps_(steps),
         classes_(classes),
-        loss_(LabelLoss::of(config, std::move(weights))) {}
+        loss_(LabelLoss::of(config, std::move(weights))),
+        tags_(config.tags) {}
 
   std::vector<std::string> training_metrics(const model::Model& /*model*/) const override {
     return {"accuracy"};
@@ -69,7 +100,8 @@ class SequenceLabeling : public Task {
   // Metrics count labels, not samples, so misclassified samples are not supported.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<SequenceLabelingEvaluation>(
-        indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0}, loss_);
+        indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0}, loss_,
+        tags_);
   }
 
  private:
@@ -77,6 +109,7 @@ class SequenceLabeling : public Task {
   const int64_t steps_;
   const uint64_t classes_;
   const LabelLoss loss_;
+  const std::vector<std::string> tags_;
 };
 
 }  // namespace
@@ -95,6 +128,10 @@ Result<std::unique_ptr<Task>> make_sequence_labeling(const config::SequenceLabel
                   "task sequence_labeling needs a label for each step; the data has " +
                       to_string(sample[indices.input.values]) + " and " + to_string(labels));
   }
+  if (!config.tags.empty() && config.tags.size() != classes)
+    return Status(StatusCode::kMismatch, "task.tags: has " + std::to_string(config.tags.size()) +
+                                             " tags; the data has " + std::to_string(classes) +
+                                             " classes");
   STOKER_ASSIGN_OR_RETURN(
       ClassWeights weights,
       ClassWeights::of(config.class_weights, "task.class_weights", classes, "classes"));

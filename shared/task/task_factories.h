@@ -8,7 +8,8 @@ namespace stoker::task {
 
 using Samples = std::vector<TensorSpec>;
 
-Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint64_t classes);
+Result<std::unique_ptr<Task>> make_language_modeling(const config::LanguageModelingTask& config,
+                                                     const Samples& sample);
 Result<std::unique_ptr<Task>> make_classification(
     const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes,

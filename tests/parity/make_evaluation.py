@@ -110,6 +110,8 @@ def binary_metrics(model, vectors, labels):
     # Of every positive sample with every negative one.
     apart = logits[labels == 1][:, None] - logits[labels == 0][None]
     assert apart.abs().min() > 1e-5, "rounding could change the order of two samples"
+    hits = labels[logits.argsort(descending=True)].double()
+    precision_at = hits.cumsum(0) / torch.arange(1, len(hits) + 1)
     return {
         "metrics": {
             "loss": loss.double().mean().item(),
@@ -118,6 +120,7 @@ def binary_metrics(model, vectors, labels):
             "recall": recall[1].item(),
             "f1": f1[1].item(),
             "auroc": apart.gt(0).double().mean().item(),
+            "average_precision": (precision_at * hits).sum().item() / hits.sum().item(),
         },
         "samples": len(labels),
         "confusion": confusion.tolist(),

@@ -47,7 +47,56 @@ def print_ema():
     print("  average of TensorFlow every second step", shown(shadow))
 
 
-TESTS = {"ema": print_ema}
+# ---- Losses
+
+
+OUTPUTS = [[0.5, -1.25], [2, 0], [-3, 4]]  # of losses_test.cc
+
+
+def print_losses():
+    """Of PyTorch, and the formula of MONAI's DiceLoss(sigmoid=True, smooth_nr=smooth, smooth_dr=smooth) for one channel."""
+    import torch.nn.functional as F
+
+    print("BinaryDiceLossTest, KlDivLossTest, LanguageModelingLossTest")
+    outputs = torch.tensor(OUTPUTS)
+    masks = torch.tensor([[1.0, 0], [1, 1], [0, 1]])
+    probability = torch.sigmoid(outputs)
+    for smooth in (1e-5, 1):
+        dice = 1 - (2 * (probability * masks).sum(1) + smooth) / (probability.sum(1) + masks.sum(1) + smooth)
+        print(f"  dice, smooth {smooth}", shown([dice.mean()]))
+    target = torch.tensor([[0.25, 0.75], [1, 0], [0.5, 0.5]])
+    print("  kl_div", shown([F.kl_div(F.log_softmax(outputs, 1), target, reduction="batchmean")]),
+          "mae", shown([(torch.softmax(outputs, 1) - target).abs().mean()]),
+          "mse", shown([F.mse_loss(torch.softmax(outputs, 1), target)]))
+    logits = torch.tensor([[1.0, 2, -0.5], [0.3, -0.2, 0.1], [-1, 0.5, 3], [2, 1.5, 0]])
+    print("  label_smoothing 0.1", shown([F.cross_entropy(logits, torch.tensor([1, 0, 0, 2]), label_smoothing=0.1)]))
+
+
+# ---- Metrics
+
+
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-LOC", "S-PER"]
+TAGGED = [([0, 1, 2, 0, 3, 4], [0, 1, 2, 0, 3, 0]),
+          ([2, 2, 1, 0, 6, 5, 5], [2, 2, 2, 0, 6, 4, 5]),
+          ([3, 5, 4, 2, 0], [3, 5, 4, 2, 2]),
+          ([4, 6, 6, 1, 4], [0, 6, 1, 1, 4]),
+          ([0, 0], [0, 5])]
+
+
+def print_metrics():
+    from seqeval.metrics import f1_score, precision_score, recall_score
+    from sklearn.metrics import average_precision_score
+
+    print("EntityMetricsTest")
+    labels, predictions = ([[TAGS[i] for i in pair[side]] for pair in TAGGED] for side in (0, 1))
+    print("  precision, recall, f1", shown(score(labels, predictions) for score in (precision_score, recall_score, f1_score)))
+    for label, prediction in zip(labels, predictions):
+        print("   ", shown(score([label], [prediction]) for score in (precision_score, recall_score, f1_score)))
+    print("BinaryClassificationMetricsTest")
+    print("  average_precision", shown([average_precision_score([1, 0, 1, 1, 0, 0], [0.5, 0.5, 2, -1, -3, 0.25])]))
+
+
+TESTS = {"ema": print_ema, "losses": print_losses, "metrics": print_metrics}
 
 
 def main():

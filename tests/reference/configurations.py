@@ -70,9 +70,13 @@ def task_section(case, task, classes, targets, count_labels=True):
         section.update(loss="focal", gamma=case.choose([0.5, 1, 2]))
         if task.startswith(("binary", "multilabel")) and case.chance(0.5):
             section["alpha"] = 0.25
+    elif task == "multilabel_classification" and case.chance(0.25):
+        return {**section, "loss": "dice", "smooth": case.choose([1e-5, 1])}
     if task == "regression":
         section.update(case.choose([{}, {"loss": "l1"}, {"loss": "huber", "delta": 0.3}, {"loss": "smooth_l1", "beta": 0.4},
                                     {"loss": "quantile", "quantile": 0.8}]))
+        if getattr(case, "has_distributions", False):
+            section = {"name": task, "loss": "kl_div"}
     if task in ("classification", "sequence_labeling"):
         if "loss" not in section and case.chance(0.35):
             section["label_smoothing"] = case.uniform(0.01, 0.5)
@@ -90,9 +94,17 @@ def task_section(case, task, classes, targets, count_labels=True):
     return section
 
 
+def language_task(case):
+    return {"name": "language_modeling", **({"label_smoothing": 0.1} if case.chance(0.2) else {})}
+
+
 def target_values(case, task, count, targets):
     if task == "multilabel_classification":
         return case.numbers.integers(0, 2, size=(count, targets)).astype(float)
+    if not hasattr(case, "has_distributions"):
+        case.has_distributions = task == "regression" and targets > 1 and case.chance(0.2)
+    if case.has_distributions:
+        return np.round(case.numbers.dirichlet(np.ones(targets), size=count), 3)
     return case.vectors(count, targets)
 
 
@@ -353,7 +365,7 @@ def token_blocks(case):
         data[name] = spec
     if case.chance(0.25):
         data["train"]["split"] = case.choose([[0.0, 0.75], [0.25, 1.0]])
-    case.sections.update(data=data, model=model, task={"name": "language_modeling"})
+    case.sections.update(data=data, model=model, task=language_task(case))
 
 
 def token_sequences(case):
@@ -390,7 +402,7 @@ def token_sequences(case):
     case.has_lengths = not packing
     case.longest = longest
     model = language_model(case, vocabulary, longest, packing)
-    case.sections.update(data=data, model=model, task={"name": "language_modeling"})
+    case.sections.update(data=data, model=model, task=language_task(case))
 
 
 def labeled_sequences(case):
@@ -598,7 +610,7 @@ def parameter_patterns(model, task):
     return [f"{owners[0]}.weight"] + ([f"{owners[0]}.*", f"{owners[-1]}.*"] if len(owners) > 1 else [])
 
 
-METRICS = {"classification": ["loss", "accuracy", "macro_f1", "macro_recall"], "binary_classification": ["loss", "accuracy", "f1", "auroc", "recall"],
+METRICS = {"classification": ["loss", "accuracy", "macro_f1", "macro_recall"], "binary_classification": ["loss", "accuracy", "f1", "auroc", "average_precision", "recall"],
            "regression": ["loss", "rmse", "mae", "r2"], "multilabel_classification": ["loss", "exact_match", "micro_f1"],
            "sequence_labeling": ["loss", "accuracy", "macro_f1"], "ctc": ["loss", "label_error_rate"],
            "language_modeling": ["loss", "perplexity", "accuracy"]}

@@ -881,7 +881,7 @@ class Task:
         logits = logits if logits.dtype == torch.float64 else logits.float()
         if self.name in ("classification", "sequence_labeling", "language_modeling"):
             labels, weights = self.labels(batch).flatten(), self.class_weights(logits)
-            smoothing = self.spec.get("label_smoothing", 0) if training and self.name != "language_modeling" else 0
+            smoothing = self.spec.get("label_smoothing", 0) if training else 0
             counted = labels[labels != IGNORED]
             if self.spec.get("loss") == "focal":
                 each = F.cross_entropy(logits.flatten(0, -2)[labels != IGNORED], counted, reduction="none")
@@ -910,6 +910,10 @@ class Task:
         raise ValueError(f"no task {self.name}")
 
     def binary_loss(self, logits, target, weights):
+        if self.spec.get("loss") == "dice":
+            probability, smooth = torch.sigmoid(logits), self.spec["smooth"]
+            each = 1 - (2 * (probability * target).sum(1) + smooth) / (probability.sum(1) + target.sum(1) + smooth)
+            return each.sum() * logits.shape[1]
         each = F.binary_cross_entropy_with_logits(logits, target, pos_weight=weights, reduction="none")
         if self.spec.get("loss") == "focal":
             probability = torch.sigmoid(logits)
@@ -923,11 +927,17 @@ class Task:
         if kind == "quantile":
             error = target - output
             return torch.maximum(self.spec["quantile"] * error, (self.spec["quantile"] - 1) * error).sum()
+        if kind == "kl_div":
+            return F.kl_div(F.log_softmax(output, 1), target, reduction="sum") * output.shape[1]
         if kind == "huber":
             return F.huber_loss(output, target, reduction="sum", delta=self.spec["delta"])
         if kind == "smooth_l1":
             return F.smooth_l1_loss(output, target, reduction="sum", beta=self.spec["beta"])
         return (F.l1_loss if kind == "l1" else F.mse_loss)(output, target, reduction="sum")
+
+    def predictions(self, outputs):
+        """Of regression, in the units of the targets."""
+        return torch.softmax(outputs, 1) if self.spec.get("loss") == "kl_div" else outputs
 
     def training_metric(self, logits, batch):
         """Name, sum and count of the metric that train.jsonl has."""
@@ -941,7 +951,7 @@ class Task:
         if self.name == "multilabel_classification":
             return "exact_match", ((logits > 0) == (batch["target"] > 0.5)).all(-1).sum().item(), len(logits)
         if self.name == "regression":
-            return "mae", (logits - batch["target"]).abs().sum().item(), logits.numel()
+            return "mae", (self.predictions(logits) - batch["target"]).abs().sum().item(), logits.numel()
         return None, 0, 0
 
 
@@ -1455,13 +1465,14 @@ def score_binary(result, task, logits, batch, config, data):
     result["recall"] = metrics.recall_score(labels, predicted, zero_division=0)
     result["f1"] = metrics.f1_score(labels, predicted, zero_division=0)
     result["auroc"] = metrics.roc_auc_score(labels, scores) if len(set(labels.tolist())) == 2 else None
+    result["average_precision"] = metrics.average_precision_score(labels, scores) if labels.any() else 0.0
     return has_close_zero(logits) or has_close_scores(scores), {"confusion_matrix": metrics.confusion_matrix(labels, predicted, labels=[0, 1]).tolist()}
 
 
 def score_regression(result, task, logits, batch, config, data):
     from sklearn import metrics
 
-    target = batch["target"].double().numpy()
+    target, logits = batch["target"].double().numpy(), task.predictions(logits)
     result["mse"] = metrics.mean_squared_error(target, logits.numpy())
     result["rmse"] = result["mse"] ** 0.5
     result["mae"] = metrics.mean_absolute_error(target, logits.numpy())

@@ -604,6 +604,13 @@ void fix_loss(Config& config, Filler& filler) {
             if (!is_focal) task.alpha.reset();
           if constexpr (requires { task.label_smoothing; })
             if (is_focal) task.label_smoothing = 0;
+          if constexpr (requires { task.smooth; }) {
+            const bool is_dice = task.loss == BinaryLoss::kDice;
+            (is_dice ? task.pos_weight.clear() : void(task.smooth = defaults.smooth));
+          } else if constexpr (requires { task.pos_weight; }) {
+            if (task.loss == BinaryLoss::kDice) task.loss = defaults.loss;
+          }
+          if constexpr (requires { task.tags; }) task.tags = {"O", "B-a", "S-b"};
         } else if constexpr (requires { task.quantile; }) {
           task.quantile =
               task.loss == RegressionLoss::kQuantile ? filler.fraction() / 2 : defaults.quantile;

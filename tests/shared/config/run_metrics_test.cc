@@ -30,10 +30,25 @@ TEST(RunMetricsTest, NamesTasksThatExist) {
   EXPECT_GT(num_tasks, 0);
 }
 
+TEST(RunMetricsTest, HasEntitiesOfTags) {
+  const std::string tokens =
+      "data: {train: {format: jsonl, path: a.jsonl, sequence: {max_length: 8}, "
+      "fields: {input_ids: x, labels: y}, num_classes: 3}}\n"
+      "model: {name: bert, pooling: none}\n";
+  const auto table_of = [&](const std::string& task) {
+    return task_metrics(valid_config(tokens + "task: " + task + "\n"));
+  };
+  EXPECT_EQ(table_of("{name: sequence_labeling}").find("entity_f1"), nullptr);
+  for (const char* const metric : {"entity_precision", "entity_recall", "entity_f1"})
+    EXPECT_NE(table_of("{name: sequence_labeling, tags: [O, B-X, I-X]}").find(metric), nullptr)
+        << metric;
+}
+
 TEST(RunMetricsTest, IsOfTheTask) {
   const std::string binary = kTable + "model: {name: mlp}\ntask: {name: binary_classification}\n";
-  EXPECT_THAT(task_metrics(valid_config(binary)).names(),
-              ElementsAre("loss", "accuracy", "precision", "recall", "f1", "auroc"));
+  EXPECT_THAT(
+      task_metrics(valid_config(binary)).names(),
+      ElementsAre("loss", "accuracy", "precision", "recall", "f1", "auroc", "average_precision"));
   EXPECT_THAT(errors_of(binary, {"eval.monitor=auroc"}), IsEmpty());
   EXPECT_THAT(
       errors_of(binary, {"eval.monitor=macro_f1"}),

@@ -120,6 +120,36 @@ TEST(ValidationTest, RequiresEvaluatedDatasetOfMonitor) {
   EXPECT_THAT(errors_of(data, {"eval.monitor=\"\""}), ElementsAre(HasSubstr("must not be empty")));
 }
 
+TEST(ValidationTest, RequiresLossOfItsNumbers) {
+  const std::string data =
+      "data: {train: {format: csv, path: a.csv, fields: {target: [a, b]}}}\nmodel: {name: mlp}\n";
+  const auto errors = [&](const std::string& task) { return errors_of(data + "task: " + task); };
+  EXPECT_THAT(errors("{name: multilabel_classification, loss: dice, smooth: 1}"), IsEmpty());
+  EXPECT_THAT(errors("{name: multilabel_classification, smooth: 1}"),
+              ElementsAre(HasSubstr("task.smooth: requires task.loss dice")));
+  EXPECT_THAT(errors("{name: multilabel_classification, loss: dice, pos_weight: [1, 2]}"),
+              ElementsAre(HasSubstr("task.pos_weight: has no effect on task.loss dice")));
+  EXPECT_THAT(errors("{name: regression, loss: kl_div}"), IsEmpty());
+  EXPECT_THAT(errors("{name: regression, loss: kl_div, beta: 2}"),
+              ElementsAre(HasSubstr("task.beta: requires task.loss smooth_l1")));
+  EXPECT_THAT(errors_of("data: {train: {format: csv, path: a.csv, fields: {label: y}}}\n"
+                        "model: {name: mlp}\ntask: {name: binary_classification, loss: dice}\n"),
+              ElementsAre(HasSubstr("set task.name: multilabel_classification")));
+}
+
+TEST(ValidationTest, RejectsTagsThatAreNone) {
+  const auto errors = [](const std::string& tags) {
+    return errors_of(
+        "data: {train: {format: jsonl, path: a.jsonl, sequence: {max_length: 8}, "
+        "fields: {input_ids: x, labels: y}, num_classes: 3}}\nmodel: {name: bert, pooling: none}\n"
+        "task: {name: sequence_labeling, tags: " +
+        tags + "}\n");
+  };
+  EXPECT_THAT(errors("[O, B-PER, I-PER]"), IsEmpty());
+  EXPECT_THAT(errors("[O, PER, I-PER]"), ElementsAre(HasSubstr("has 'PER', which is neither O")));
+  EXPECT_THAT(errors("[O, I-PER, I-PER]"), ElementsAre(HasSubstr("has 'I-PER' twice")));
+}
+
 TEST(ValidationTest, RequiresSettingsThatOthersNeed) {
   EXPECT_THAT(errors_of(kTextData, {"eval.use_ema=true"}),
               ElementsAre(HasSubstr("requires train.ema_decay")));

@@ -150,7 +150,8 @@ TEST(BinaryClassificationMetricsTest, MatchesManuallyComputedValues) {
                                           {"precision", 0.5},
                                           {"recall", 2.0 / 3},
                                           {"f1", 4.0 / 7},
-                                          {"auroc", (1 + 1 + 1 + 0.5 + 0.5) / 9}}));
+                                          {"auroc", (1 + 1 + 1 + 0.5 + 0.5) / 9},
+                                          {"average_precision", (2.0 * 2 / 4 + 1.0 * 3 / 5) / 3}}));
   EXPECT_EQ(report.confusion_matrix, (ConfusionMatrix{{1, 2}, {1, 2}}));
   ASSERT_EQ(report.classes.size(), 2u);
   EXPECT_EQ(report.classes[1], (PerClassMetrics{"1", 3, 0.5, 2.0 / 3, 4.0 / 7}));
@@ -216,6 +217,18 @@ TEST(PrCurveCountsTest, IsOmittedForManyLabels) {
     metrics.add(values, values, values);
     EXPECT_EQ(metrics.report().pr_curves.size(), labels == kMaxPrCurves ? labels : 0);
   }
+}
+
+// average_precision_score of scikit-learn 1.9 (tests/parity/make_recipe_numbers.py).
+TEST(BinaryClassificationMetricsTest, HasAveragePrecisionOfScikitLearn) {
+  const auto scored = [](const std::vector<float>& logits, const std::vector<int64_t>& labels) {
+    BinaryClassificationMetrics score(0);
+    score.add(std::vector<float>(logits.size()), logits, labels);
+    return metrics_of(score.report())["average_precision"];
+  };
+  EXPECT_NEAR(scored({0.5F, 0.5F, 2, -1, -3, 0.25F}, {1, 0, 1, 1, 0, 0}), 0.755555556, 1e-9);
+  EXPECT_EQ(scored({1, 2}, {0, 0}), 0) << "no sample of class 1";
+  EXPECT_TRUE(std::isnan(scored({1, NAN}, {1, 0})));
 }
 
 double auroc(const std::vector<float>& logits, const std::vector<int64_t>& labels) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/eval_metrics/caption_metrics.h"
+#include "shared/eval_metrics/entity_metrics.h"
 #include "shared/eval_metrics/eval_metrics.h"
 #include "tests/support/temporary_directory.h"
 
@@ -74,6 +75,12 @@ EvalReport decoded(bool is_right) {
   return metrics.report();
 }
 
+EvalReport tagged(bool is_right) {
+  EntityMetrics metrics({"O", "B-PER"});
+  metrics.add(std::vector<int64_t>{1, 0}, std::vector<int64_t>{is_right ? 1 : 0, is_right ? 0 : 1});
+  return {.metrics = metrics.metrics()};
+}
+
 EvalReport captioned(bool is_right) {
   CaptionMetrics metrics;
   metrics.add(is_right ? "a black dog runs fast" : "no", {"a black dog runs fast"});
@@ -87,7 +94,7 @@ Values values_of(bool is_right) {
   for (const EvalReport& report :
        {classified(is_right), binary(is_right), multilabel(is_right), regressed(is_right),
         predicted_tokens(is_right, true), predicted_tokens(is_right, false), decoded(is_right),
-        captioned(is_right)})
+        tagged(is_right), captioned(is_right)})
     add(report, values);
   return values;
 }

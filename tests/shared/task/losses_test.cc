@@ -1,11 +1,17 @@
 // task.loss: values of PyTorch 2.11, torchvision 0.26 and scikit-learn 1.9 for outputs that the test sets.
+#include <map>
 #include <string>
 #include <vector>
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/task/binary_loss.h"
 #include "shared/task/label_loss.h"
 #include "shared/task/task.h"
 #include "tests/shared/task/echo.h"
@@ -81,6 +87,68 @@ TEST(BinaryFocalLossTest, HasValuesOfTorchvision) {
                      at::tensor(std::vector<int64_t>{1, 0, 0, 1}, at::kLong)};
   expect_loss({config::BinaryClassificationTask{.loss = config::BinaryLoss::kFocal, .alpha = 0.3}},
               kBinary, single, 0.503489256, 2);
+}
+
+// Of one channel, MONAI's DiceLoss(sigmoid=True) with smooth_nr and smooth_dr; by its formula
+// (tests/parity/make_recipe_numbers.py).
+TEST(BinaryDiceLossTest, HasValuesOfFormula) {
+  using config::MultilabelClassificationTask;
+  const Batch batch{outputs(), at::tensor({1.F, 0.F, 1.F, 1.F, 0.F, 1.F}).view({3, 2})};
+  expect_loss({MultilabelClassificationTask{.loss = config::BinaryLoss::kDice}}, kTargetSample,
+              batch, 0.180229247);
+  expect_loss({MultilabelClassificationTask{.loss = config::BinaryLoss::kDice, .smooth = 1}},
+              kTargetSample, batch, 0.124635361);
+}
+
+TEST(BinaryDiceLossTest, IsDefinedWithoutPositiveLabel) {
+  const at::Tensor input = at::full({1, 2}, -200.F).requires_grad_();
+  const ClassWeights none;
+  const BinaryLoss loss(config::MultilabelClassificationTask{.loss = config::BinaryLoss::kDice},
+                        none);
+  const at::Tensor mean = loss.mean(input, at::zeros({1, 2}));
+  mean.backward();
+  EXPECT_NEAR(mean.item<double>(), 0, 1e-6) << "nothing to find, and nothing found";
+  EXPECT_TRUE(input.grad().isfinite().all().item<bool>());
+}
+
+// KLDivLoss(reduction="batchmean") of PyTorch 2.11, and mae and mse of the softmax.
+TEST(KlDivLossTest, HasValuesOfPyTorch) {
+  const config::TaskConfig config{config::RegressionTask{.loss = config::RegressionLoss::kKlDiv}};
+  const Batch batch{outputs(), at::tensor({0.25F, 0.75F, 1.F, 0.F, 0.5F, 0.5F}).view({3, 2})};
+  expect_loss(config, kTargetSample, batch, 1.2816937);
+  Echo model;
+  const auto task = *make_task(config, nullptr, kTargetSample, 0);
+  const auto evaluation = task->start_evaluation({});
+  evaluation->add(model, batch);
+  const eval_metrics::MetricValues metrics = evaluation->report().metrics;
+  const std::map<std::string, double> values(metrics.begin(), metrics.end());
+  EXPECT_NEAR(values.at("mae"), 0.406748265, 1e-6);
+  EXPECT_NEAR(values.at("mse"), 0.208548769, 1e-6);
+  const LossAndMetric trained = task->loss_and_metric(model, batch);
+  EXPECT_NEAR(trained.metric_sum.item<double>() / 6, 0.406748265, 1e-6) << "the training metric";
+}
+
+TEST(KlDivLossTest, NeedsTwoClasses) {
+  const auto task = make_task({config::RegressionTask{.loss = config::RegressionLoss::kKlDiv}},
+                              nullptr, {kTargetSample[0], {"target", DType::kF32, {1}}}, 0);
+  ASSERT_EQ(task.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(task.status().message(), ::testing::HasSubstr("the data has 1 target"));
+}
+
+// cross_entropy of PyTorch 2.11 with label_smoothing=0.1, in training only.
+TEST(LanguageModelingLossTest, SmoothsLabelsAsPyTorch) {
+  struct Logits : Echo {
+    at::Tensor forward(const at::Tensor&) override { return logits().unsqueeze(0); }
+  } model;
+  const auto task = make_task({config::LanguageModelingTask{.label_smoothing = 0.1}}, nullptr,
+                              {{"tokens", DType::kI64, {5}}}, 0);
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  const Batch tokens{at::tensor(std::vector<int64_t>{2, 1, 0, 0, 2}, at::kLong).unsqueeze(0)};
+  EXPECT_NEAR((*task)->loss(model, tokens).item<double>(), 1.93702757, 1e-6);
+  const auto evaluation = (*task)->start_evaluation({});
+  evaluation->add(model, tokens);
+  EXPECT_NEAR(evaluation->report().metrics.front().second,
+              at::cross_entropy_loss(logits(), labels()).item<double>(), 1e-6);
 }
 
 // (1 - p)^2 times PyTorch's cross entropy, and its mean with class weights.

@@ -5,6 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/one_hot.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -65,6 +66,36 @@ TEST_F(SequenceLabelingTest, AveragesLossOverCountedLabels) {
       at::cross_entropy_loss(batch[0].flatten(0, 1), batch[1].flatten()).item<double>();
   Echo model;
   EXPECT_NEAR(task({kInput, kLabels})->loss(model, batch).item<double>(), expected, 1e-6);
+}
+
+// Two sequences of tags by hand, with a step that is ignored within an entity and one after it.
+TEST_F(SequenceLabelingTest, CountsEntitiesOfSequencesWithTags) {
+  const auto tagged = make_task({config::SequenceLabelingTask{.tags = {"O", "B-X", "I-X"}}},
+                                nullptr, {kInput, kLabels}, kClasses);
+  ASSERT_TRUE(tagged.ok()) << tagged.status().to_string();
+  constexpr int64_t kNone = kIgnoredLabel;
+  const at::Tensor labels =
+      at::tensor(std::vector<int64_t>{1, kNone, 2, 0, 1, kNone, 1, 2, 2, 0, 0, 0}, at::kLong);
+  const at::Tensor predicted =
+      at::tensor(std::vector<int64_t>{1, 0, 2, 0, 0, 1, 1, 2, 0, 0, 0, 1}, at::kLong);
+  const Batch batch{at::one_hot(predicted, kClasses).to(at::kFloat).view({2, kSteps, kClasses}),
+                    labels.view({2, kSteps})};
+  const auto metrics = evaluated(**tagged, {batch}).metrics;
+  const std::map<std::string, double> values(metrics.begin(), metrics.end());
+  EXPECT_DOUBLE_EQ(values.at("entity_precision"), 1.0 / 3) << "the first one is right";
+  EXPECT_DOUBLE_EQ(values.at("entity_recall"), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(values.at("entity_f1"), 1.0 / 3);
+  std::vector<Batch> apart;
+  for (int64_t i = 0; i < 2; ++i)
+    apart.push_back({batch[0].slice(0, i, i + 1), batch[1].slice(0, i, i + 1)});
+  EXPECT_EQ(evaluated(**tagged, apart).metrics, metrics);
+}
+
+TEST_F(SequenceLabelingTest, RejectsTagsOfAnotherNumberOfClasses) {
+  const auto tagged = make_task({config::SequenceLabelingTask{.tags = {"O", "B-X"}}}, nullptr,
+                                {kInput, kLabels}, kClasses);
+  EXPECT_THAT(tagged.status().message(),
+              AllOf(HasSubstr("task.tags: has 2 tags"), HasSubstr("the data has 3 classes")));
 }
 
 TEST_F(SequenceLabelingTest, IgnoresLabelsAfterEndOfSequence) {
