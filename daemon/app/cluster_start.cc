@@ -135,6 +135,8 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
   require(config.optimizer.name() != config::OptimizerName::kMuon,
           "optimizer.name: muon is not supported");
+  require(config.scheduler.name() != config::SchedulerName::kReduceOnPlateau,
+          "scheduler.name: reduce_on_plateau is not supported");
   require(config.optimizer.param_groups.empty(), "optimizer.param_groups: must be empty");
   require(!config.optimizer.layer_decay, "optimizer.layer_decay: must be null");
   require(!config.checkpoint.save_at_start, "checkpoint.save_at_start: must be false");

@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include <boost/asio/post.hpp>
 
@@ -493,6 +495,32 @@ void DaemonApp::handle_early_stop_request() {
   run_->post(control::Stop{}, {});
 }
 
+// ---- Reduce on plateau
+
+namespace {
+
+// In effect.
+uint64_t num_reductions(const config::Config& config, const control::TrainerStatus& status) {
+  for (const auto& [key, value] : status.live_settings)
+    if (key == config::kNumReductionsKey) return std::strtoull(value.c_str(), nullptr, 10);
+  const auto* const plateau =
+      std::get_if<config::ReduceOnPlateauScheduler>(&config.scheduler.schedule);
+  return plateau != nullptr ? plateau->num_reductions : 0;
+}
+
+}  // namespace
+
+// The ranks of a group agree on the step after which it takes effect. A larger number that was set remains.
+void DaemonApp::reduce_learning_rate(const control::TrainerStatus& status) {
+  const uint64_t count = reductions_.count();
+  if (is_reducing_ || count <= num_reductions(config_, status)) return;
+  is_reducing_ = true;
+  run_->post(control::SetSetting{.key = config::kNumReductionsKey, .value = std::to_string(count)},
+             [this](const Result<std::string>&) {
+               boost::asio::post(io_, [this] { is_reducing_ = false; });
+             });
+}
+
 // ---- Timer
 
 void DaemonApp::tick() {
@@ -501,6 +529,7 @@ void DaemonApp::tick() {
     if (is_chief()) progress_.report(*status);
     publish_pause_state(*status);
     if (is_chief()) handle_early_stop_request();
+    if (is_chief()) reduce_learning_rate(*status);
   }
   publish_wait(*status);
   // It extends the timeout of systemd's watchdog as well, until the next sign of life.

@@ -19,6 +19,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "daemon/app/command_line.h"
+#include "daemon/app/evaluated_reductions.h"
 #include "daemon/app/group_launch.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
@@ -84,6 +85,7 @@ class DaemonApp {
   void stop_preparation();
   void force_exit(int number);
   void handle_early_stop_request();
+  void reduce_learning_rate(const control::TrainerStatus& status);
   // Why the run has ended before; empty: it has not. find_end(): also without an early stop.
   std::string find_early_stop() const;
   std::string find_end() const;
@@ -144,6 +146,8 @@ class DaemonApp {
   bool is_preempted_ = false;  // the stop was requested by the launcher
   bool is_short_deadline_logged_ = false;
   group::HangDetector hang_detector_;
+  EvaluatedReductions reductions_{config_, layout_};
+  bool is_reducing_ = false;          // the trainer has not answered yet
   bool ended_early_ = false;          // early stopping, requested by the evaluator
   bool is_already_finished_ = false;  // before this start
   std::chrono::nanoseconds stop_requested_at_{0};

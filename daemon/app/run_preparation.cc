@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -157,6 +158,18 @@ std::string base_sha256(const checkpoint::Manifest& manifest) {
   return manifest.base_weights ? manifest.base_weights->sha256 : "";
 }
 
+// Of the segment before, which are newer than those of its checkpoint after a rollback, but for what the run itself has
+// changed since.
+config::LiveSettings continued_settings(config::LiveSettings before,
+                                        const config::LiveSettings& saved) {
+  const auto is_own = [](const config::LiveSetting& each) {
+    return each.key == config::kNumReductionsKey;
+  };
+  std::erase_if(before, is_own);
+  std::ranges::copy_if(saved, std::back_inserter(before), is_own);
+  return before;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunSegment>> Run::prepare(std::optional<data::Source> data,
@@ -235,12 +248,11 @@ Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::Checkpoin
   return found;
 }
 
-// Those of the segment before are newer than those of its checkpoint after a rollback.
 Result<config::LiveSettings> Run::choose_settings(const ResumeCheckpoint& saved) const {
-  if (live_settings_) return *live_settings_;
-  if (!saved) return config::LiveSettings();
+  if (!saved) return live_settings_.value_or(config::LiveSettings());
   auto state = train::parse_live_state(saved->manifest().live_settings);
   if (!state.ok()) return state.status().with_context(saved->path());
+  if (live_settings_) return continued_settings(*live_settings_, state->settings);
   config::ResumedSettings resumed = config::resume_live(config_, state->settings);
   for (const config::LiveSetting& setting : resumed.kept)
     log_info(

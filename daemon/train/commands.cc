@@ -169,6 +169,18 @@ void Commands::change_settings(const std::string& key, Result<config::LiveConfig
   answer_at_step(done, state_.step, reply);
 }
 
+Status Commands::reduce_learning_rate() {
+  const std::string key = config::kNumReductionsKey;
+  const auto& plateau = std::get<config::ReduceOnPlateauScheduler>(config_.scheduler.schedule);
+  const config::SettingChange change{.key = key,
+                                     .previous = std::to_string(plateau.num_reductions),
+                                     .current = std::to_string(plateau.num_reductions + 1)};
+  STOKER_ASSIGN_OR_RETURN(config::LiveConfig changed,
+                          config::set_live(configured_, state_.settings, key, change.current));
+  apply_settings(std::move(changed), change);
+  return {};
+}
+
 void Commands::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {
   const bool changes_workers = changed.config.feed.num_workers != config_.feed.num_workers;
   if (changes_workers || changed.config.train.max_steps > last_step_) segment_key_ = change.key;

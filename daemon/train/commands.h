@@ -51,6 +51,8 @@ class Commands {
 
   void execute_pending();  // those in the mailbox
   void execute(const std::vector<Request>& agreed);
+  // Of scheduler reduce_on_plateau, which all ranks of a group do after the same step.
+  Status reduce_learning_rate();
 
   // ---- What the trainer has to do
   bool stops() const { return stop_requested_; }

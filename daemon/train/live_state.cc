@@ -22,6 +22,25 @@ LossTrend parse_trend(const boost::json::object& object) {
   return trend;
 }
 
+boost::json::object to_object(const Plateau& plateau) {
+  boost::json::object object{{"num_bad", plateau.num_bad},
+                             {"cooldown_left", plateau.cooldown_left},
+                             {"loss_sum", plateau.loss_sum},
+                             {"loss_steps", plateau.loss_steps}};
+  if (plateau.maybe_best) object["best"] = *plateau.maybe_best;
+  return object;
+}
+
+Plateau parse_plateau(const boost::json::object& object) {
+  Plateau plateau{.maybe_best = std::nullopt,
+                  .num_bad = object.at("num_bad").to_number<uint64_t>(),
+                  .cooldown_left = object.at("cooldown_left").to_number<uint64_t>(),
+                  .loss_sum = object.at("loss_sum").to_number<double>(),
+                  .loss_steps = object.at("loss_steps").to_number<int64_t>()};
+  if (const auto* best = object.if_contains("best")) plateau.maybe_best = best->to_number<double>();
+  return plateau;
+}
+
 boost::json::array to_array(const config::LiveSettings& settings) {
   boost::json::array array;
   for (const config::LiveSetting& setting : settings)
@@ -47,6 +66,7 @@ std::string to_json(const LiveState& live) {
       {"rollbacks", live.rollbacks},
       {"loss_trend", to_object(live.loss_trend)},
       {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}};
+  if (live.plateau != Plateau()) object["plateau"] = to_object(live.plateau);
   if (!live.settings.empty()) object["settings"] = to_array(live.settings);
   if (!live.batch_sizes.empty())
     object["batch_sizes"] = boost::json::parse(run::to_json(live.batch_sizes));
@@ -65,6 +85,8 @@ Result<LiveState> parse_live_state(const std::string& text) {
       live.consecutive_nonfinite = consecutive->to_number<uint64_t>();
     if (const auto* trend = fields.if_contains("loss_trend"))
       live.loss_trend = parse_trend(trend->as_object());
+    if (const auto* plateau = fields.if_contains("plateau"))
+      live.plateau = parse_plateau(plateau->as_object());
     if (const auto* times = fields.if_contains("rollbacks"))
       live.rollbacks = times->to_number<uint64_t>();
     if (const auto* settings = fields.if_contains("settings"))

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/train/loss_trend.h"
+#include "daemon/train/plateau.h"
 #include "shared/base/status.h"
 #include "shared/config/live_settings.h"
 #include "shared/run/batch_sizes.h"
@@ -25,6 +26,7 @@ struct LiveState {
   uint64_t consecutive_nonfinite = 0;
   uint64_t rollbacks = 0;  // over the whole run
   LossTrend loss_trend;
+  Plateau plateau;  // of the training loss; with scheduler reduce_on_plateau
   // Samples that the workers must not read again. Training already used their replacement samples.
   std::vector<uint64_t> quarantined;
   run::BatchSizes batch_sizes;  // of all steps, if --allow-batch-change has changed it

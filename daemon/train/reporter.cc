@@ -120,7 +120,8 @@ void Reporter::Interval::add_to(metrics::TrainMetrics& record, nanoseconds now,
 
 bool Reporter::is_record_due() const {
   return state_.step == config_.train.max_steps ||
-         state_.step % config_.metrics.log_every_steps == 0;
+         state_.step % config_.metrics.log_every_steps == 0 ||
+         ends_plateau_interval(config_.scheduler, state_.step);
 }
 
 metrics::TrainMetrics Reporter::begin_record(const cuda::DeviceUsage& usage) {
@@ -198,6 +199,8 @@ uint64_t Reporter::finish_record(metrics::TrainMetrics record, const NonfiniteRe
   const uint64_t bytes = sink_.report(record);
 
   state_.loss_trend.add(record.loss);
+  if (monitors_training_loss(config_.scheduler))
+    state_.plateau.add_losses(found.loss_sum, found.steps);
   add_record(record, status_);
   status_.eta_seconds = remaining_.seconds(config_.train.max_steps - record.step);
   publish();

@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/train/plateau.h"
+
 namespace stoker::train {
 namespace {
 
@@ -52,6 +54,9 @@ double rate(const config::ExponentialScheduler& decay, const Position& at) {
 }
 double rate(const config::PolynomialScheduler& decay, const Position& at) {
   return at.min_lr + (at.base_lr - at.min_lr) * std::pow(1.0 - at.part, decay.power);
+}
+double rate(const config::ReduceOnPlateauScheduler& plateau, const Position& at) {
+  return reduced_lr(plateau, at.base_lr);
 }
 double rate(const config::CosineWarmRestartsScheduler& restarts, const Position& at) {
   uint64_t length = std::max<uint64_t>(1, restarts.t_0), since = at.since;

@@ -12,11 +12,12 @@
 //   multi_step:   lr * gamma ^ (number of milestones that are at most t)
 //   exponential:  lr * gamma ^ (t / step_size)
 //   cosine_warm_restarts: as cosine, with p = (steps since the last restart) / (steps between it and the next)
+//   reduce_on_plateau: lr after num_reductions (plateau.h)
 //   one_cycle:    from lr / div_factor to lr to lr / div_factor / final_div_factor, without a warm-up
 // These are the values of PyTorch's schedulers: LinearLR for the warm-up (with null start_factor 1 / w and
 // total_iters w - 1), then CosineAnnealingLR with T_max = T - w, LinearLR and PolynomialLR with
-// total_iters = T - w, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingWarmRestarts, and OneCycleLR
-// with total_steps = T, one scheduler step for each step.
+// total_iters = T - w, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingWarmRestarts, ReduceLROnPlateau, and
+// OneCycleLR with total_steps = T, one scheduler step for each step.
 //
 // Threads: a pure function.
 #pragma once

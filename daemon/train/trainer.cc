@@ -436,9 +436,21 @@ Result<bool> Trainer::report_and_save() {
   }
   STOKER_ASSIGN_OR_RETURN(const NonfiniteAction action, guard_.action());
   if (action == NonfiniteAction::kRollBack) return false;
+  STOKER_RETURN_IF_ERROR(reduce_on_plateau());
   // The last step is saved by Checkpointing::save_last(), which waits for a free snapshot.
   if (!is_last) STOKER_RETURN_IF_ERROR(save_if_due());
   return guard_.may_continue();
+}
+
+// The same on all ranks, which have the sums of all losses. Before a save, which has the result.
+Status Trainer::reduce_on_plateau() {
+  if (!ends_plateau_interval(config_.scheduler, state_.step)) return {};
+  engine_->synchronize();  // for the record of this step
+  if (!guard_.may_continue()) return {};
+  const auto& plateau = std::get<config::ReduceOnPlateauScheduler>(config_.scheduler.schedule);
+  const std::optional<double> loss = state_.plateau.take_mean_loss();
+  if (!loss || !state_.plateau.add(plateau, *loss, /*is_larger_better=*/false)) return {};
+  return can_reduce(plateau, config_.optimizer.lr()) ? commands_.reduce_learning_rate() : Status();
 }
 
 // Evaluates the triggers again, because the loss that was just reported can trigger a save.

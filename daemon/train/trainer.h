@@ -115,6 +115,7 @@ class Trainer {
   // ---- After a step
   // False if the run must roll back.
   Result<bool> report_and_save();
+  Status reduce_on_plateau();
   Status save_if_due();
   void read_steps(bool ends_interval);
   // After it the state may be saved. With a sharded optimizer all ranks must call it, unless `is_alone`.

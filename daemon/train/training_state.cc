@@ -221,6 +221,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
+  state->monitors_training_loss_ = monitors_training_loss(config.scheduler);
   if (config.train.ema_decay)
     state->ema_ = std::make_unique<EmaWeights>(*state->model_, config.train);
   if (!config.optimizer.param_groups.empty() || config.optimizer.layer_decay ||
@@ -453,6 +454,7 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
     STOKER_ASSIGN_OR_RETURN(stream_history, read_history(*rest));
     STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
                             parse_live_state(saved.manifest().live_settings));
+    if (!monitors_training_loss_) plateau = Plateau();  // of an earlier scheduler
   } catch (const c10::Error& error) {
     return Status(StatusCode::kInternal,
                   "restore " + saved.path() + ": " + error.what_without_backtrace());

@@ -138,6 +138,7 @@ class TrainingState : public LiveState {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LossScale> loss_scale_;
   std::unique_ptr<EmaWeights> ema_;
+  bool monitors_training_loss_ = false;  // reduce_on_plateau
   std::unique_ptr<StepBuffers> buffers_;
   at::Tensor balanced_weights_;  // F64 [classes], with task.class_weights: balanced
   std::string model_digest_;

@@ -679,6 +679,71 @@ Fields fields_of_schedule(CosineWarmRestartsScheduler& schedule) {
           min_lr_field(schedule.min_lr)};
 }
 
+Fields fields_of_schedule(ReduceOnPlateauScheduler& schedule) {
+  const auto count = [](std::string_view name, uint64_t& target, std::string_view help) {
+    return Field{.name = name,
+                 .target = &target,
+                 .help = help,
+                 .details = "From 0 to 1000000.",
+                 .min = 0,
+                 .max = 1e6,
+                 .affects_result = true};
+  };
+  Field reductions =
+      count("num_reductions", schedule.num_reductions, "Reductions of the learning rate so far");
+  reductions.details =
+      "From 0 to 1000000. stokerd increases it during the run as a live setting, which checkpoints "
+      "have; stokerctl set can, too.";
+  reductions.on_resume = OnResume::kLive;
+  return {
+      {.name = "monitor",
+       .target = choice(schedule.monitor),
+       .help = "Values of which a plateau reduces the learning rate",
+       .details =
+           "train_loss: the mean training loss of every_steps steps. eval: eval.monitor, in the "
+           "order of the steps of the evaluated checkpoints. Training does not wait for an "
+           "evaluation: the learning rate is reduced when its result is there.",
+       .affects_result = true},
+      {.name = "every_steps",
+       .target = &schedule.every_steps,
+       .help = "Steps whose mean training loss is a value, with monitor train_loss",
+       .details = "At least 1. metrics/train.jsonl has a record of each such step.",
+       .min = 1,
+       .max = kMaxSteps,
+       .accepts_epochs = true,
+       .affects_result = true},
+      {.name = "factor",
+       .target = &schedule.factor,
+       .help = "Factor of the learning rate in a reduction",
+       .details = "Above 0, at most 0.999999.",
+       .min = 0,
+       .max = 0.999999,
+       .exclusive_min = true,
+       .affects_result = true},
+      count("patience", schedule.patience, "Values without improvement that change nothing"),
+      {.name = "threshold",
+       .target = &schedule.threshold,
+       .help = "Difference from the best value that is an improvement",
+       .details = "From 0 to 1.0e9.",
+       .min = 0,
+       .max = 1e9,
+       .affects_result = true},
+      {.name = "threshold_mode",
+       .target = choice(schedule.threshold_mode),
+       .help = "Meaning of threshold",
+       .details = "rel: relative to the best value. abs: in the units of the value.",
+       .affects_result = true},
+      count("cooldown", schedule.cooldown, "Values after a reduction that are not counted"),
+      {.name = "min_lr",
+       .target = &schedule.min_lr,
+       .help = "Smallest learning rate",
+       .details = "From 0 to optimizer.lr.",
+       .min = 0,
+       .max = kMaxLr,
+       .affects_result = true},
+      reductions};
+}
+
 Fields scheduler_fields(SchedulerConfig& scheduler) {
   Fields fields;
   if (scheduler.has_warmup())
@@ -984,7 +1049,9 @@ Section scheduler_section(SchedulerConfig& scheduler) {
   variants.help = "Learning rate schedule after the warmup";
   variants.details =
       "constant: optimizer.lr. cosine: decreases to min_lr along half a cosine. linear: decreases "
-      "linearly to min_lr. step: is multiplied by gamma every step_size steps.";
+      "linearly to min_lr. step: is multiplied by gamma every step_size steps. reduce_on_plateau: "
+      "is "
+      "multiplied by factor when the training loss or eval.monitor no longer improves.";
   variants.on_resume = OnResume::kFree;
   return {.key = "scheduler",
           .help = "Learning rate over the run",

@@ -341,12 +341,14 @@ enum class SchedulerName {
   kExponential,
   kPolynomial,
   kOneCycle,
-  kCosineWarmRestarts
+  kCosineWarmRestarts,
+  kReduceOnPlateau
 };
 template <>
 inline constexpr auto kWords<SchedulerName> = words("constant", "cosine", "linear", "step",
                                                     "multi_step", "exponential", "polynomial",
-                                                    "one_cycle", "cosine_warm_restarts");
+                                                    "one_cycle", "cosine_warm_restarts",
+                                                    "reduce_on_plateau");
 
 struct ConstantScheduler {
   bool operator==(const ConstantScheduler&) const = default;
@@ -398,11 +400,31 @@ struct CosineWarmRestartsScheduler {
   bool operator==(const CosineWarmRestartsScheduler&) const = default;
 };
 
+enum class PlateauMonitor { kTrainLoss, kEval };
+template <>
+inline constexpr auto kWords<PlateauMonitor> = words("train_loss", "eval");
+inline constexpr const char* kNumReductionsKey = "scheduler.num_reductions";
+enum class ThresholdMode { kRel, kAbs };
+template <>
+inline constexpr auto kWords<ThresholdMode> = words("rel", "abs");
+struct ReduceOnPlateauScheduler {
+  PlateauMonitor monitor = PlateauMonitor::kTrainLoss;
+  uint64_t every_steps = 1000;  // kTrainLoss: steps whose mean is a value
+  double factor = 0.1;
+  uint64_t patience = 10;  // values without improvement that change nothing
+  double threshold = 1e-4;
+  ThresholdMode threshold_mode = ThresholdMode::kRel;
+  uint64_t cooldown = 0;  // values after a reduction that do not count
+  double min_lr = 0;
+  uint64_t num_reductions = 0;  // so far; the run changes it
+  bool operator==(const ReduceOnPlateauScheduler&) const = default;
+};
+
 // The alternatives are in the order of SchedulerName.
 using SchedulerVariant =
     std::variant<ConstantScheduler, CosineScheduler, LinearScheduler, StepScheduler,
                  MultiStepScheduler, ExponentialScheduler, PolynomialScheduler, OneCycleScheduler,
-                 CosineWarmRestartsScheduler>;
+                 CosineWarmRestartsScheduler, ReduceOnPlateauScheduler>;
 
 struct SchedulerConfig {
   SchedulerVariant schedule = CosineScheduler{};

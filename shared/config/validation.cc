@@ -581,11 +581,24 @@ class Validator {
       if (!is_increasing)
         add_error("scheduler.milestones", "must be increasing, for example [30000, 60000]");
     }
+    validate_plateau();
     const auto* const cycle = std::get_if<OneCycleScheduler>(&config_.scheduler.schedule);
     if (cycle == nullptr) return;
     if (cycle->three_phase && cycle->pct_start > 0.5)
       add_error("scheduler.pct_start",
                 "must be at most 0.5 with three_phase: the fall takes as long as the rise");
+  }
+
+  void validate_plateau() {
+    const auto* const plateau = std::get_if<ReduceOnPlateauScheduler>(&config_.scheduler.schedule);
+    if (plateau == nullptr || plateau->monitor != PlateauMonitor::kEval) return;
+    if (config_.eval.datasets.empty())
+      add_error("scheduler.monitor",
+                "eval requires eval.datasets, which are evaluated; set it, or monitor: train_loss");
+    const bool has_steps = plateau->every_steps != ReduceOnPlateauScheduler().every_steps ||
+                           config_.epochs.contains("scheduler.every_steps");
+    if (has_steps)
+      add_error("scheduler.every_steps", "requires scheduler.monitor train_loss; remove it");
   }
 
   void validate_min_lr() {

@@ -220,6 +220,23 @@ std::optional<uint64_t> newest_evaluated_step(const RunLayout& layout) {
   return std::nullopt;
 }
 
+std::map<uint64_t, double> evaluated_values(const RunLayout& layout, const Monitor& monitor) {
+  const auto names = list_directory(layout.eval_dir());
+  const auto lineage = read_lineage(layout.lineage_file());
+  std::map<uint64_t, double> values;
+  if (!names.ok() || !lineage.ok()) return values;
+  for (const std::string& name : *names) {
+    const auto step = parse_result_name(name);
+    if (!step) continue;
+    const std::string path = eval_result_path(layout.eval_dir(), *step);
+    const auto text = read_file(path, kMaxEvalResultBytes);
+    const auto result = text.ok() ? parse_eval_result(*text, path) : text.status();
+    if (!result.ok() || !lineage->contains(*step, result->manifest_sha256)) continue;
+    if (const auto value = monitored_value(*result, monitor); value.ok()) values[*step] = *value;
+  }
+  return values;
+}
+
 std::string eval_result_path(const std::string& eval_dir, uint64_t step) {
   char name[40];
   std::snprintf(name, sizeof name, "step-%09llu.json", static_cast<unsigned long long>(step));

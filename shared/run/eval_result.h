@@ -78,6 +78,11 @@ std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t
 // The last step whose result is of an ancestor of the present state; nullopt: there is none.
 std::optional<uint64_t> newest_evaluated_step(const RunLayout& layout);
 
+struct Monitor;
+// The values of the monitored metric by step, of ancestors of the present state. Results that cannot be read, or do not
+// have the metric, are left out.
+std::map<uint64_t, double> evaluated_values(const RunLayout& layout, const Monitor& monitor);
+
 // A metric value and the checkpoint it belongs to.
 struct BestValue {
   double value = 0;

@@ -47,6 +47,26 @@ def print_ema():
     print("  average of TensorFlow every second step", shown(shadow))
 
 
+# ---- scheduler reduce_on_plateau
+
+
+VALUES = [1, 0.9, 0.91, 0.8995, 0.95, 0.7, 0.71, 0.72, 0.705, 0.6999, 0.8, float("nan"), 0.9, 0.9, 0.9, 0.65, 0.7, 0.7, 0.7, 0.7]
+
+
+def print_plateau():
+    print("PlateauTest")
+    for options in ({"patience": 2}, {"patience": 1, "factor": 0.5, "threshold": 0.01, "threshold_mode": "abs"},
+                    {"patience": 0, "factor": 0.3, "cooldown": 2, "threshold": 0.05}, {"patience": 0, "min_lr": 0.1},
+                    {"mode": "max", "patience": 1, "factor": 0.5}, {"mode": "max", "patience": 0, "cooldown": 1, "threshold_mode": "abs", "threshold": 0.1}):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        rates = []
+        for value in VALUES:
+            scheduler.step(value)
+            rates.append(optimizer.param_groups[0]["lr"])
+        print(f"  {options}\n    {shown(rates, 10)}")
+
+
 # ---- Losses
 
 
@@ -96,7 +116,7 @@ def print_metrics():
     print("  average_precision", shown([average_precision_score([1, 0, 1, 1, 0, 0], [0.5, 0.5, 2, -1, -3, 0.25])]))
 
 
-TESTS = {"ema": print_ema, "losses": print_losses, "metrics": print_metrics}
+TESTS = {"ema": print_ema, "plateau": print_plateau, "losses": print_losses, "metrics": print_metrics}
 
 
 def main():

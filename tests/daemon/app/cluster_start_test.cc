@@ -134,12 +134,13 @@ TEST(ClusterStartTest, ReportsAllThatIsNotSupported) {
   const ClusterLaunch launch = launch_of(command_of_worker());
   config::Config config = supported();
   config.train.ema_decay = 0.99;
+  config.scheduler.schedule = config::ReduceOnPlateauScheduler{};
   config.feed.on_sample_error = config::OnSampleError::kSkip;
   config.distributed.reduction.reset();
   const Status status = check_cluster_support(config, launch);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   for (const char* const key :
-       {"train.ema_decay:", "feed.on_sample_error:", "distributed.reduction:"})
+       {"train.ema_decay:", "scheduler.name:", "feed.on_sample_error:", "distributed.reduction:"})
     EXPECT_THAT(status.message(), HasSubstr(key));
 }
 

@@ -18,6 +18,11 @@ TEST(LiveStateTest, RoundTripsBitForBit) {
                        .consecutive_nonfinite = 2,
                        .rollbacks = 3,
                        .loss_trend = {.sum = 1.0 / 3, .weight = 0.271, .maybe_base = 1e-300},
+                       .plateau = {.maybe_best = 0.1 + 0.2,
+                                   .num_bad = 3,
+                                   .cooldown_left = 2,
+                                   .loss_sum = 1.0 / 3,
+                                   .loss_steps = 17},
                        .quarantined = {31, 7, std::numeric_limits<uint64_t>::max()}};
   const auto read = parse_live_state(to_json(live));
   ASSERT_TRUE(read.ok()) << read.status().to_string();
@@ -36,8 +41,9 @@ TEST(LiveStateTest, RejectsInvalidState) {
   for (const char* const text :
        {"", "[]", R"({"lr_scale":0})", R"({"lr_scale":-1})", R"({"lr_scale":1e999})",
         R"({"lr_scale":"1"})", R"({"skipped_steps":-1})", R"({"rollbacks":0.5})",
-        R"({"loss_trend":7})", R"({"loss_trend":{"sum":1}})", R"({"quarantined":{}})",
-        R"({"quarantined":[1,-1]})", R"({"settings":{}})", R"({"settings":[7]})",
+        R"({"loss_trend":7})", R"({"loss_trend":{"sum":1}})", R"({"plateau":[]})",
+        R"({"plateau":{"num_bad":1}})", R"({"quarantined":{}})", R"({"quarantined":[1,-1]})",
+        R"({"settings":{}})", R"({"settings":[7]})",
         R"({"settings":[{"key":"a","value":1,"configured":"b"}]})"}) {
     const auto read = parse_live_state(text);
     ASSERT_FALSE(read.ok()) << text;

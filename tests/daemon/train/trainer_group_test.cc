@@ -42,6 +42,20 @@ TEST_P(TrainerGroupOfSizeTest, TrainsAsOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, TrainerGroupOfSizeTest, testing::Values(2, 4));
 
+TEST_F(TrainerGroupTest, ReducesLearningRateOnPlateauAsOneProcess) {
+  auto config = shared_config(10);
+  config.scheduler = {.schedule =
+                          config::ReduceOnPlateauScheduler{
+                              .every_steps = 2, .factor = 0.5, .patience = 0, .threshold = 0.99},
+                      .warmup_steps = 0};
+  Session alone(config, fresh());
+  ASSERT_TRUE(alone.train().ok());
+  EXPECT_EQ(alone.rows_.back().lr, config.optimizer.lr() / 8) << "reduced after steps 4, 6 and 8";
+  open(config, 2);
+  train_to_end();
+  for (const auto& session : ranks_) expect_same_records(*session, alone);
+}
+
 TEST_F(TrainerGroupTest, TrainsEachTicketOnOneRank) {
   open(shared_config(2), 2);
   std::vector<std::vector<uint64_t>> tickets(2);

@@ -306,6 +306,52 @@ TEST_F(TrainerTest, ComputesScheduleFromLearningRateThatWasSetAcrossResume) {
       << "to the last bit";
 }
 
+// No loss is a hundredth of the first one: ReduceLROnPlateau(patience=0, factor=0.5, cooldown=1) then reduces after each
+// second interval from the second one on.
+config::Config plateau_config(uint64_t steps) {
+  auto config = small_config(steps);
+  config.scheduler = {
+      .schedule =
+          config::ReduceOnPlateauScheduler{
+              .every_steps = 2, .factor = 0.5, .patience = 0, .threshold = 0.99, .cooldown = 1},
+      .warmup_steps = 0};
+  return config;
+}
+
+TEST_F(TrainerTest, ReducesLearningRateOnPlateauOfTrainingLoss) {
+  Session run(plateau_config(14), root_);
+  ASSERT_TRUE(run.train().ok());
+  std::map<uint64_t, double> rates;
+  for (const metrics::TrainMetrics& row : run.rows_) rates[row.step] = row.lr;
+  const std::map<uint64_t, double> expected{{2, 0.01},    {3, 0.01},    {4, 0.01},
+                                            {6, 0.005},   {8, 0.005},   {9, 0.0025},
+                                            {10, 0.0025}, {12, 0.0025}, {14, 0.00125}};
+  EXPECT_EQ(rates, expected) << "of each interval, and of each third step";
+  EXPECT_THAT(run.board_.read()->live_settings,
+              ElementsAre(std::pair<std::string, std::string>{"scheduler.num_reductions", "3"}));
+}
+
+TEST_F(TrainerTest, ResumesPlateauBitForBit) {
+  Session undisturbed(plateau_config(14), fresh());
+  ASSERT_TRUE(undisturbed.train().ok());
+  for (const uint64_t stop_at : {3, 5, 8}) {
+    const std::string root = fresh();
+    auto config = plateau_config(14);
+    config.metrics.log_every_steps = 1;
+    {
+      Session run(config, root);
+      run.on_row = [&](const metrics::TrainMetrics& row) {
+        if (row.step == stop_at) run.ask(control::Stop{});
+      };
+      ASSERT_TRUE(run.train().ok());
+    }
+    Session rest(config, root);
+    ASSERT_TRUE(rest.train().ok());
+    EXPECT_EQ(rest.rows_.back().lr, undisturbed.rows_.back().lr) << stop_at;
+    EXPECT_EQ(rest.model_sha256(), undisturbed.model_sha256()) << stop_at;
+  }
+}
+
 TEST_F(TrainerTest, RestoresConfiguredValueAfterUnset) {
   const auto config = small_config(12);
   Session run(config, root_);

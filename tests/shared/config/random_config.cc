@@ -642,6 +642,8 @@ void fix_training(Config& config, Filler& filler) {
       config.optimizer.method);
   std::visit(
       [&](auto& schedule) {
+        if constexpr (requires { schedule.num_reductions; })
+          schedule.monitor = PlateauMonitor::kTrainLoss;  // eval needs other settings
         if constexpr (requires { schedule.min_lr; }) {
           if (schedule.min_lr) schedule.min_lr = config.optimizer.lr() * filler.fraction();
         } else if constexpr (requires { schedule.milestones; }) {

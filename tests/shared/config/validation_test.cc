@@ -137,6 +137,19 @@ TEST(ValidationTest, RequiresLossOfItsNumbers) {
               ElementsAre(HasSubstr("set task.name: multilabel_classification")));
 }
 
+TEST(ValidationTest, RequiresWhatPlateauMonitors) {
+  const std::string plateau = "scheduler={name: reduce_on_plateau, ";
+  EXPECT_THAT(errors_of(kTextData, {plateau + "monitor: eval}"}), IsEmpty());
+  EXPECT_THAT(errors_of(kTextData, {plateau + "every_steps: {epochs: 1}}"}), IsEmpty());
+  EXPECT_THAT(errors_of(kTextData, {plateau + "monitor: eval}", "eval.datasets=[]"}),
+              ElementsAre(HasSubstr("scheduler.monitor: eval requires eval.datasets")));
+  EXPECT_THAT(
+      errors_of(kTextData, {plateau + "monitor: eval, every_steps: 5}"}),
+      ElementsAre(HasSubstr("scheduler.every_steps: requires scheduler.monitor train_loss")));
+  EXPECT_THAT(errors_of(kTextData, {plateau + "min_lr: 1}"}),
+              ElementsAre(HasSubstr("scheduler.min_lr: must be at most optimizer.lr")));
+}
+
 TEST(ValidationTest, RejectsTagsThatAreNone) {
   const auto errors = [](const std::string& tags) {
     return errors_of(

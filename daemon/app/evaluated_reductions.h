@@ -1,0 +1,35 @@
+// EvaluatedReductions: how often the evaluations so far reduce the learning rate (scheduler reduce_on_plateau with
+// monitor eval). It is a function of the results in the run directory, as early stopping is, so that a stokerd that was
+// killed and restarted reaches the same number.
+//
+// Threads:  one.
+// Blocking: reads the results after one was recorded, or the run has left a branch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shared/config/config.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::app {
+
+class EvaluatedReductions {
+ public:
+  // Both must outlive this object.
+  EvaluatedReductions(const config::Config& config, const run::RunLayout& layout)
+      : config_(config), layout_(layout) {}
+
+  // 0 with another scheduler or monitor.
+  uint64_t count();
+
+ private:
+  uint64_t count_results() const;
+
+  const config::Config& config_;
+  const run::RunLayout& layout_;
+  std::string stamp_;  // of the files that count_results() depends on
+  uint64_t count_ = 0;
+};
+
+}  // namespace stoker::app
