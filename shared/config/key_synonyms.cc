@@ -119,6 +119,10 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
     {"scheduler.milestones", "lr_steps decay_milestones lr_milestones", "a list"},
     {"scheduler.power", "poly_power lr_power", ""},
     {"scheduler.t_0", "first_cycle_steps cycle_length", kStepsOrEpochs},
+    {"scheduler.factor", "plateau_factor lr_factor reduce_factor", "with reduce_on_plateau"},
+    {"scheduler.patience", "lr_patience patience_epochs patience_t",
+     "with reduce_on_plateau; of early stopping: eval.early_stopping.patience"},
+    {"scheduler.cooldown", "cooldown_epochs", "with reduce_on_plateau"},
     {"scheduler.gamma", "lr_decay lr_gamma decay_rate lr_decay_rate", ""},
     {"scheduler.min_lr", "eta_min lr_end end_lr final_lr min_learning_rate end_learning_rate", ""},
 

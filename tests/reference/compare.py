@@ -278,7 +278,9 @@ def reported(records, stages):
         steps.update(zip(range(stage["first"] + 1, stage["last"] + 1), stage_records))
         every = stage["config"]["metrics"]["log_every_steps"]
         for step in range(stage["first"] + 1, stage["last"] + 1):
-            if step % every and step != stage["last"]:
+            scheduler = stage["config"]["scheduler"]
+            ends_interval = scheduler["name"] == "reduce_on_plateau" and step % scheduler["every_steps"] == 0
+            if step % every and step != stage["last"] and not ends_interval:
                 continue
             pending = [steps[number] for number in range(max(result, default=0) + 1, step + 1)]
             losses = [record["loss"] for record in pending if record["loss"] is not None]

@@ -545,7 +545,8 @@ def optimizer_section(case, names):
 
 
 def scheduler_section(case, steps, rate):
-    name = case.choose(["constant", "cosine", "linear", "step", "multi_step", "exponential", "polynomial", "one_cycle", "cosine_warm_restarts"])
+    name = case.choose(["constant", "cosine", "linear", "step", "multi_step", "exponential", "polynomial", "one_cycle", "cosine_warm_restarts",
+                        "reduce_on_plateau"])
     spec = {"name": name}
     if name != "one_cycle":
         spec["warmup_steps"] = min(steps - 1, case.choose([0, 0, 1, 2, 4]))
@@ -563,6 +564,9 @@ def scheduler_section(case, steps, rate):
         spec["power"] = case.choose([0.5, 1, 2])
     elif name == "cosine_warm_restarts":
         spec.update(t_0=case.between(1, 4), t_mult=case.choose([1, 2]))
+    elif name == "reduce_on_plateau":
+        spec.update(every_steps=case.between(1, 3), factor=case.choose([0.5, 0.1]), patience=case.between(0, 2), cooldown=case.between(0, 1),
+                    threshold=case.choose([1e-4, 0.1]), threshold_mode=case.choose(["rel", "abs"]))
     if name in ("constant", "step", "exponential", "multi_step"):
         return spec
     if name != "constant" and case.chance(0.5):
@@ -777,6 +781,8 @@ def add_clusters(case, stages, choose, replicas):
                 config[section].pop(key, None)
         if config["optimizer"]["name"] == "muon":
             config["optimizer"] = {"name": "adamw", "lr": config["optimizer"]["lr"]}
+        if config["scheduler"]["name"] == "reduce_on_plateau":
+            config["scheduler"] = {"name": "constant", "warmup_steps": config["scheduler"]["warmup_steps"]}
         config["distributed"] = {"reduction": "ordered"}
         config["train"].update(gradient_accumulation_steps=accumulation, micro_batch_size=micro_batch)
         config["checkpoint"]["save_at_start"] = False

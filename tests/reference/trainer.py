@@ -1164,7 +1164,32 @@ class Optimizer:
                 part.step()
 
 
-def learning_rate(config, steps_before):
+class Plateau:
+    """PyTorch's ReduceLROnPlateau of the mean training loss of every_steps steps, with the state of the runs before."""
+
+    def __init__(self):
+        self.values, self.best, self.bad, self.cooldown, self.reductions = [], math.inf, 0, 0, 0
+
+    def add(self, config, step, loss):
+        spec = config["scheduler"]
+        if loss is not None:
+            self.values.append(loss)
+        if step % spec["every_steps"]:
+            return
+        values, self.values = self.values, []
+        if not values:
+            return
+        rate = learning_rate(config, 10 ** 9, self.reductions)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=rate)
+        options = {key: spec[key] for key in ("factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr")}
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        scheduler.best, scheduler.num_bad_epochs, scheduler.cooldown_counter = self.best, self.bad, self.cooldown
+        scheduler.step(sum(values) / len(values))
+        self.best, self.bad, self.cooldown = scheduler.best, scheduler.num_bad_epochs, scheduler.cooldown_counter
+        self.reductions += optimizer.param_groups[0]["lr"] < rate
+
+
+def learning_rate(config, steps_before, reductions=0):
     """Of the step after `steps_before` steps."""
     spec, rate, total = config["scheduler"], config["optimizer"]["lr"], config["train"]["max_steps"]
     if spec["name"] == "one_cycle":
@@ -1173,11 +1198,15 @@ def learning_rate(config, steps_before):
             div_factor=spec["div_factor"], final_div_factor=spec["final_div_factor"], three_phase=spec["three_phase"]),
             rate, min(steps_before, total - 1))
     warmup = spec["warmup_steps"]
+    if spec["name"] == "reduce_on_plateau":
+        for _ in range(reductions):
+            lower = max(rate * spec["factor"], spec["min_lr"])
+            rate = lower if rate - lower > 1e-8 else rate
     if steps_before < warmup:
         start = spec.get("warmup_start_factor")
         return rate * ((steps_before + 1) / warmup if start is None else start + (1 - start) * steps_before / warmup)
     progress = 1.0 if total <= warmup else min(1.0, (steps_before - warmup) / (total - warmup))
-    if spec["name"] == "constant":
+    if spec["name"] in ("constant", "reduce_on_plateau"):
         return rate
     if spec["name"] in ("cosine", "linear"):
         lowest = rate / 10 if spec["min_lr"] is None else spec["min_lr"]
@@ -1241,7 +1270,8 @@ class Trainer:
                     module.register_forward_hook(self.round_differently)
         self.optimizer_state, self.ema = {}, None
         self.steps = 0
-        self.snapshots = {0: copy.deepcopy((self.weights(), {}, None, 0))}
+        self.plateau = Plateau()
+        self.snapshots = {0: copy.deepcopy((self.weights(), {}, None, 0, self.plateau))}
 
     def round_differently(self, module, inputs, output):
         """Differences of up to the last bit of bf16."""
@@ -1252,10 +1282,10 @@ class Trainer:
 
     def snapshot(self, optimizer):
         state = {**self.optimizer_state, **optimizer.state()}
-        return copy.deepcopy((self.weights(), state, self.ema, self.steps))
+        return copy.deepcopy((self.weights(), state, self.ema, self.steps, self.plateau))
 
     def restore(self, snapshot):
-        weights, self.optimizer_state, self.ema, self.steps = copy.deepcopy(snapshot)
+        weights, self.optimizer_state, self.ema, self.steps, self.plateau = copy.deepcopy(snapshot)
         self.model.load_state_dict(weights)
 
     def train(self, config, datasets, schedule, ranks=1, kept=()):
@@ -1270,6 +1300,8 @@ class Trainer:
         trainable = {name for name, parameter in self.model.named_parameters() if not lora or is_adapter(name, lora)}
         optimizer, records = None, []
         previous = None
+        if config["scheduler"]["name"] != "reduce_on_plateau":
+            self.plateau = Plateau()
         if train.get("ema_decay") is None:
             self.ema = None
         for micro_batches in schedule:
@@ -1290,6 +1322,8 @@ class Trainer:
                 self.ema = {name: value for name, value in self.ema.items() if name in trained}
             records.append(self.train_step(config, task, datasets, micro_batches, trained, optimizer, ranks))
             self.steps += 1
+            if config["scheduler"]["name"] == "reduce_on_plateau":
+                self.plateau.add(config, self.steps, records[-1]["loss"])
             if self.steps in kept:
                 self.snapshots[self.steps] = self.snapshot(optimizer)
         if optimizer is not None:
@@ -1325,7 +1359,7 @@ class Trainer:
             if buffers is not None:  # running statistics are those of rank 0
                 for name, buffer in self.model.named_buffers():
                     buffer.copy_(buffers[name])
-        rate, count = learning_rate(config, self.steps), sum(counts)
+        rate, count = learning_rate(config, self.steps, self.plateau.reductions), sum(counts)
         record = {"loss": total / count if count else None, "lr": rate, "metric": metric, "metric_sum": metric_sum,
                   "metric_count": metric_count, "grad_norm": None, "skipped": count == 0, "counts": counts}
         gradients = [parameter.grad for parameter in trained.values() if parameter.grad is not None]

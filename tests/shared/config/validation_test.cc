@@ -138,15 +138,16 @@ TEST(ValidationTest, RequiresLossOfItsNumbers) {
 }
 
 TEST(ValidationTest, RequiresWhatPlateauMonitors) {
+  const std::string data = "data: {train: {format: text, path: a}, val: {format: text, path: b}}\n";
   const std::string plateau = "scheduler={name: reduce_on_plateau, ";
-  EXPECT_THAT(errors_of(kTextData, {plateau + "monitor: eval}"}), IsEmpty());
-  EXPECT_THAT(errors_of(kTextData, {plateau + "every_steps: {epochs: 1}}"}), IsEmpty());
-  EXPECT_THAT(errors_of(kTextData, {plateau + "monitor: eval}", "eval.datasets=[]"}),
+  EXPECT_THAT(errors_of(data, {plateau + "monitor: eval}"}), IsEmpty());
+  EXPECT_THAT(errors_of(data, {plateau + "every_steps: {epochs: 1}}"}), IsEmpty());
+  EXPECT_THAT(errors_of(data, {plateau + "monitor: eval}", "eval.datasets=[]"}),
               ElementsAre(HasSubstr("scheduler.monitor: eval requires eval.datasets")));
   EXPECT_THAT(
-      errors_of(kTextData, {plateau + "monitor: eval, every_steps: 5}"}),
+      errors_of(data, {plateau + "monitor: eval, every_steps: 5}"}),
       ElementsAre(HasSubstr("scheduler.every_steps: requires scheduler.monitor train_loss")));
-  EXPECT_THAT(errors_of(kTextData, {plateau + "min_lr: 1}"}),
+  EXPECT_THAT(errors_of(data, {plateau + "min_lr: 1}"}),
               ElementsAre(HasSubstr("scheduler.min_lr: must be at most optimizer.lr")));
 }
 
