@@ -135,6 +135,7 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
   require(config.optimizer.name() != config::OptimizerName::kMuon,
           "optimizer.name: muon is not supported");
+  require(!config.optimizer.averages(), "optimizer.name: schedule_free_adamw is not supported");
   require(config.scheduler.name() != config::SchedulerName::kReduceOnPlateau,
           "scheduler.name: reduce_on_plateau is not supported");
   require(config.optimizer.param_groups.empty(), "optimizer.param_groups: must be empty");

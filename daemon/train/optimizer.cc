@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <map>
 #include <new>
 #include <optional>
@@ -219,6 +220,8 @@ enum class StateShape {
   kColumns,  // of the parameter without its last dimension but one; 1 there
 };
 
+constexpr const char* kZOffset = "z_offset.";
+
 // State that an optimizer has for each parameter.
 struct StateKind {
   const char* prefix;
@@ -247,12 +250,21 @@ struct StateKind {
 };
 
 using States = std::vector<at::Tensor> Optimizer::Group::*;
-constexpr States kStates[] = {&Optimizer::Group::exp_avgs,         &Optimizer::Group::exp_avg_sqs,
-                              &Optimizer::Group::square_avgs,      &Optimizer::Group::sums,
-                              &Optimizer::Group::momentum_buffers, &Optimizer::Group::mu_products,
-                              &Optimizer::Group::exp_infs,         &Optimizer::Group::acc_deltas,
-                              &Optimizer::Group::row_vars,         &Optimizer::Group::col_vars,
-                              &Optimizer::Group::variances,        &Optimizer::Group::steps};
+constexpr States kStates[] = {&Optimizer::Group::exp_avgs,
+                              &Optimizer::Group::exp_avg_sqs,
+                              &Optimizer::Group::square_avgs,
+                              &Optimizer::Group::sums,
+                              &Optimizer::Group::momentum_buffers,
+                              &Optimizer::Group::mu_products,
+                              &Optimizer::Group::exp_infs,
+                              &Optimizer::Group::acc_deltas,
+                              &Optimizer::Group::row_vars,
+                              &Optimizer::Group::col_vars,
+                              &Optimizer::Group::variances,
+                              &Optimizer::Group::z_offsets,
+                              &Optimizer::Group::weight_sums,
+                              &Optimizer::Group::lr_maxs,
+                              &Optimizer::Group::steps};
 
 // The names are those of PyTorch, and of timm for lamb and lars.
 std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, OptimizerName name) {
@@ -288,6 +300,12 @@ std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, Optimi
               {"col_var.", &Group::col_vars, StateShape::kColumns, 0, true},
               {"variance.", &Group::variances, StateShape::kParameter, 0, false},
               step};
+    case OptimizerName::kScheduleFreeAdamW:
+      return {{kZOffset, &Group::z_offsets},
+              exp_avg_sq,
+              {"weight_sum.", &Group::weight_sums, StateShape::kScalar},
+              {"lr_max.", &Group::lr_maxs, StateShape::kScalar},
+              step};
     case OptimizerName::kRmsprop:
       if (std::get<config::RmspropConfig>(config.method).momentum > 0)
         return {square_avg, momentum, step};
@@ -316,6 +334,7 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, parameter] = parameters[i];
     parameters_.push_back(parameter);
+    names_.push_back(name);
     gradients_.push_back(parameter.grad());
     Group& group = groups_[groups[i]];
     ++group.num_parameters;
@@ -368,6 +387,21 @@ void Optimizer::add_own(Group& group, const std::string& name, const at::Tensor&
       ranges_[kind.prefix + name] = {.shape = parameter.sizes().vec(),
                                      .first_element = static_cast<uint64_t>(range.begin)};
   }
+}
+
+// Of Defazio et al., 2024, with the parameters y, z = y + z_offset and beta: x with y = (1 - beta) z + beta x.
+NamedTensors Optimizer::averages() const {
+  const at::NoGradGuard no_grad;
+  NamedTensors averages;
+  if (!config_.averages()) return averages;
+  const double beta = std::get<config::ScheduleFreeAdamWConfig>(config_.method).betas.at(0);
+  std::map<std::string, at::Tensor> offsets;
+  for (const auto& [name, tensor] : state_)
+    if (name.starts_with(kZOffset)) offsets[name.substr(std::strlen(kZOffset))] = tensor;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    averages.emplace_back(names_[i],
+                          parameters_[i].detach() + offsets.at(names_[i]) * (1 - 1 / beta));
+  return averages;
 }
 
 void Optimizer::set_frozen(bool is_frozen) {
@@ -553,6 +587,7 @@ bool has_fused_kernel(const Optimizer::Group& group) {
     case OptimizerName::kAdafactor:
     case OptimizerName::kLamb:
     case OptimizerName::kLars:
+    case OptimizerName::kScheduleFreeAdamW:
       return false;
   }
   return false;
@@ -687,6 +722,7 @@ void Optimizer::apply(Group& group, const std::optional<at::Tensor>& found_inf) 
     case OptimizerName::kAdafactor:
     case OptimizerName::kLamb:
     case OptimizerName::kLars:
+    case OptimizerName::kScheduleFreeAdamW:
       apply_update(config_, group, found_inf);
       break;
   }

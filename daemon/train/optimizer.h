@@ -169,13 +169,17 @@ class Optimizer {
     // One tensor per parameter if the optimizer has this state, else empty. Undefined where only other
     // parameters have it, such as matrices.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers,
-        mu_products, exp_infs, acc_deltas, row_vars, col_vars, variances;
+        mu_products, exp_infs, acc_deltas, row_vars, col_vars, variances, z_offsets, weight_sums,
+        lr_maxs;
     double lr = 0;
     // Scalar, F32 or on the CPU F64. Undefined: the kernels take the double.
     at::Tensor device_lr;
   };
   const std::vector<Group>& groups() const { return groups_; }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }  // of all shards
+  // With config.averages(): copies of the parameters' averages, which are to be evaluated; otherwise empty. Not with a
+  // shard.
+  NamedTensors averages() const;
 
   // `saved` must contain exactly the tensors of complete_state(), of which the own ones are loaded; see
   // model::load_tensors().
@@ -229,6 +233,7 @@ class Optimizer {
   std::vector<Group> groups_;  // none is empty
   bool takes_gradients_ = false;
   std::vector<at::Tensor> parameters_;  // of all groups
+  std::vector<std::string> names_;      // of these
   // Of parameters_, after take_gradients() without those that are frozen. Empty: not collected yet.
   std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> flat_gradients_;

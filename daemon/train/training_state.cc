@@ -1,6 +1,7 @@
 #include "daemon/train/training_state.h"
 
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -262,6 +263,13 @@ void TrainingState::for_each_tensor(const Visit& visit) const {
   if (!has_model_parts_) return;
   if (ema_)
     for (const auto& [name, tensor] : ema_->tensors()) visit(Part::kEma, name, tensor);
+  if (const model::NamedTensors averages = optimizer_->averages(); !averages.empty()) {
+    const std::map<std::string, at::Tensor> by_name(averages.begin(), averages.end());
+    for (const auto& [name, tensor] : model::named_tensors(*model_)) {
+      const auto average = by_name.find(name);
+      visit(Part::kEma, name, average == by_name.end() ? tensor : average->second);
+    }
+  }
   visit(Part::kTrainerState, kRngCpu, generator_state(kCpu));
   if (!device_.is_cpu()) visit(Part::kTrainerState, kRngDevice, generator_state(device_));
   visit(Part::kTrainerState, kLossSum, loss_sum);

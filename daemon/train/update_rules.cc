@@ -301,6 +301,32 @@ void update(const config::LarsConfig& config, Group& group) {
   subtract_times_lr(group, updates);
 }
 
+// Defazio et al., 2024: the parameters are between z, which is updated, and its average, whose weights are the squares of
+// the learning rate. c is the weight of this step in the average:
+//   y ← y + c (z - y) + lr (beta1 (1 - c) - 1) update;  z - y ← (1 - c) (z - y - lr beta1 update)
+void update(const config::ScheduleFreeAdamWConfig& config, Group& group) {
+  const at::Tensor steps = next_steps(group);
+  const double beta1 = config.betas.at(0), beta2 = config.betas.at(1);
+  const at::Tensor lr =
+      at::ones_like(steps) * (group.device_lr.defined() ? group.device_lr.to(at::kDouble)
+                                                        : at::ones_like(steps[0]) * group.lr);
+  at::_foreach_maximum_(group.lr_maxs, spread(lr.to(at::kFloat)));
+  const at::Tensor weights = at::stack(group.lr_maxs).to(at::kDouble).square();
+  at::_foreach_add_(group.weight_sums, spread(weights.to(at::kFloat)));
+  const at::Tensor sums = at::stack(group.weight_sums).to(at::kDouble);
+  const at::Tensor part = at::where(sums > 0, weights / sums, at::zeros_like(sums));
+  average_squares(group.exp_avg_sqs, beta2, group.gradients);
+  const Tensors unbiased =
+      at::_foreach_div(group.exp_avg_sqs, spread(bias_correction(beta2, steps)));
+  Tensors updates = at::_foreach_div(group.gradients, roots(unbiased, config.eps));
+  if (group.weight_decay != 0) at::_foreach_add_(updates, group.parameters, group.weight_decay);
+  at::_foreach_add_(group.parameters, at::_foreach_mul(group.z_offsets, spread(part)));
+  at::_foreach_add_(group.parameters,
+                    at::_foreach_mul(updates, spread(lr * (beta1 * (1 - part) - 1))));
+  at::_foreach_sub_(group.z_offsets, at::_foreach_mul(updates, spread(lr * beta1)));
+  at::_foreach_mul_(group.z_offsets, spread(1 - part));
+}
+
 // Those that Optimizer updates with LibTorch's kernels.
 template <typename Method>
 concept HasFusedKernel = std::is_same_v<Method, config::SgdConfig> ||

@@ -4,6 +4,8 @@
 //   rmsprop, adagrad, nadam, radam, adamax, adadelta, adafactor: as torch.optim
 //   lamb, lars: as timm.optim (You et al., 2019 and 2017; lamb with grad averaging and bias correction,
 //               without its clipping, for which there is train.max_grad_norm)
+//   schedule_free_adamw: AdamWScheduleFree of schedulefree 1.4.1 with r = 0 and weight_lr_power = 2; the warmup is that of
+//               the scheduler. Its z is kept as the difference from the parameters, which is 0 at first
 //   lion:       Chen et al., 2023, algorithm 2
 //   muon:       muon.h
 //

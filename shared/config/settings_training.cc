@@ -478,6 +478,17 @@ Fields fields_of_method(LarsConfig& lars) {
           coupled_weight_decay(lars.weight_decay)};
 }
 
+Fields fields_of_method(ScheduleFreeAdamWConfig& adamw) {
+  return {lr_field(adamw.lr),
+          fraction("betas", &adamw.betas,
+                   "Part of the average in the trained weights, and decay rate of the running mean "
+                   "of the squared gradient",
+                   "Two numbers from 0 to below 1, the first one above 0."),
+          eps_field(adamw.eps, "Above 0, at most 1."),
+          weight_decay(adamw.weight_decay, "Weight decay, decoupled from the gradient",
+                       "From 0 to 1000. Each step shrinks the weights by lr * weight_decay.")};
+}
+
 Fields fields_of_param_group(ParamGroup& group) {
   return {
       {.name = "params",
@@ -1035,7 +1046,10 @@ Section optimizer_section(OptimizerConfig& optimizer) {
       "rmsprop, adagrad: learning rates per parameter from squared gradients. lion: the sign of a "
       "running mean of gradients (Chen et al., 2023). muon: orthogonalized momentum for the "
       "matrices of hidden layers, as torch.optim.Muon with adjust_lr_fn=\"match_rms_adamw\", and "
-      "adamw for all other parameters.";
+      "adamw for all other parameters. schedule_free_adamw: AdamW whose average replaces a "
+      "schedule "
+      "(Defazio et al., 2024); use scheduler constant, and eval.use_ema, which evaluates the "
+      "average.";
   return {.key = "optimizer",
           .help = "Parameter updates",
           .fields = optimizer_fields(optimizer),

@@ -148,12 +148,14 @@ enum class OptimizerName {
   kAdadelta,
   kAdafactor,
   kLamb,
-  kLars
+  kLars,
+  kScheduleFreeAdamW
 };
 template <>
 inline constexpr auto kWords<OptimizerName> = words("sgd", "adam", "adamw", "rmsprop", "adagrad",
                                                     "lion", "muon", "nadam", "radam", "adamax",
-                                                    "adadelta", "adafactor", "lamb", "lars");
+                                                    "adadelta", "adafactor", "lamb", "lars",
+                                                    "schedule_free_adamw");
 struct SgdConfig {
   double lr = 0.01;
   double momentum = 0;
@@ -269,11 +271,19 @@ struct LarsConfig {
   bool operator==(const LarsConfig&) const = default;
 };
 
+struct ScheduleFreeAdamWConfig {
+  double lr = 2.5e-3;
+  std::vector<double> betas = {0.9, 0.999};  // the first one: part of the average in the parameters
+  double eps = 1e-8;
+  double weight_decay = 0;  // added to the update
+  bool operator==(const ScheduleFreeAdamWConfig&) const = default;
+};
+
 // The alternatives are in the order of OptimizerName.
 using OptimizerVariant =
     std::variant<SgdConfig, AdamConfig, AdamWConfig, RmspropConfig, AdagradConfig, LionConfig,
                  MuonConfig, NadamConfig, RadamConfig, AdamaxConfig, AdadeltaConfig,
-                 AdafactorConfig, LambConfig, LarsConfig>;
+                 AdafactorConfig, LambConfig, LarsConfig, ScheduleFreeAdamWConfig>;
 
 // Whether an update of a parameter depends on all of its elements, and not on each alone.
 inline bool updates_whole_parameters(OptimizerName name) {
@@ -293,6 +303,7 @@ inline bool updates_whole_parameters(OptimizerName name) {
     case OptimizerName::kRadam:
     case OptimizerName::kAdamax:
     case OptimizerName::kAdadelta:
+    case OptimizerName::kScheduleFreeAdamW:
       return false;
   }
   return true;
@@ -324,6 +335,8 @@ struct OptimizerConfig {
   void set_lr(double lr) {
     std::visit([lr](auto& each) { each.lr = lr; }, method);
   }
+  // Its state has an average of the parameters, which checkpoints have as that of train.ema_decay.
+  bool averages() const { return name() == OptimizerName::kScheduleFreeAdamW; }
   double weight_decay() const {
     return std::visit([](const auto& each) { return each.weight_decay; }, method);
   }

@@ -569,6 +569,7 @@ class Validator {
     }
     validate_min_lr();
     validate_scheduler();
+    validate_schedule_free();
   }
 
   void validate_scheduler() {
@@ -587,6 +588,20 @@ class Validator {
     if (cycle->three_phase && cycle->pct_start > 0.5)
       add_error("scheduler.pct_start",
                 "must be at most 0.5 with three_phase: the fall takes as long as the rise");
+  }
+
+  void validate_schedule_free() {
+    const auto* const free = std::get_if<ScheduleFreeAdamWConfig>(&config_.optimizer.method);
+    if (free == nullptr) return;
+    if (!free->betas.empty() && free->betas.front() == 0)
+      add_error("optimizer.betas", "must begin with a number above 0");
+    if (config_.train.ema_decay)
+      add_error("train.ema_decay",
+                "must be null with optimizer.name schedule_free_adamw, which has an average");
+    if (config_.distributed.shard == Shard::kOptimizer)
+      add_error("distributed.shard",
+                "must be none with optimizer.name schedule_free_adamw, whose average is computed "
+                "from its complete state");
   }
 
   void validate_plateau() {
@@ -634,7 +649,8 @@ class Validator {
       add_error("train.ema_every_steps", "requires train.ema_decay; remove it");
     if (!config_.train.ema_decay && config_.train.ema_warmup)
       add_error("train.ema_warmup", "requires train.ema_decay; remove it");
-    if (eval.use_ema && !config_.train.ema_decay)
+    const bool has_average = config_.train.ema_decay || config_.optimizer.averages();
+    if (eval.use_ema && !has_average)
       add_error("eval.use_ema", "requires train.ema_decay; set it, for example to 0.999");
     if (eval.checkpoints != CheckpointSelection::kInterval &&
         eval.every_steps != EvalConfig{}.every_steps)

@@ -67,6 +67,29 @@ def print_plateau():
         print(f"  {options}\n    {shown(rates, 10)}")
 
 
+# ---- Optimizers
+
+
+def print_schedule_free():
+    """The weights that are trained, then those that are evaluated, after 50 steps, which update_rules_test.cc repeats."""
+    from schedulefree import AdamWScheduleFree
+
+    print("UpdateRulesTest")
+    for lr, warmup, options in ((0.01, 0, {"weight_decay": 0.1}), (0.02, 0, {"betas": (0.95, 0.99), "eps": 1e-6}), (0.02, 10, {})):
+        weight, bias = torch.linspace(-0.5, 0.5, 12).view(3, 4), torch.linspace(0.1, 0.4, 5)
+        parameters = [weight.requires_grad_(), bias.requires_grad_()]
+        optimizer = AdamWScheduleFree(parameters, lr=lr, warmup_steps=warmup, foreach=False, **options)
+        optimizer.train()
+        for step in range(50):
+            for parameter in parameters:
+                wave = torch.cos(0.37 * step + torch.arange(parameter.numel(), dtype=torch.float32)).view(parameter.shape)
+                parameter.grad = parameter.detach() * 0.5 + 0.2 * wave
+            optimizer.step()
+        print(f"  {lr} {warmup} {options}\n    {shown([x for p in parameters for x in p.detach().flatten().tolist()], 8)}")
+        optimizer.eval()
+        print(f"    {shown([x for p in parameters for x in p.detach().flatten().tolist()], 8)}")
+
+
 # ---- Losses
 
 
@@ -116,7 +139,7 @@ def print_metrics():
     print("  average_precision", shown([average_precision_score([1, 0, 1, 1, 0, 0], [0.5, 0.5, 2, -1, -3, 0.25])]))
 
 
-TESTS = {"ema": print_ema, "plateau": print_plateau, "losses": print_losses, "metrics": print_metrics}
+TESTS = {"ema": print_ema, "schedule_free": print_schedule_free, "plateau": print_plateau, "losses": print_losses, "metrics": print_metrics}
 
 
 def main():

@@ -503,13 +503,14 @@ FAMILIES = {"vectors": (vectors, 5), "images": (images, 3), "token_blocks": (tok
 
 def optimizer_section(case, names):
     name = case.choose(["sgd", "sgd", "adam", "adamw", "adamw", "rmsprop", "adagrad", "lion", "muon", "nadam", "radam", "adamax", "adadelta",
-                        "adafactor", "lamb", "lars"])
+                        "adafactor", "lamb", "lars", "schedule_free_adamw"])
     spec = {"name": name}
     rates = {"sgd": (0.01, 0.3), "adam": (1e-3, 0.03), "adamw": (1e-3, 0.03), "rmsprop": (1e-3, 0.02), "adagrad": (0.01, 0.1),
              "lion": (1e-4, 3e-3), "muon": (1e-3, 0.03), "nadam": (1e-3, 0.02), "radam": (1e-3, 0.02), "adamax": (1e-3, 0.02),
-             "adadelta": (0.1, 1), "adafactor": (1e-3, 0.03), "lamb": (1e-3, 0.02), "lars": (0.01, 0.3)}
+             "adadelta": (0.1, 1), "adafactor": (1e-3, 0.03), "lamb": (1e-3, 0.02), "lars": (0.01, 0.3),
+             "schedule_free_adamw": (1e-3, 0.03)}
     spec["lr"] = case.log_uniform(*rates[name])
-    if name in ("adam", "adamw", "lion", "muon", "nadam", "radam", "adamax", "lamb") and case.chance(0.5):
+    if name in ("adam", "adamw", "lion", "muon", "nadam", "radam", "adamax", "lamb", "schedule_free_adamw") and case.chance(0.5):
         spec["betas"] = [case.uniform(0.5, 0.95), case.uniform(0.8, 0.999)]
     if name in ("adam", "adamw", "rmsprop", "adagrad", "muon", "nadam", "radam", "adamax", "lamb") and case.chance(0.5):
         spec["eps"] = case.choose([1e-8, 1e-6, 1e-3])
@@ -779,7 +780,7 @@ def add_clusters(case, stages, choose, replicas):
         for section, keys in UNSUPPORTED.items():
             for key in keys:
                 config[section].pop(key, None)
-        if config["optimizer"]["name"] == "muon":
+        if config["optimizer"]["name"] in ("muon", "schedule_free_adamw"):
             config["optimizer"] = {"name": "adamw", "lr": config["optimizer"]["lr"]}
         if config["scheduler"]["name"] == "reduce_on_plateau":
             config["scheduler"] = {"name": "constant", "warmup_steps": config["scheduler"]["warmup_steps"]}
@@ -829,6 +830,12 @@ def make_case(seed, folder, families=None, topology=None):
         if case.chance(0.3):
             resume_earlier(case, stages, stage)
         stages.append(stage)
+    for stage in stages:
+        if stage["config"]["optimizer"]["name"] == "schedule_free_adamw":  # which has an average
+            stage["config"]["train"]["ema_decay"] = None
+            for key in ("ema_every_steps", "ema_warmup"):
+                stage["config"]["train"].pop(key, None)
+            stage["config"].get("distributed", {}).pop("shard", None)
     if any(stage["config"]["train"]["ema_decay"] is None for stage in stages):
         for stage in stages:  # checkpoints without an average cannot be evaluated by it
             stage["config"]["eval"].pop("use_ema", None)

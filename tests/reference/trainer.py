@@ -1007,6 +1007,38 @@ class Lamb(torch.optim.Optimizer):
                 parameter.sub_(update, alpha=group["lr"])
 
 
+class ScheduleFreeAdamW(torch.optim.Optimizer):
+    """Defazio et al., 2024, as schedulefree has it, with z as its difference from the parameters."""
+
+    def __init__(self, groups, **options):
+        super().__init__(groups, options)
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (first, second), rate = group["betas"], group["lr"]
+            for y in group["params"]:
+                if y.grad is None:
+                    continue
+                if not self.state[y]:
+                    self.state[y] = {"z_offset": torch.zeros_like(y), "exp_avg_sq": torch.zeros_like(y), "step": torch.tensor(0.0),
+                                     "weight_sum": torch.tensor(0.0), "lr_max": torch.tensor(0.0)}
+                state = self.state[y]
+                state["step"] += 1
+                state["lr_max"].fill_(max(rate, state["lr_max"].item()))
+                state["weight_sum"] += state["lr_max"] ** 2
+                part = (state["lr_max"].double() ** 2 / state["weight_sum"].double()).item() if state["weight_sum"] > 0 else 0
+                state["exp_avg_sq"].mul_(second).addcmul_(y.grad, y.grad, value=1 - second)
+                root = (state["exp_avg_sq"] / (1 - second ** state["step"].item())).sqrt()
+                update = y.grad / (root + group["eps"]) + group["weight_decay"] * y
+                y.add_(state["z_offset"], alpha=part).add_(update, alpha=rate * (first * (1 - part) - 1))
+                state["z_offset"].sub_(update, alpha=rate * first).mul_(1 - part)
+
+    def average(self, y):
+        (first, _), offset = self.param_groups[0]["betas"], self.state.get(y, {}).get("z_offset")
+        return y.detach() + (0 if offset is None else (1 - 1 / first) * offset)
+
+
 class Lars(torch.optim.Optimizer):
     """You et al., 2017, as timm has it."""
 
@@ -1105,6 +1137,8 @@ class Optimizer:
             self.parts = [torch.optim.Adafactor(groups, beta2_decay=spec["beta2_decay"], eps=tuple(spec["eps"]), d=spec["d"], **plain)]
         elif kind == "lamb":
             self.parts = [Lamb(groups, betas=tuple(spec["betas"]), **{key: spec[key] for key in ("eps", "trust_clip", "always_adapt")})]
+        elif kind == "schedule_free_adamw":
+            self.parts = [ScheduleFreeAdamW(groups, betas=tuple(spec["betas"]), eps=spec["eps"])]
         elif kind == "lars":
             self.parts = [Lars(groups, **{key: spec[key] for key in ("momentum", "nesterov", "trust_coeff", "eps", "trust_clip", "always_adapt")})]
         else:
@@ -1119,7 +1153,8 @@ class Optimizer:
             if others:
                 self.parts.append(torch.optim.AdamW(others, betas=tuple(spec["betas"]), eps=spec["eps"], **plain))
         adam = {"exp_avg", "exp_avg_sq", "step"}
-        self.needed = {"nadam": adam | {"mu_product"}, "radam": adam, "lamb": adam, "adamax": {"exp_avg", "exp_inf", "step"},
+        self.needed = {"schedule_free_adamw": {"z_offset", "exp_avg_sq", "weight_sum", "lr_max", "step"},
+                       "nadam": adam | {"mu_product"}, "radam": adam, "lamb": adam, "adamax": {"exp_avg", "exp_inf", "step"},
                        "adadelta": {"square_avg", "acc_delta", "step"}, "adafactor": {"step"},
                        "lars": {"momentum_buffer"} if spec.get("momentum") else set(), "sgd": {"momentum_buffer"} if spec.get("momentum") else set(), "adam": {"exp_avg", "exp_avg_sq", "step"},
                        "adamw": {"exp_avg", "exp_avg_sq", "step"}, "adagrad": {"sum", "step"}, "lion": {"exp_avg"},
@@ -1322,6 +1357,8 @@ class Trainer:
                 self.ema = {name: value for name, value in self.ema.items() if name in trained}
             records.append(self.train_step(config, task, datasets, micro_batches, trained, optimizer, ranks))
             self.steps += 1
+            if config["optimizer"]["name"] == "schedule_free_adamw":
+                self.ema = {name: optimizer.parts[0].average(parameter) for name, parameter in trained.items()}
             if config["scheduler"]["name"] == "reduce_on_plateau":
                 self.plateau.add(config, self.steps, records[-1]["loss"])
             if self.steps in kept:

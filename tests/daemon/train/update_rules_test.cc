@@ -16,6 +16,7 @@
 #include <ATen/ops/cos.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include "daemon/train/optimizer.h"
@@ -133,6 +134,20 @@ const std::vector<Rule> kRules{
      {0.023269691, 0.019257402, 0.0028751104, -0.01200095, -0.012879416, -0.00013822553, 0.01332284,
       0.013942161, -3.527636e-05, -0.016944258, -0.022424364, -0.012622797, 0.014758749,
       0.010972137, -0.0051844977, -0.019834887, -0.020487698}},
+    // AdamWScheduleFree(weight_decay=0.1) of schedulefree 1.4.1 (tests/parity/make_recipe_numbers.py)
+    {"ScheduleFreeAdamW",
+     config::ScheduleFreeAdamWConfig{.weight_decay = 0.1},
+     0.01,
+     {-0.23171484, -0.19325563, -0.15371382, -0.10345558, -0.056378536, -0.029927097, 0.020872654,
+      0.056762964, 0.086803317, 0.12430809, 0.17636511, 0.28402683, 0.043499943, 0.069296643,
+      0.096621506, 0.12431153, 0.18074657}},
+    // AdamWScheduleFree(betas=(0.95, 0.99), eps=1e-6)
+    {"ScheduleFreeAdamWBetas",
+     config::ScheduleFreeAdamWConfig{.betas = {0.95, 0.99}, .eps = 1e-6},
+     0.02,
+     {-0.071592599, -0.069334462, -0.063143313, -0.040661924, -0.016506512, -0.0032169803,
+      0.015660744, 0.018046338, 0.012266064, 0.01486622, 0.04672917, 0.14855777, 0.020214915,
+      0.016598808, 0.012855818, 0.015252971, 0.057352159}},
 };
 
 constexpr int kSteps = 50;
@@ -237,6 +252,47 @@ TEST_P(UpdateRuleTest, ContinuesBitForBitFromSavedState) {
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, UpdateRuleTest, ::testing::ValuesIn(kRules),
                          [](const auto& each) { return std::string(each.param.name); });
+
+// The weights of AdamWScheduleFree(lr=0.02, warmup_steps=10) after 50 steps, in train() and in eval().
+TEST(ScheduleFreeAdamWTest, HasAveragesOfReferenceAfterWarmup) {
+  NamedTensors parameters{
+      {"weight", at::linspace(-0.5, 0.5, 12).to(at::kFloat).view({3, 4}).requires_grad_()},
+      {"bias", at::linspace(0.1, 0.4, 5).to(at::kFloat).requires_grad_()}};
+  config::TrainConfig train;
+  train.max_grad_norm.reset();
+  const auto optimizer =
+      *Optimizer::create({.method = config::ScheduleFreeAdamWConfig{}}, train, parameters);
+  for (const auto& [name, average] : optimizer->averages())
+    EXPECT_TRUE(at::equal(average, parameters[name == "bias" ? 1 : 0].second.detach()))
+        << "before the first step";
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer->zero_grad();
+    {
+      const at::NoGradGuard no_grad;
+      for (const auto& [name, tensor] : parameters)
+        tensor.mutable_grad().copy_(
+            tensor * 0.5 +
+            0.2 *
+                at::cos(0.37 * step + at::arange(tensor.numel(), at::kFloat)).view(tensor.sizes()));
+    }
+    optimizer->step(0.02 * std::min(1.0, (step + 1) / 10.0));
+  }
+  const std::vector<float> trained{
+      -0.1141126F,  -0.10765631F,  -0.088211805F,  -0.047355831F, -0.0023413931F, 0.013014639F,
+      0.015632225F, 0.0058930512F, -0.0042853355F, 0.020165021F,  0.089062266F,   0.18221736F,
+      0.017856011F, 0.0026800241F, -0.0015238383F, 0.028879616F,  0.096894696F};
+  const std::vector<float> evaluated{
+      -0.13547489F, -0.12244673F, -0.09796457F,  -0.055530056F, -0.010940551F, 0.0054971883F,
+      0.014945923F, 0.013952792F, 0.0083252592F, 0.03447197F,   0.10478863F,   0.20008427F,
+      0.020913297F, 0.01300266F,  0.011675839F,  0.04264928F,   0.1115393F};
+  const auto flat = [](const NamedTensors& tensors) {
+    std::map<std::string, at::Tensor> by_name(tensors.begin(), tensors.end());
+    return at::cat({by_name.at("weight").detach().flatten(), by_name.at("bias").detach()});
+  };
+  EXPECT_TRUE(at::allclose(flat(parameters), at::tensor(trained), 0, 1e-6)) << flat(parameters);
+  const at::Tensor averages = flat(optimizer->averages());
+  EXPECT_TRUE(at::allclose(averages, at::tensor(evaluated), 0, 1e-6)) << averages;
+}
 
 }  // namespace
 }  // namespace stoker::train

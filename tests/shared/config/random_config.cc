@@ -680,6 +680,10 @@ void fix_eval(Config& config, Filler& filler) {
   };
   eval.monitor = metric();
   for (std::string& each : config.checkpoint.monitor) each = metric();
+  if (config.optimizer.averages()) {
+    config.train.ema_decay.reset();
+    config.distributed.shard = Shard::kNone;
+  }
   if (!config.train.ema_decay) {
     eval.use_ema = false;
     config.train.ema_every_steps = 1;

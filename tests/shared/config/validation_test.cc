@@ -151,6 +151,18 @@ TEST(ValidationTest, RequiresWhatPlateauMonitors) {
               ElementsAre(HasSubstr("scheduler.min_lr: must be at most optimizer.lr")));
 }
 
+TEST(ValidationTest, EvaluatesAverageOfScheduleFreeOptimizer) {
+  const std::string optimizer = "optimizer={name: schedule_free_adamw}";
+  EXPECT_THAT(errors_of(kTextData, {optimizer, "eval.use_ema=true"}), IsEmpty());
+  EXPECT_THAT(errors_of(kTextData, {optimizer, "train.ema_decay=0.9"}),
+              ElementsAre(HasSubstr("train.ema_decay: must be null with optimizer.name")));
+  EXPECT_THAT(errors_of(kTextData, {optimizer, "distributed.shard=optimizer",
+                                    "distributed.reduction=ordered"}),
+              ElementsAre(HasSubstr("distributed.shard: must be none with optimizer.name")));
+  EXPECT_THAT(errors_of(kTextData, {optimizer, "optimizer.betas=[0, 0.9]"}),
+              ElementsAre(HasSubstr("optimizer.betas: must begin with a number above 0")));
+}
+
 TEST(ValidationTest, RejectsTagsThatAreNone) {
   const auto errors = [](const std::string& tags) {
     return errors_of(
