@@ -5,7 +5,6 @@
 
 #include "daemon/train/plateau.h"
 #include "shared/base/file_stamp.h"
-#include "shared/eval_metrics/metric_table.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::app {
