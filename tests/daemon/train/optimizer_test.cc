@@ -240,7 +240,8 @@ INSTANTIATE_TEST_SUITE_P(
         Method{"radam", config::RadamConfig{}}, Method{"adamax", config::AdamaxConfig{}},
         Method{"adadelta", config::AdadeltaConfig{}},
         Method{"adafactor", config::AdafactorConfig{}}, Method{"lamb", config::LambConfig{}},
-        Method{"lars", config::LarsConfig{.momentum = 0.9}}));
+        Method{"lars", config::LarsConfig{.momentum = 0.9}},
+        Method{"schedule_free_adamw", config::ScheduleFreeAdamWConfig{}}));
 
 TEST(MuonTest, UsesAdamwForParametersOtherThanHiddenMatrices) {
   const Parameters parameters({"tok.w", "a.w", "a.b", "c.w"});

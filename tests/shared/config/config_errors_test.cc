@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "optimizer adamw"},
         ForeignKey{kTextData + "optimizer: {name: sgd, betas: [0.9, 0.99]}", "optimizer.betas",
                    "optimizer sgd"},
-        ForeignKey{kTextData + "task: {label_smoothing: 0.1}", "task.label_smoothing",
+        ForeignKey{kTextData + "task: {zero_infinity: true}", "task.zero_infinity",
                    "task language_modeling"},
         ForeignKey{kTextData + "scheduler: {name: constant, min_lr: 0}", "scheduler.min_lr",
                    "scheduler constant"},

@@ -219,7 +219,8 @@ std::vector<Kind> kinds() {
       {"Adadelta", config::AdadeltaConfig{}},
       {"Adafactor", config::AdafactorConfig{}},
       {"Lamb", config::LambConfig{}},
-      {"Lars", config::LarsConfig{.momentum = 0.9, .weight_decay = 0.01, .trust_clip = true}}};
+      {"Lars", config::LarsConfig{.momentum = 0.9, .weight_decay = 0.01, .trust_clip = true}},
+      {"ScheduleFreeAdamW", config::ScheduleFreeAdamWConfig{.weight_decay = 0.01}}};
   for (const auto& [name, method] : optimizers)
     all.push_back({name, [method](config::Config& config) { config.optimizer.method = method; }});
   return all;
