@@ -1,6 +1,6 @@
 // A few trainer steps on synthetic data must reduce the loss clearly, and a second session must
 // resume from the checkpoint. Covers all models for vectors and images, including models loaded
-// from files; convergence_test.cc covers sequence models.
+// from files; sequence models are compared with PyTorch (tests/parity).
 #include <cmath>
 
 #include "shared/config/load_config.h"
