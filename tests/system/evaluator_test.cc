@@ -121,17 +121,6 @@ TEST_F(EvaluatorTest, BestCheckpointHasLargestValueOfMetricThatIsMaximized) {
   EXPECT_NE(log_of("stoker-eval").find("table.json: does not exist"), std::string::npos);
 }
 
-TEST_F(EvaluatorTest, UnknownMonitorIsReportedByCheckOfConfiguration) {
-  Process check({program("stokerd"), "--config", write_config(small_config()), "--set",
-                 "eval.monitor=val/acuracy", "--check-config"},
-                path("check.out"));
-  EXPECT_EQ(code_of(check), 78);
-  EXPECT_NE(text_of(path("check.out"))
-                .find("'acuracy' is not a metric of this task; did you mean "
-                      "'accuracy'?"),
-            std::string::npos);
-}
-
 // ---- Checkpoints given on the command line
 
 TEST_F(EvaluatorTest, EvaluatesGivenCheckpointWithoutRunDirectory) {
@@ -223,17 +212,6 @@ TEST_F(EvaluatorTest, LogsWhetherTrainingIsPausedCrashedOrFinished) {
       << "finds itself done";
   EXPECT_EQ(exit_code(std::move(follower)), 0);
   EXPECT_NE(log_of("stoker-eval").find("run finished, evaluation complete"), std::string::npos);
-}
-
-TEST_F(EvaluatorTest, ClearsPauseStateWhenTrainingResumes) {
-  const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
-  const auto paused = [&] { return fs::exists(run_dir() + "/paused.json"); };
-  ASSERT_TRUE(wait_until(60s, [&] { return !checkpoints(run_dir()).empty(); }));
-  ASSERT_EQ(exit_code(ctl(run_dir(), {"pause"}, "ctl")), 0);
-  ASSERT_TRUE(wait_until(60s, paused));
-  ASSERT_EQ(exit_code(ctl(run_dir(), {"resume"}, "ctl")), 0);
-  ASSERT_TRUE(wait_until(60s, [&] { return !paused(); }));
 }
 
 // ---- Worker processes

@@ -123,11 +123,6 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 6
   uint64_t last_step_ = 0;  // of expect_same_after_kills()
 };
 
-TEST_F(SampleOrderTest, SurvivesKillsWithoutShuffle) {
-  expect_same_after_kills(
-      config_of(synthetic_config(500), "feed: {shuffle: none, last_batch: drop}"), kSteps);
-}
-
 TEST_F(SampleOrderTest, SurvivesKillsWithBlockShuffle) {
   expect_same_after_kills(
       config_of(
@@ -147,22 +142,6 @@ TEST_F(SampleOrderTest, SurvivesKillsWithWeightedMixture) {
   expect_same_after_kills(
       config_of(train, "  small: " + synthetic_config(40) + "\n  large: " + synthetic_config(700)),
       kSteps);
-}
-
-TEST_F(SampleOrderTest, SurvivesKillsWithTextMixtureInEveryShuffleMode) {
-  int number = 0;
-  for (const char* const feed :
-       {"feed: {shuffle: full}", "feed: {shuffle: none}",
-        "feed: {shuffle: block, shuffle_block_size: 30}",
-        "feed: {shuffle: shards, shuffle_open_shards: 2, last_batch: drop}"}) {
-    SCOPED_TRACE(feed);
-    const std::string config = text_config_of("{concat: [code, prose]}", feed);
-    expect_same_after_kills(config, 600);
-    // Each order starts with empty run directories.
-    for (const std::string& run : {run_dir(), run_dir("uninterrupted")})
-      std::filesystem::rename(run, run + "-" + std::to_string(number));
-    ++number;
-  }
 }
 
 TEST_F(SampleOrderTest, SurvivesKillsByteForByteWithReadAhead) {

@@ -62,36 +62,6 @@ class PackingRunTest : public RunTest {
   std::string config_;
 };
 
-TEST_F(PackingRunTest, HasSameSamplesInAnyProcess) {
-  ASSERT_EQ(train(config_, run_dir()).code, 0) << log_of("stokerd");
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("sequences packed dataset=train documents="));
-  ASSERT_EQ(train(config_, run_dir("threads"), {"--set", "feed.num_processes=0"}).code, 0);
-  ASSERT_EQ(train(config_, run_dir("processes"),
-                  {"--set", "feed.num_processes=2", "--set", "feed.num_workers=3"})
-                .code,
-            0);
-  for (const std::string run : {"threads", "processes"}) {
-    EXPECT_EQ(model_sha256(run_dir(run), 40), model_sha256(run_dir(), 40)) << run;
-    EXPECT_EQ(deterministic_records(run_dir(run)), deterministic_records(run_dir())) << run;
-  }
-}
-
-TEST_F(PackingRunTest, MatchesUninterruptedRunAfterKill) {
-  const auto until = [](uint64_t step) -> std::vector<std::string> {
-    return {"--set", "train.max_steps=" + std::to_string(step), "--set", "scheduler.name=constant"};
-  };
-  Process trainer = this->trainer(config_, run_dir(), until(100'000'000));
-  ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), {}).has_value())
-      << log_of("stokerd");
-  ASSERT_TRUE(trainer.kill());
-  const uint64_t last = newest_step(run_dir()) + 7;
-  ASSERT_EQ(train(config_, run_dir(), until(last)).code, 0) << log_of("stokerd");
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step="));
-  ASSERT_EQ(train(config_, run_dir("uninterrupted"), until(last)).code, 0) << log_of("stokerd");
-  EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("uninterrupted"), last));
-  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
-}
-
 TEST_F(PackingRunTest, EvaluatesDocumentsAsIfAlone) {
   const auto packed = trained_and_evaluated("packed");
   const auto alone = trained_and_evaluated("alone", {"--set", "data.val.sequence.packing=false"});

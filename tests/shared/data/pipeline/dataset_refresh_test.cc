@@ -5,6 +5,8 @@
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/data/example_writer.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/shared/data/tar_writer.h"
+#include "tests/shared/image/image_files.h"
 
 namespace stoker::data::pipeline {
 namespace {
@@ -112,6 +114,29 @@ TEST_F(DatasetRefreshTest, AcceptsNewTfrecordShards) {
   expect_refreshes(set, [&] { write("data/b.tfrecord", record(3, 1)); });
   append("data/a.tfrecord", record(4, 0));
   expect_rejected(set, "a.tfrecord: changed from");
+}
+
+TEST_F(DatasetRefreshTest, AcceptsNewTarShards) {
+  auto set = set_of(config::WebdatasetDataset{});
+  fields_in(set).input = {"x"};
+  record_in(set).input_shape = {2};
+  fields_in(set).label = "cls";
+  const auto shard = [](const std::string& key) {
+    return testing::tar_member(key + ".x", "ab") + testing::tar_member(key + ".cls", "1") +
+           testing::kTarEnd;
+  };
+  write("data/a.tar", shard("a"));
+  expect_refreshes(set, [&] { write("data/b.tar", shard("b")); });
+}
+
+TEST_F(DatasetRefreshTest, AcceptsNewImages) {
+  auto set = set_of(config::ImageFolderDataset{});
+  transforms_in(set) = {config::Resize{{4, 4}}};
+  const std::string image =
+      image::testing::encode_png_file(image::testing::plain(4, 4, {1, 9, 99}));
+  for (const char* const folder : {"data/cat/", "data/dog/"})
+    write(folder + std::string("1.png"), image);
+  expect_refreshes(set, [&] { write("data/cat/more/2.png", image); });
 }
 
 TEST_F(DatasetRefreshTest, AcceptsNewDataOfStableSplits) {
