@@ -273,15 +273,6 @@ TEST_F(ClusterRunTest, TrainsSameBytesWithFrozenParameters) {
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
-// One worker more than gradients per step, and variables distributed by size.
-TEST_F(ClusterRunTest, TrainsSameBytesWithBackupWorker) {
-  num_workers_ = 3;
-  mode_ = {"--replicas", "sync", "--placement", "bytes"};
-  train_alone(run_dir("alone"));
-  expect_codes(start_all(run_dir()), 0);
-  expect_same_run(run_dir(), run_dir("alone"));
-}
-
 // A stopped worker is not lost. If it has a micro-batch, a step needs a backup; a save does not wait for it.
 TEST_F(ClusterRunTest, TrainsAndSavesSameBytesWhileWorkerIsStopped) {
   settings_ = {"--set", "distributed.timeout_seconds=100"};
@@ -369,16 +360,6 @@ TEST_F(ClusterRunTest, ContinuesAsOneProcess) {
   EXPECT_EQ(code_of(process), 0);
   train_alone(run_dir("alone"));
   expect_same_run(run_dir(), run_dir("alone"));
-}
-
-TEST_F(ClusterRunTest, ContinuesRunOfOneProcess) {
-  train_alone(run_dir());
-  train_alone(run_dir("alone"));
-  max_steps_ += 16;
-  expect_codes(start_all(run_dir()), 0);
-  train_alone(run_dir("alone"));
-  expect_same_run(run_dir(), run_dir("alone"));
-  EXPECT_EQ(num_records(run_dir()), num_records(run_dir("alone")));
 }
 
 // The tickets of its steps no longer follow from their number alone.

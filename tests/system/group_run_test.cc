@@ -54,34 +54,6 @@ TEST_F(GroupRunTest, TrainsSameBytesWithAnyNumberOfProcesses) {
   }
 }
 
-// Four times as many as the cores of a small machine.
-TEST_F(GroupRunTest, TrainsSameBytesWithEightProcesses) {
-  micro_batches_ = 8;
-  configure(8);
-  train_alone(run_dir(kAlone));
-  expect_success(start_group(8, run_dir("run-8")));
-  expect_same_run(run_dir("run-8"), run_dir(kAlone));
-}
-
-// Each start is stopped after a few steps.
-TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) {
-  configure_endless();
-  const std::string run = run_dir("changing");
-  for (const int world_size : {2, 4, 1}) {
-    const uint64_t before = newest_record_step(run);
-    auto ranks = start_group(world_size, run);
-    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
-    // A stop of one rank is one of all, after the same step.
-    ranks.back()->signal(SIGTERM);
-    expect_success(ranks);
-    EXPECT_EQ(newest_step(run), newest_record_step(run));
-  }
-  end_at(newest_step(run) + 4);
-  expect_success(start_group(2, run));
-  train_alone(run_dir(kAlone));
-  expect_same_run(run, run_dir(kAlone));
-}
-
 // With dropout. At a random step a random rank is killed, and by the launcher then the others; the next start has another
 // number of ranks.
 TEST_F(GroupRunTest, TrainsSameBytesWhenKilledAtRandomWithOtherNumberOfProcessesEachTime) {
@@ -187,19 +159,6 @@ TEST_F(GroupRunTest, EndsWithReasonWhenDescriptorsRunOut) {
   EXPECT_THAT(status, ContainsRegex("a thread of a library ended by an exception: .*Too many open "
                                     "files; raise the limit"));
   EXPECT_THAT(output_of(0), ContainsRegex("daemon failed .*Too many open files"));
-}
-
-TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
-  configure(24);
-  train_alone(run_dir(kAlone));
-  for (const int world_size : {2, 4}) {
-    const std::string run = run_dir("run-" + std::to_string(world_size));
-    expect_success(start_group(world_size, run, kSharded));
-    expect_same_state(run, run_dir(kAlone));
-    expect_valid_checkpoints(run);
-    EXPECT_EQ(unfinished(run), std::vector<std::string>());
-    EXPECT_FALSE(fs::exists(run + "/ranks/1/checkpoints"));
-  }
 }
 
 // Each thread updates a part of a large parameter, which begins elsewhere in a shard than in the complete
@@ -383,17 +342,6 @@ TEST_F(GroupRunTest, ReportsTruncatedShardAndResumesFromCheckpointBefore) {
   EXPECT_THAT(output_of(0), HasSubstr("optimizer-00002-of-00002.safetensors: has "));
   train_alone(run_dir(kAlone));
   expect_same_state(run, run_dir(kAlone));
-}
-
-TEST_F(GroupRunTest, RejectsShardedParameters) {
-  configure(24);
-  Process process(
-      joined({program("stokerd")}, arguments(run_dir(), {"--set", "distributed.shard=parameters"})),
-      log_path(0));
-  EXPECT_EQ(code_of(process), 78);
-  EXPECT_THAT(
-      output_of(0),
-      HasSubstr("distributed.shard=parameters: must be none or optimizer, got 'parameters'"));
 }
 
 TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {
@@ -753,16 +701,6 @@ TEST_F(GroupRunTest, NamesRankAndSettingThatDiffers) {
     EXPECT_THAT(output_of(rank),
                 ContainsRegex("rank 1 \\([^ ]+, pid " + std::to_string(other.pid()) +
                               "\\): optimizer.lr is 0.004, but 0.003 on rank 0; start all ranks"));
-}
-
-// The rank has spoken to the store of rank 0, which need not wait for another one.
-TEST_F(GroupRunTest, EndsRankThatWaitsForOneOfAnotherNumberOfRanks) {
-  configure(24);
-  auto chief = start_rank(0, 2, run_dir());
-  auto other = start_rank(1, 4, run_dir());
-  EXPECT_EQ(code_of(other), 78);
-  EXPECT_EQ(code_of(chief), 78);
-  EXPECT_THAT(output_of(0), ContainsRegex("rank 1 failed: .*rank 1 is of run .* with 4 ranks"));
 }
 
 TEST_F(GroupRunTest, NamesRankThatIsMissingAtStart) {

@@ -491,37 +491,24 @@ TEST_F(TrainerGroupTest, SumsBucketsDuringBackwardPass) {
   EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 12 * total);
 }
 
+// Also if a bucket, the first one, has a layer that is frozen, whose hook is not called.
 TEST_F(TrainerGroupTest, StartsSumsBeforeEndOfBackwardPass) {
-  Session session(shared_config(1), root_);
-  train::Optimizer& optimizer = session.state_->optimizer();
-  ThreadGroup group(1);
-  GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
-  ASSERT_GT(buckets.size(), 2u);
-  at::Tensor loss = at::zeros({});
-  for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
-    if (parameter.requires_grad()) loss = loss + parameter.sum();
-  buckets.begin([&](size_t bucket) { buckets.start(bucket); });
-  loss.backward();
-  EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
-  buckets.end();
-  EXPECT_TRUE(buckets.finish({}).ok());
-}
-
-// As with layers that are frozen: their hooks are not called.
-TEST_F(TrainerGroupTest, StartsSumsDespiteParametersThatNeedNoGradient) {
-  Session session(shared_config(1), root_);
-  train::Optimizer& optimizer = session.state_->optimizer();
-  ThreadGroup group(1);
-  GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
-  session.state_->model().parameters().back().set_requires_grad(false);  // the first bucket
-  at::Tensor loss = at::zeros({});
-  for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
-    if (parameter.requires_grad()) loss = loss + parameter.sum();
-  buckets.begin([&](size_t bucket) { buckets.start(bucket); });
-  loss.backward();
-  EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
-  buckets.end();
-  EXPECT_TRUE(buckets.finish({}).ok());
+  for (const bool is_frozen : {false, true}) {
+    Session session(shared_config(1), fresh());
+    train::Optimizer& optimizer = session.state_->optimizer();
+    ThreadGroup group(1);
+    GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
+    ASSERT_GT(buckets.size(), 2u);
+    if (is_frozen) session.state_->model().parameters().back().set_requires_grad(false);
+    at::Tensor loss = at::zeros({});
+    for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
+      if (parameter.requires_grad()) loss = loss + parameter.sum();
+    buckets.begin([&](size_t bucket) { buckets.start(bucket); });
+    loss.backward();
+    EXPECT_EQ(group.started_sizes(0).size(), buckets.size()) << is_frozen;
+    buckets.end();
+    EXPECT_TRUE(buckets.finish({}).ok());
+  }
 }
 
 TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
