@@ -29,20 +29,6 @@ class FeedSupervisorTest : public FeedTest {
   void behave_as(const std::string& how) { options_.config_path = path(how); }
 };
 
-TEST_F(FeedSupervisorTest, FillsPlannedBatchesWithProcesses) {
-  options_.feed.num_workers = 3;
-  options_.feed.num_processes = 2;
-  open_ring({.slots = 4, .first_ticket = 5});
-  ASSERT_TRUE(start().ok());
-  EXPECT_EQ(supervisor_->live_workers(), 3);
-  EXPECT_EQ(supervisor_->process_ids().size(), 2u);
-  for (uint64_t ticket = 5; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-  supervisor_->stop();
-  EXPECT_EQ(supervisor_->live_workers(), 0);
-  EXPECT_TRUE(no_children_left());
-  EXPECT_FALSE(coordinator_.should_stop());
-}
-
 TEST_F(FeedSupervisorTest, TunesWorkerCountBetweenProcessesAndCores) {
   options_.feed.num_workers.reset();
   options_.feed.num_processes = 2;
@@ -157,15 +143,6 @@ TEST_F(FeedSupervisorTest, FailsRunOnQuarantineWhenSampleErrorsAreFatal) {
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("quarantined: "));
-}
-
-TEST_F(FeedSupervisorTest, StopsWorkersWithoutStoppingRunAtEndOfData) {
-  open_ring({.slots = 4, .end_ticket = 10});
-  ASSERT_TRUE(start().ok());
-  for (uint64_t ticket = 0; ticket < 10; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-  EXPECT_TRUE(eventually([&] { return supervisor_->live_workers() == 0; }));
-  EXPECT_EQ(supervisor_->crashes(), 0u);
-  EXPECT_FALSE(coordinator_.should_stop());
 }
 
 TEST_F(FeedSupervisorTest, FailsRunAfterWorkersExitWithError) {

@@ -425,22 +425,6 @@ TEST_F(DeleteCheckpointsTest, ReadsAllTensorsWhenFilesAreDeletedAfterOpen) {
   }
 }
 
-// An open tensor file also holds the lock: the evaluator closes the rest of the checkpoint.
-TEST_F(DeleteCheckpointsTest, ReadsOpenTensorFileAfterCheckpointIsDeleted) {
-  commit_up_to(2);
-  std::unique_ptr<SafetensorsFile> file;
-  {
-    const auto held = CheckpointStore::open_verified(path_of(1));
-    ASSERT_TRUE(held.ok());
-    file = *held->open_tensors("model.safetensors");
-  }
-  EXPECT_EQ(delete_checkpoints({1}), (Steps{1}));
-  const OwnedTensor due = TrainerState(1).model[0];
-  std::vector<std::byte> bytes(due.bytes.size());
-  ASSERT_TRUE(file->read(due.spec.name, bytes).ok());
-  EXPECT_EQ(bytes, due.bytes);
-}
-
 TEST_F(DeleteCheckpointsTest, DeletesIncompleteCheckpointsOnRequest) {
   commit_up_to(3);
   std::filesystem::remove(path_of(1) + "/SHA256SUMS");

@@ -66,16 +66,6 @@ TEST_F(IdxDatasetTest, ReadsImagesAndLabels) {
   EXPECT_EQ((*dataset)->source(2).offset, 16u + 12u);
 }
 
-TEST_F(IdxDatasetTest, OpensFromIndex) {
-  write("images", encoded_images(10));
-  write("labels", labels(10));
-  const std::string fingerprint = (*open(idx()))->fingerprint();
-  const auto dataset = pipeline::open_indexed("train", idx(), index_dir(), fingerprint);
-  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
-  EXPECT_EQ((*dataset)->classes(), 4u);
-  EXPECT_EQ(read_sample(**dataset, 3).label(), 3);
-}
-
 TEST_F(IdxDatasetTest, SplitsByPosition) {
   write("images", encoded_images(10));
   write("labels", labels(10));

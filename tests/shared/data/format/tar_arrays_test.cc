@@ -91,16 +91,6 @@ TEST_F(WebdatasetArraysTest, ReadsUint8ArraysAsImages) {
               ElementsAre(1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10));
 }
 
-TEST_F(WebdatasetArraysTest, OpensFromIndex) {
-  write_arrays({npy("|u1", "(2, 2)", "abcd")});
-  const auto config = arrays({1, 2, 2});
-  const auto data = opened(config);
-  ASSERT_NE(data, nullptr);
-  const auto again = pipeline::open_indexed("train", config, index_dir(), data->fingerprint());
-  ASSERT_TRUE(again.ok()) << again.status().to_string();
-  EXPECT_EQ(read_sample(**again, 0).text(), "abcd");
-}
-
 TEST_F(WebdatasetArraysTest, ReadsLabelAndTargetsFromArrays) {
   write("data.tar", tar_member("a.x.npy", two_floats()) +
                         tar_member("a.y.npy", npy("<i8", "()", bytes_of<int64_t>({3}))) +

@@ -150,15 +150,6 @@ TEST_F(WebdatasetTest, ReportsSourceOfSamples) {
   EXPECT_EQ(dataset->source(1).offset, 2048u);
 }
 
-TEST_F(WebdatasetTest, OpensFromIndex) {
-  const std::string fingerprint =
-      opened(sample("a", "123", "0") + sample("b", "456", "2") + kTarEnd)->fingerprint();
-  const auto dataset = pipeline::open_indexed("train", tar(), index_dir(), fingerprint);
-  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
-  EXPECT_EQ(read_sample(**dataset, 1).text(), "456");
-  EXPECT_EQ(read_sample(**dataset, 1).label(), 2);
-}
-
 TEST_F(WebdatasetTest, UsesFirstAvailableExtension) {
   write("data.tar", tar_member("a.x", "xxx") + tar_member("a.y", "yyy") + tar_member("a.cls", "0") +
                         tar_member("b.cls", "1") + tar_member("b.X", "XXX") + kTarEnd);

@@ -93,17 +93,6 @@ TEST_F(WebdatasetSequencesTest, ReadsInputIdsAndLabelsFromArraysOrJson) {
   EXPECT_THAT(read_sample(*listed, 0).values<int64_t>(2), ElementsAre(2, 1, -100));
 }
 
-TEST_F(WebdatasetSequencesTest, AppendsEndTokenToText) {
-  write_samples({{{"txt", "ab"}}, {{"txt", "abcdef"}}});
-  auto config = tar(4);
-  fields_in(config).text = "txt";
-  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
-  const auto dataset = opened(config);
-  EXPECT_EQ(dataset->classes(), 256u);
-  EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\0\0", 4));
-  EXPECT_EQ(read_sample(*dataset, 1).text(), "abcd");
-}
-
 TEST_F(WebdatasetSequencesTest, ReadsLongListFromJson) {
   std::string list = "{\"x\": [0";
   for (int i = 1; i < 40'000; ++i) list += ", " + std::to_string(i);

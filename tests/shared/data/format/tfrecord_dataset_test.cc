@@ -150,15 +150,6 @@ TEST_F(TfrecordDatasetTest, RejectsCompressedFilesWithHint) {
 
 // ---- Files written by the tests
 
-TEST_F(TfrecordDatasetTest, OpensFromIndex) {
-  write("data.tfrecord", records(10));
-  const std::string fingerprint = opened(tfrecord())->fingerprint();
-  const auto dataset = pipeline::open_indexed("train", tfrecord(), index_dir(), fingerprint);
-  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
-  EXPECT_THAT(read_sample(**dataset, 7).values<float>(0), ElementsAre(7, 0.5));
-  EXPECT_EQ((*dataset)->source(3).offset, 3 * record(0).size());
-}
-
 TEST_F(TfrecordDatasetTest, ChangesFingerprintWithFields) {
   write("data.tfrecord", records(10));
   const std::string fingerprint = opened(tfrecord())->fingerprint();

@@ -112,16 +112,6 @@ TEST_F(TfrecordSequencesTest, ReadsPerStepLabelsFromListsAndSteps) {
   EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(2), ElementsAre(4, 2, -100));
 }
 
-TEST_F(TfrecordSequencesTest, AppendsEndTokenToText) {
-  write("data.tfrecord", framed(example({{"t", bytes_feature("ab")}})));
-  auto config = tfrecord(4);
-  fields_in(config).text = "t";
-  const auto dataset = opened(config);
-  EXPECT_EQ(dataset->classes(), 256u);
-  EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\0\0", 4));
-  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(1), ElementsAre(3));
-}
-
 TEST_F(TfrecordSequencesTest, ReadsFixedLengthSequenceExampleAsInput) {
   write("data.tfrecord",
         framed(sequence_example({{"word", ints_feature({1})}},

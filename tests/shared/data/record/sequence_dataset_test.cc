@@ -273,20 +273,6 @@ TEST_F(SequenceDatasetTest, ReportsSampleErrorWhenLengthDiffersFromIndex) {
       HasSubstr("has label 2, which did not exist"));
 }
 
-TEST_F(SequenceDatasetTest, OpensFromIndex) {
-  write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, 3]}\n{\"ids\": [4], \"tags\": [-100]}\n");
-  const auto dataset = opened(tagged(3));
-  const auto again =
-      pipeline::open_indexed("train", tagged(3), index_dir(), dataset->fingerprint());
-  ASSERT_TRUE(again.ok()) << again.status().to_string();
-  EXPECT_EQ((*again)->spec(), dataset->spec());
-  EXPECT_EQ((*again)->classes(), 4u);
-  for (uint64_t i = 0; i < 2; ++i) {
-    EXPECT_EQ((*again)->length(i), dataset->length(i));
-    EXPECT_EQ(read_sample(**again, i).tensors, read_sample(*dataset, i).tensors);
-  }
-}
-
 TEST_F(SequenceDatasetTest, ReturnsLengthsOfSelectedRange) {
   write("data.jsonl", "{\"t\": \"a\"}\n{\"t\": \"ab\"}\n{\"t\": \"abc\"}\n{\"t\": \"abcd\"}\n");
   auto config = text(8);
