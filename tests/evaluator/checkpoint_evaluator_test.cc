@@ -42,14 +42,28 @@ class TickingClock : public ManualClock {
 
 class CheckpointEvaluatorTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::vector<checkpoint::OwnedTensor> tensors;
-    tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
-    tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2));
-    tensors.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
-    tensors.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
-    ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
-                                              "w.safetensors", checkpoint::views_of(tensors), {})
+  void SetUp() override { write_tensors("w.safetensors", small_mlp()); }
+
+  // Of the model of kConfig.
+  static std::vector<checkpoint::OwnedTensor> small_mlp() {
+    return {checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1),
+            checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2),
+            checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3),
+            checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4)};
+  }
+  // Of lstm_lm with hidden_size 4.
+  static std::vector<checkpoint::OwnedTensor> small_lstm(int64_t vocab) {
+    return {checkpoint::make_tensor("tok.weight", DType::kF32, {vocab, 4}, 1),
+            checkpoint::make_tensor("lstm.weight_ih_l0", DType::kF32, {16, 4}, 2),
+            checkpoint::make_tensor("lstm.weight_hh_l0", DType::kF32, {16, 4}, 3),
+            checkpoint::make_tensor("lstm.bias_ih_l0", DType::kF32, {16}, 4),
+            checkpoint::make_tensor("lstm.bias_hh_l0", DType::kF32, {16}, 5),
+            checkpoint::make_tensor("head.weight", DType::kF32, {vocab, 4}, 6)};
+  }
+  void write_tensors(const std::string& name,
+                     const std::vector<checkpoint::OwnedTensor>& tensors) const {
+    ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), name,
+                                              checkpoint::views_of(tensors), {})
                     .ok());
   }
 
@@ -153,11 +167,7 @@ TEST_F(CheckpointEvaluatorTest, ReportsLabelOutOfRangeOfWorkerProcess) {
 // The EMA weights and the raw weights of this checkpoint differ.
 TEST_F(CheckpointEvaluatorTest, EvaluatesConfiguredWeights) {
   const auto tensors = [](float first_bias) {
-    std::vector<checkpoint::OwnedTensor> made;
-    made.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
-    made.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2));
-    made.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
-    made.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
+    std::vector<checkpoint::OwnedTensor> made = small_mlp();
     if (first_bias != 0) std::memcpy(made.back().bytes.data(), &first_bias, sizeof first_bias);
     return made;
   };
@@ -198,12 +208,8 @@ TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
   };
   write("train", "1,cat\n2,cow\n3,dog\n");
   write("val", "1,dog\n2,dog\n3,cat\n");
-  std::vector<checkpoint::OwnedTensor> tensors;
-  tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {3, 1}, 1));
-  tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {3}, 2));
-  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
-                                            "three.safetensors", checkpoint::views_of(tensors), {})
-                  .ok());
+  write_tensors("three.safetensors", {checkpoint::make_tensor("0.weight", DType::kF32, {3, 1}, 1),
+                                      checkpoint::make_tensor("0.bias", DType::kF32, {3}, 2)});
   const std::string dataset = ".csv, fields: {label: kind}}\n";
   const auto config = config::parse_config(
       "data:\n  train: {format: csv, path: " + (scratch_ / "train") + dataset +
@@ -231,11 +237,7 @@ TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
 TEST_F(CheckpointEvaluatorTest, UsesBalancedClassWeightsOfCheckpoint) {
   const auto loss_of = [&](const std::vector<double>& weights,
                            const std::string& setting) -> Result<double> {
-    std::vector<checkpoint::OwnedTensor> tensors;
-    tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
-    tensors.push_back(checkpoint::make_tensor("0.bias", DType::kF32, {2}, 2));
-    tensors.push_back(checkpoint::make_tensor("2.weight", DType::kF32, {2, 2}, 3));
-    tensors.push_back(checkpoint::make_tensor("2.bias", DType::kF32, {2}, 4));
+    const std::vector<checkpoint::OwnedTensor> tensors = small_mlp();
     checkpoint::CheckpointContent content;
     content.manifest.live_settings = "{}";
     content.manifest.step = ++saved_step_;
@@ -276,16 +278,7 @@ TEST_F(CheckpointEvaluatorTest, ReportsFileOfOutOfVocabToken) {
   const auto evaluator = CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"},
                                                      system_clock(), FEED_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
-  std::vector<checkpoint::OwnedTensor> tensors;
-  tensors.push_back(checkpoint::make_tensor("tok.weight", DType::kF32, {100, 4}, 1));
-  tensors.push_back(checkpoint::make_tensor("lstm.weight_ih_l0", DType::kF32, {16, 4}, 2));
-  tensors.push_back(checkpoint::make_tensor("lstm.weight_hh_l0", DType::kF32, {16, 4}, 3));
-  tensors.push_back(checkpoint::make_tensor("lstm.bias_ih_l0", DType::kF32, {16}, 4));
-  tensors.push_back(checkpoint::make_tensor("lstm.bias_hh_l0", DType::kF32, {16}, 5));
-  tensors.push_back(checkpoint::make_tensor("head.weight", DType::kF32, {100, 4}, 6));
-  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
-                                            "lstm.safetensors", checkpoint::views_of(tensors), {})
-                  .ok());
+  write_tensors("lstm.safetensors", small_lstm(100));
   const Status rejected = (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status();
   EXPECT_NE(rejected.message().find("dataset val: " + file), std::string::npos)
       << rejected.message();
@@ -315,16 +308,7 @@ TEST_F(CheckpointEvaluatorTest, EvaluatesFilesOfTokensOfTheTokenizer) {
     return evaluator.ok() ? (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status()
                           : evaluator.status();
   };
-  std::vector<checkpoint::OwnedTensor> tensors;
-  tensors.push_back(checkpoint::make_tensor("tok.weight", DType::kF32, {261, 4}, 1));
-  tensors.push_back(checkpoint::make_tensor("lstm.weight_ih_l0", DType::kF32, {16, 4}, 2));
-  tensors.push_back(checkpoint::make_tensor("lstm.weight_hh_l0", DType::kF32, {16, 4}, 3));
-  tensors.push_back(checkpoint::make_tensor("lstm.bias_ih_l0", DType::kF32, {16}, 4));
-  tensors.push_back(checkpoint::make_tensor("lstm.bias_hh_l0", DType::kF32, {16}, 5));
-  tensors.push_back(checkpoint::make_tensor("head.weight", DType::kF32, {261, 4}, 6));
-  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
-                                            "lstm.safetensors", checkpoint::views_of(tensors), {})
-                  .ok());
+  write_tensors("lstm.safetensors", small_lstm(261));
   EXPECT_TRUE(evaluate(260).ok()) << evaluate(260).to_string();
   EXPECT_NE(evaluate(261).message().find("token 261"), std::string::npos)
       << evaluate(261).to_string();
@@ -432,9 +416,7 @@ TEST_F(CheckpointEvaluatorTest, EvaluatesWithoutDropoutAndWithRunningStatistics)
                              std::vector<checkpoint::OwnedTensor> tensors) {
     tensors.insert(tensors.end(), linear.begin(), linear.end());
     const std::string file = layer.substr(0, 5) + ".safetensors";
-    EXPECT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), file,
-                                              checkpoint::views_of(tensors), {})
-                    .ok());
+    write_tensors(file, tensors);
     const std::string dataset = ": {format: csv, path: " + (scratch_ / "samples.csv") +
                                 ", fields: {input: [a, b], target: [y]}}\n";
     const auto config = config::parse_config("data:\n  train" + dataset + "  val" + dataset +
@@ -528,9 +510,7 @@ TEST_F(CheckpointEvaluatorTest, RejectsDatasetsWithDifferentInputs) {
 }
 
 TEST_F(CheckpointEvaluatorTest, RejectsWeightsOfAnotherModelAndEvaluatesNext) {
-  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
-                                            "bad.safetensors", {}, {})
-                  .ok());
+  write_tensors("bad.safetensors", {});
   const auto evaluator = create({});
   ASSERT_TRUE(evaluator.ok());
   const auto rejected = (*evaluator)->measure_file(scratch_ / "bad.safetensors", {});

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <functional>
@@ -22,7 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::eventually;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -359,65 +357,6 @@ TEST(QueueRunnerTest, ListsQueueWithoutNameByType) {
     EXPECT_EQ(thread.queue, "FIFOQueue") << thread.name;
   coordinator.request_stop();
   EXPECT_TRUE(coordinator.join(kRunnerTimeout).ok());
-}
-
-// ---- Capacity 3, batches of 6, ten dequeues
-
-Status enqueue_six(Queue& queue, const std::stop_token& stop, Deadline deadline = kNoDeadline) {
-  constexpr std::array<int64_t, 6> kBatch = {0, 1, 2, 3, 4, 5};
-  return queue.enqueue_many(Tuple{Tensor::vector<int64_t>(kBatch)}, stop, deadline);
-}
-
-TEST(QueueExerciseTest, AsksSourceThreeTimesForTenDequeues) {
-  const auto queue = make_queue("numbers", 3);
-  std::atomic<int> calls = 0;
-  QueueRunner runner(*queue, {[&](const std::stop_token& stop) {
-    ++calls;
-    return enqueue_six(*queue, stop);
-  }});
-  runner.create_threads(nullptr);
-  std::vector<int64_t> taken;
-  for (int i = 0; i < 10; ++i) taken.push_back(*dequeue_number(*queue));
-  EXPECT_THAT(taken, ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 2, 3));
-  // The third batch waits: one of its six elements fits next to the last two of the second.
-  std::vector<Waiter> waiters;
-  EXPECT_TRUE(eventually([&] {
-    waiters = queue->waiters();
-    return waiters.size() == 1 && waiters[0].completed == 1;
-  }));
-  EXPECT_EQ(waiters[0].operation, Operation::kEnqueueMany);
-  EXPECT_EQ(waiters[0].requested, 6);
-  EXPECT_EQ(calls, 3);
-  EXPECT_EQ(queue->size(), 3);
-  queue->start_close(true);
-  std::vector<int64_t> left;
-  for (auto number = dequeue_number(*queue); number.ok(); number = dequeue_number(*queue))
-    left.push_back(*number);
-  EXPECT_THAT(left, ElementsAre(4, 5, 0));
-}
-
-TEST(QueueExerciseTest, BatchAboveCapacityNeedsConsumer) {
-  const auto queue = make_queue("numbers", 3);
-  const Status status = enqueue_six(*queue, {}, std::chrono::steady_clock::now());
-  EXPECT_EQ(status.code(), StatusCode::kTimedOut);
-  EXPECT_EQ(queue->size(), 3);
-}
-
-TEST(QueueExerciseTest, DequeueFromEmptyQueueWaitsForElement) {
-  const auto queue = make_queue("numbers", 3);
-  EXPECT_EQ(queue->dequeue({}, std::chrono::steady_clock::now()).status().code(),
-            StatusCode::kTimedOut);
-  Coordinator coordinator;
-  std::atomic<int64_t> received = -1;
-  coordinator.start("consumer", [&](std::stop_token) -> Status {
-    STOKER_ASSIGN_OR_RETURN(received, dequeue_number(*queue));
-    return {};
-  });
-  EXPECT_TRUE(eventually([&] { return queue->waiters().size() == 1; }));
-  EXPECT_EQ(received, -1);
-  EXPECT_TRUE(enqueue_number(*queue, 7, {}).ok());
-  EXPECT_TRUE(coordinator.join(kRunnerTimeout).ok());
-  EXPECT_EQ(received, 7);
 }
 
 }  // namespace

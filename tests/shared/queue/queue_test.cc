@@ -39,14 +39,6 @@ TEST(QueueOptionsTest, RejectsContradictions) {
   EXPECT_EQ(code_of({.components = {known}}), StatusCode::kOk);
 }
 
-TEST(FIFOQueueTest, ReturnsElementsInOrder) {
-  const auto queue = make_queue({.capacity = 20});
-  for (int64_t round = 0; round < 10; ++round) {
-    for (int64_t i = 0; i < 7; ++i) ASSERT_TRUE(queue->enqueue(scalar(i), kNoStop).ok());
-    for (int64_t i = 0; i < 7; ++i) EXPECT_EQ(text_of(queue->dequeue(kNoStop)), std::to_string(i));
-  }
-}
-
 TEST(FIFOQueueTest, KeepsElementOfCallerWhenEnqueueTimesOut) {
   const auto queue = make_queue({.capacity = 1});
   ASSERT_TRUE(queue->enqueue(scalar(1), kNoStop).ok());
@@ -77,16 +69,6 @@ TEST(FIFOQueueTest, RejectsTuplesThatDifferFromComponents) {
   EXPECT_EQ(queue->enqueue_many({batch({1})[0], Tensor::scalar(int64_t{1})}, kNoStop).code(),
             kInvalid);
   EXPECT_EQ(queue->size(), 0);
-}
-
-TEST(FIFOQueueTest, AcceptsEmptyBatchesAfterClose) {
-  const auto queue = make_queue({});
-  queue->start_close(false);
-  EXPECT_TRUE(queue->enqueue_many(batch({}), kNoStop).ok());
-  const auto none = queue->dequeue_many(0, kNoStop);
-  ASSERT_TRUE(none.ok());
-  EXPECT_EQ((*none)[0].shape(), Shape({0}));
-  EXPECT_EQ(queue->dequeue_many(-1, kNoStop).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(FIFOQueueTest, CannotBatchElementsOfUndeclaredShape) {
@@ -160,24 +142,6 @@ TEST(FIFOQueueTest, ReportsWaitersInOrderOfArrival) {
   for (int64_t i = 2; i <= 4; ++i) ASSERT_TRUE(queue->enqueue(scalar(i), kNoStop).ok());
 }
 
-TEST(FIFOQueueTest, ClosesAfterPendingEnqueues) {
-  const auto queue = make_queue({.capacity = 1});
-  ASSERT_TRUE(queue->enqueue(scalar(1), kNoStop).ok());
-  std::jthread pending([&] { EXPECT_TRUE(queue->enqueue(scalar(2), kNoStop).ok()); });
-  wait_for_waiters(*queue, 1);
-  std::jthread closing([&] { EXPECT_TRUE(queue->close(false, kNoStop).ok()); });
-  wait_for_waiters(*queue, 2);
-  EXPECT_FALSE(queue->is_closed());
-  EXPECT_EQ(text_of(queue->dequeue(kNoStop)), "1");
-  closing.join();
-  EXPECT_TRUE(queue->is_closed());
-  EXPECT_EQ(queue->enqueue(scalar(3), kNoStop).code(), StatusCode::kCancelled);
-  EXPECT_EQ(queue->close(false, kNoStop).code(), StatusCode::kCancelled);
-  EXPECT_TRUE(queue->close(true, kNoStop).ok());
-  EXPECT_EQ(text_of(queue->dequeue(kNoStop)), "2");
-  EXPECT_EQ(queue->dequeue(kNoStop).status().code(), StatusCode::kClosed);
-}
-
 TEST(FIFOQueueTest, ClosesLaterWhenWaitForPendingEnqueuesTimesOut) {
   const auto queue = make_queue({.capacity = 1});
   ASSERT_TRUE(queue->enqueue(scalar(1), kNoStop).ok());
@@ -187,18 +151,6 @@ TEST(FIFOQueueTest, ClosesLaterWhenWaitForPendingEnqueuesTimesOut) {
   EXPECT_FALSE(queue->is_closed());
   EXPECT_EQ(text_of(queue->dequeue_up_to(5, kNoStop)), "1 2");
   EXPECT_TRUE(queue->is_closed());
-}
-
-TEST(FIFOQueueTest, CancelsPendingEnqueuesWhenClosed) {
-  const auto queue = make_queue({.capacity = 1});
-  ASSERT_TRUE(queue->enqueue(scalar(1), kNoStop).ok());
-  StatusCode code = StatusCode::kOk;
-  std::jthread pending([&] { code = queue->enqueue(scalar(2), kNoStop).code(); });
-  wait_for_waiters(*queue, 1);
-  EXPECT_TRUE(queue->close(true, kNoStop).ok());
-  pending.join();
-  EXPECT_EQ(code, StatusCode::kCancelled);
-  EXPECT_EQ(queue->size(), 1);
 }
 
 TEST(FIFOQueueTest, CanBeDestroyedWithUnfinishedClose) {
@@ -305,20 +257,6 @@ TEST(RandomShuffleQueueTest, ReturnsElementsOfPartialBatchWhenDequeueManyTimesOu
   ASSERT_TRUE(queue->enqueue_many(batch({1, 2, 3}), kNoStop).ok());
   EXPECT_EQ(queue->dequeue_many(4, kNoStop, kNoWait).status().code(), StatusCode::kTimedOut);
   EXPECT_EQ(queue->size(), 3);
-}
-
-TEST(PaddingFIFOQueueTest, PadsWithZerosToLargestExtents) {
-  const auto queue = make_queue(
-      {.type = QueueType::kPaddingFIFO,
-       .components = {{.name = "", .dtype = DType::kI64, .shape = Shape({kUnknownExtent})}}});
-  ASSERT_TRUE(queue->enqueue(batch({1}), kNoStop).ok());
-  ASSERT_TRUE(queue->enqueue(batch({2, 3, 4}), kNoStop).ok());
-  ASSERT_TRUE(queue->enqueue(batch({}), kNoStop).ok());
-  const auto padded = queue->dequeue_many(3, kNoStop);
-  ASSERT_TRUE(padded.ok());
-  EXPECT_EQ((*padded)[0].shape(), Shape({3, 3}));
-  EXPECT_EQ(text_of(padded), "1 0 0 2 3 4 0 0 0");
-  EXPECT_EQ((*queue->dequeue_many(0, kNoStop))[0].shape(), Shape({0, 0}));
 }
 
 TEST(PaddingFIFOQueueTest, RejectsBatchWhosePaddingExceedsLimit) {
