@@ -12,16 +12,13 @@
 
 #include <boost/json.hpp>
 
-#include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/base/utf8.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
-#include "shared/queue/queue_runner.h"
 #include "tests/ctl/fake_daemon.h"
 #include "tests/ctl/run_fixture.h"
-#include "tests/support/eventually.h"
 
 namespace stoker::ctl {
 namespace {
@@ -97,6 +94,8 @@ TEST_F(DaemonCommandsTest, ThreadsPrintsTableOrRawJson) {
                         .state = ThreadState::kNotStarted,
                         .since = "yesterday",
                         .seconds = 0});
+  table.rows.push_back(
+      {.name = "examples/stop", .is_queue_thread = true, .state = ThreadState::kStopped});
   const std::string json = control::to_json(table);
   auto fake = daemon([&](const std::string&) { return reply_line(json); });
   const CommandResult shown = ctl({"threads"}, {.columns = 120});
@@ -106,50 +105,13 @@ TEST_F(DaemonCommandsTest, ThreadsPrintsTableOrRawJson) {
   EXPECT_THAT(shown.out, testing::ContainsRegex(
                              "examples/enqueue-0.\\[2J +examples +enqueue_many 3/6 +waiting "
                              "+12:00:00 +4 min 2 s\n"));
-  EXPECT_THAT(shown.out,
-              HasSubstr("\n2 queue threads (1 not started), 1 of stokerd, 3 of libraries\n"));
+  EXPECT_THAT(
+      shown.out,
+      HasSubstr("\n3 queue threads (1 not started, 1 stopped), 1 of stokerd, 3 of libraries\n"));
   EXPECT_THAT(shown.out, Not(HasSubstr("\x1b")));
   EXPECT_EQ(ctl({"--json", "threads"}).out, json + "\n");
   EXPECT_THAT(fake.stop(),
               testing::ElementsAre(HasSubstr("\"threads\""), HasSubstr("\"threads\"")));
-}
-
-// The program of queue_runner_test.cc: 13 enqueue threads, 13 that wait for the stop, 5 of the process.
-TEST_F(DaemonCommandsTest, ThreadsCountsQueueThreadsApartFromThoseOfProcess) {
-  Coordinator own;
-  for (const char* name : {"main", "trainer", "checkpoints", "metrics", "log"}) {
-    own.start(name, [&own](std::stop_token) {
-      own.wait_for_stop(60s);
-      return Status();
-    });
-  }
-  std::vector<std::unique_ptr<queue::Queue>> queues;
-  queue::QueueRunnerRegistry runners;
-  Coordinator coordinator;
-  for (int i = 0; i < 13; ++i) {
-    auto made = queue::Queue::create({.name = "queue-" + std::to_string(i),
-                                      .capacity = 1,
-                                      .components = {{.dtype = DType::kI64}}});
-    ASSERT_TRUE(made.ok()) << made.status().to_string();
-    queue::Queue& target = *queues.emplace_back(*std::move(made));
-    const queue::EnqueueOperation enqueue_one = [&target](const std::stop_token& stop) {
-      return target.enqueue(queue::Tuple{queue::Tensor::scalar<int64_t>(1)}, stop);
-    };
-    runners.add_queue_runner(target, {enqueue_one});
-  }
-  runners.start_queue_runners(&coordinator);
-  const auto is_waiting_to_run = [](const ThreadInfo& thread) {
-    return thread.state == ThreadState::kNotStarted;
-  };
-  ASSERT_TRUE(test::eventually(
-      [&] { return !std::ranges::any_of(runners.list_threads().threads, is_waiting_to_run); }));
-  auto fake = daemon([&](const std::string&) {
-    return reply_line(control::to_json(control::make_thread_table(runners.list_threads())));
-  });
-  EXPECT_THAT(ctl({"threads"}).out, HasSubstr("\n26 queue threads, 5 of stokerd, "));
-  coordinator.request_stop();
-  EXPECT_TRUE(coordinator.join(60s).ok());
-  EXPECT_THAT(ctl({"threads"}).out, HasSubstr("\n26 queue threads (26 stopped), 5 of stokerd, "));
 }
 
 TEST_F(DaemonCommandsTest, StatusPrintsTableOrRawJson) {

@@ -27,6 +27,11 @@ class FeedSupervisorTest : public FeedTest {
     options_.feed_program = WORKER_TEST_PROGRAM;
   }
   void behave_as(const std::string& how) { options_.config_path = path(how); }
+  void expect_stop(StatusCode code, const ::testing::Matcher<const std::string&>& message) {
+    ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+    EXPECT_EQ(coordinator_.reason().code(), code);
+    EXPECT_THAT(coordinator_.reason().message(), message);
+  }
 };
 
 TEST_F(FeedSupervisorTest, TunesWorkerCountBetweenProcessesAndCores) {
@@ -140,28 +145,23 @@ TEST_F(FeedSupervisorTest, FailsRunOnQuarantineWhenSampleErrorsAreFatal) {
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("quarantined: "));
+  expect_stop(StatusCode::kCorrupt, HasSubstr("quarantined: "));
 }
 
 TEST_F(FeedSupervisorTest, FailsRunAfterWorkersExitWithError) {
   behave_as("exits_78");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+  expect_stop(StatusCode::kInvalidArgument, HasSubstr("exit code 78"));
 }
 
 TEST_F(FeedSupervisorTest, FailsRunWithErrorThatWorkersReport) {
   behave_as("fails");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_EQ(coordinator_.reason().message(),
-            "worker processes fail repeatedly (3 times without a new batch): a.csv: line 7: ?[2J");
+  expect_stop(
+      StatusCode::kCorrupt,
+      "worker processes fail repeatedly (3 times without a new batch): a.csv: line 7: ?[2J");
 }
 
 // The producers of a closed ring exit; only stokerd knows that it is not closed.
@@ -171,9 +171,7 @@ TEST_F(FeedSupervisorTest, FailsRunWhenWorkersExitBecauseOfOverwrittenFlag) {
   ASSERT_TRUE(start().ok());
   ASSERT_NO_FATAL_FAILURE(expect_next(0));
   ring::overwrite(view.header().closed, 1u);
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 0 before the end of the data"));
+  expect_stop(StatusCode::kInternal, HasSubstr("exit code 0 before the end of the data"));
 }
 
 TEST_F(FeedSupervisorTest, RestartsWorkersWhenDataOnlySeemedToEnd) {
@@ -203,18 +201,14 @@ TEST_F(FeedSupervisorTest, FailsRunOnImpossibleNumberOfLostReports) {
   const ring::RingView view(*ring_);
   ASSERT_TRUE(start().ok());
   ring::overwrite(view.header().lost_reports, uint64_t{5});
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("5 lost reports of 0"));
+  expect_stop(StatusCode::kCorrupt, HasSubstr("5 lost reports of 0"));
 }
 
 TEST_F(FeedSupervisorTest, EndsRunWhenFirstWorkerHasNoSandbox) {
   behave_as("sandbox_refused");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kPermission);
-  EXPECT_THAT(coordinator_.reason().message(),
+  expect_stop(StatusCode::kPermission,
               AllOf(HasSubstr("feed.sandbox: "), HasSubstr("SystemCallFilter=seccomp"),
                     HasSubstr("set feed.sandbox: false")));
   EXPECT_EQ(supervisor_->crashes(), 0u);
@@ -225,9 +219,7 @@ TEST_F(FeedSupervisorTest, FailsRunAfterRepeatedWorkerCrashes) {
   behave_as("crash");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("crash repeatedly"));
+  expect_stop(StatusCode::kInternal, HasSubstr("crash repeatedly"));
 }
 
 // As by the kernel.
@@ -277,9 +269,7 @@ TEST_F(FeedSupervisorTest, FailsRunOnSampleErrorWhenConfigured) {
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("made \"bad\""));
+  expect_stop(StatusCode::kCorrupt, HasSubstr("made \"bad\""));
 }
 
 TEST_F(FeedSupervisorTest, FailsRunAboveSampleErrorLimitAndRecordsAll) {
@@ -287,9 +277,7 @@ TEST_F(FeedSupervisorTest, FailsRunAboveSampleErrorLimitAndRecordsAll) {
   options_.feed.num_workers = 1;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
-  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.max_sample_error_rate"));
+  expect_stop(StatusCode::kCorrupt, HasSubstr("feed.max_sample_error_rate"));
   supervisor_->stop();
   const std::string list = list_of_sample_errors();
   EXPECT_EQ(static_cast<uint64_t>(std::count(list.begin(), list.end(), '\n')),
