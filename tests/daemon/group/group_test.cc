@@ -562,19 +562,6 @@ TEST_F(GroupOfLostRankTest, NamesChiefStoppedAtAnyCollective) {
   expect_named();
 }
 
-TEST_F(GroupTest, NamesKilledChief) {
-  const auto ranks = start_all(3, {.scenario = "forever"});
-  ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
-  ASSERT_TRUE(ranks[0]->kill());
-  for (const size_t survivor : {1, 2}) {
-    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
-    EXPECT_THAT(output_of(*ranks[survivor]),
-                HasSubstr("error peer lost: rank 0 exited, hangs or cannot be reached: the group's "
-                          "store on 127.0.0.1:" +
-                          std::to_string(port_)));
-  }
-}
-
 // The store survives, so that a restarted group uses it again. Its ranks start before their chief.
 TEST_F(GroupTest, NamesKilledChiefAndRestartsWithStoreOfAgent) {
   ::signal(SIGPIPE, SIG_IGN);  // of the store's server
@@ -595,21 +582,6 @@ TEST_F(GroupTest, NamesKilledChiefAndRestartsWithStoreOfAgent) {
   test::Process& chief = start(0, 2, restarted, "restarted-0");
   EXPECT_EQ(exit_code_of(chief), 0) << output_of(chief);
   EXPECT_EQ(exit_code_of(other), 0) << output_of(other);
-}
-
-TEST_F(GroupTest, NamesStoppedRankAfterTimeout) {
-  const auto ranks = start_all(3, {.scenario = "forever", .timeout = kShort});
-  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
-  ranks[1]->signal(SIGSTOP);
-  expect_lost(ranks, 1);
-}
-
-TEST_F(GroupTest, NamesStoppedChiefAfterTimeout) {
-  const auto ranks = start_all(2, {.scenario = "forever", .timeout = kShort});
-  ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
-  ranks[0]->signal(SIGSTOP);
-  EXPECT_EQ(exit_code_of(*ranks[1]), 73);
-  EXPECT_THAT(output_of(*ranks[1]), HasSubstr("error peer lost: rank 0"));
 }
 
 TEST_F(GroupTest, ReportsReasonOfRankThatFailed) {
