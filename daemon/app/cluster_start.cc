@@ -133,13 +133,9 @@ Status check_cluster_support(const config::Config& config, const ClusterLaunch& 
   require(config.train.on_nonfinite == config::OnNonfinite::kFail,
           "train.on_nonfinite: must be fail");
   require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
-  require(config.optimizer.name() != config::OptimizerName::kMuon,
-          "optimizer.name: muon is not supported");
   require(!config.optimizer.averages(), "optimizer.name: schedule_free_adamw is not supported");
   require(config.scheduler.name() != config::SchedulerName::kReduceOnPlateau,
           "scheduler.name: reduce_on_plateau is not supported");
-  require(config.optimizer.param_groups.empty(), "optimizer.param_groups: must be empty");
-  require(!config.optimizer.layer_decay, "optimizer.layer_decay: must be null");
   require(!config.checkpoint.save_at_start, "checkpoint.save_at_start: must be false");
   require(!config.checkpoint.save_on_loss_improvement,
           "checkpoint.save_on_loss_improvement: must be null");

@@ -6,12 +6,15 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
 #include <c10/util/ScopeExit.h>
 
 #include "daemon/train/batch_view.h"
+#include "daemon/train/layer_decay.h"
+#include "daemon/train/parameter_kinds.h"
 #include "daemon/train/released_pause.h"
 #include "daemon/train/reporter.h"
 #include "daemon/train/schedule.h"
@@ -84,19 +87,20 @@ Result<VariableStore> make_variable_store(const config::Config& config,
   const train::NamedTensors all = train::trained_parameters(state->model());
   const auto servers = place_variables(sizes_of(all), num_servers, placement);
   const double max_count = train::max_loss_count(config.train, state->model(), state->task());
+  STOKER_ASSIGN_OR_RETURN(
+      const train::LrScales lr_scales,
+      train::layer_lr_scales(state->model(), config.optimizer.layer_decay));
+  const std::set<std::string> embeddings = train::embedding_parameters(state->model());
   state.reset();  // with the gradients and the optimizer state of all variables
-  train::NamedTensors own;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (servers[i] != server) continue;
-    all[i].second.mutable_grad() = at::Tensor();
-    own.push_back(all[i]);
-  }
-  if (own.empty())
+  for (const auto& [name, parameter] : all) parameter.mutable_grad() = at::Tensor();
+  if (std::ranges::find(servers, server) == servers.end())
     return Status(StatusCode::kInvalidArgument,
                   "parameter server " + std::to_string(server) + " has none of the " +
                       std::to_string(all.size()) + " variables of the model; use fewer servers");
-  STOKER_ASSIGN_OR_RETURN(auto optimizer,
-                          train::Optimizer::create(config.optimizer, config.train, own));
+  STOKER_ASSIGN_OR_RETURN(
+      auto optimizer,
+      train::Optimizer::create(config.optimizer, config.train, all, {}, {}, lr_scales, embeddings,
+                               [&](size_t i) { return servers[i] == server; }));
   return VariableStore(
       std::move(optimizer), static_cast<uint64_t>(config.train.gradient_accumulation_steps),
       [config](uint64_t step) { return learning_rate_at(config, step); },

@@ -42,7 +42,8 @@ std::optional<int> layer_of(std::string_view name, int num_blocks) {
 
 }  // namespace
 
-Result<LrScales> layer_lr_scales(const model::Model& model, double decay) {
+Result<LrScales> layer_lr_scales(const model::Model& model, std::optional<double> decay) {
+  if (!decay) return LrScales();
   const auto parameters = model.named_parameters();
   int num_blocks = 0;
   for (const auto& parameter : parameters)
@@ -59,7 +60,7 @@ Result<LrScales> layer_lr_scales(const model::Model& model, double decay) {
     last = std::max(last, *layer);
   }
   LrScales scales;
-  for (const auto& [name, layer] : layers) scales[name] = std::pow(decay, last - layer);
+  for (const auto& [name, layer] : layers) scales[name] = std::pow(*decay, last - layer);
   return scales;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "shared/base/status.h"
@@ -16,8 +17,8 @@ namespace stoker::train {
 
 using LrScales = std::map<std::string, double>;
 
-// By the names of all parameters of the model, also of those that are not trained. kInvalidArgument:
-// one belongs to no known layer.
-Result<LrScales> layer_lr_scales(const model::Model& model, double decay);
+// By the names of all parameters of the model, also of those that are not trained. Empty without `decay`.
+// kInvalidArgument: one belongs to no known layer.
+Result<LrScales> layer_lr_scales(const model::Model& model, std::optional<double> decay);
 
 }  // namespace stoker::train

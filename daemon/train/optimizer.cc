@@ -54,7 +54,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
                                                      const NamedTensors& parameters,
                                                      const std::set<std::string>& frozen,
                                                      const Shard& shard, const LrScales& lr_scales,
-                                                     const std::set<std::string>& embeddings) {
+                                                     const std::set<std::string>& embeddings,
+                                                     const IsOwn& is_own) {
   const auto can_be_frozen = [&frozen](const auto& each) { return frozen.contains(each.first); };
   if (std::ranges::all_of(parameters, can_be_frozen))
     return Status(StatusCode::kInvalidArgument,
@@ -62,7 +63,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   try {
     const at::NoGradGuard no_grad;
     std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train, shard));
-    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen, lr_scales, embeddings));
+    STOKER_RETURN_IF_ERROR(
+        optimizer->make_groups(parameters, frozen, lr_scales, embeddings, is_own));
     return optimizer;
   } catch (const c10::Error& error) {
     return model::to_status(error, "make the optimizer");
@@ -93,7 +95,8 @@ size_t Optimizer::create_groups() {
 }
 
 Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen,
-                              const LrScales& lr_scales, const std::set<std::string>& embeddings) {
+                              const LrScales& lr_scales, const std::set<std::string>& embeddings,
+                              const IsOwn& is_own) {
   const size_t rows = create_groups();
   const size_t never_frozen = groups_.size();
   for (size_t i = 0; i < never_frozen && !frozen.empty(); ++i) {
@@ -124,8 +127,15 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, group_of, parameters));
   if (!lr_scales.empty()) divide_groups(parameters, lr_scales, group_of);
-  allocate_gradients(parameters);
-  add_parameters(parameters, group_of);
+  NamedTensors own;
+  std::vector<size_t> group_of_own;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (is_own && !is_own(i)) continue;
+    own.push_back(parameters[i]);
+    group_of_own.push_back(group_of[i]);
+  }
+  allocate_gradients(own);
+  add_parameters(own, group_of_own);
   std::erase_if(groups_, [](const Group& group) { return group.num_parameters == 0; });
   if (!parameters.front().second.is_cpu()) {
     use_device_lr();

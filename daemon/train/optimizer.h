@@ -57,12 +57,14 @@ class Optimizer {
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
   // max_grad_value of `train`. `frozen`: names of those that set_frozen() applies to.
   // `lr_scales`: further factors of the learning rate by name, or empty. `embeddings`: embedding_parameters() of
-  // the model, for groups by kind. kInvalidArgument: all
-  // parameters are among `frozen`, or a group matches none. kOutOfMemory.
+  // the model, for groups by kind. `is_own`: which of them this process updates, in the groups that they have among
+  // all; empty: all of them. kInvalidArgument: all parameters are among `frozen`, or a group matches none. kOutOfMemory.
+  using IsOwn = std::function<bool(size_t parameter)>;
   static Result<std::unique_ptr<Optimizer>> create(
       const config::OptimizerConfig& config, const config::TrainConfig& train,
       const NamedTensors& parameters, const std::set<std::string>& frozen, const Shard& shard,
-      const LrScales& lr_scales = {}, const std::set<std::string>& embeddings = {});
+      const LrScales& lr_scales = {}, const std::set<std::string>& embeddings = {},
+      const IsOwn& is_own = {});
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters,
@@ -197,7 +199,8 @@ class Optimizer {
   // set.
   size_t create_groups();
   Status make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen,
-                     const LrScales& lr_scales, const std::set<std::string>& embeddings);
+                     const LrScales& lr_scales, const std::set<std::string>& embeddings,
+                     const IsOwn& is_own);
   void divide_groups(const NamedTensors& parameters, const LrScales& lr_scales,
                      std::vector<size_t>& group_of);
   Status check_matches(size_t rows, const std::vector<size_t>& group_of,

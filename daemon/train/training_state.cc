@@ -206,11 +206,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   }
   state->buffers_ = std::make_unique<StepBuffers>(*state->model_);
   const model::NamedTensors trainable = trained_parameters(*state->model_);
-  LrScales lr_scales;
-  if (config.optimizer.layer_decay) {
-    STOKER_ASSIGN_OR_RETURN(lr_scales,
-                            layer_lr_scales(*state->model_, *config.optimizer.layer_decay));
-  }
+  STOKER_ASSIGN_OR_RETURN(const LrScales lr_scales,
+                          layer_lr_scales(*state->model_, config.optimizer.layer_decay));
   Optimizer::Shard sharded = shard;
   // Loss scaling needs complete gradients: it divides them, and finds overflows in all of them.
   sharded.sums_own_gradients = shard.count > 1 && state->loss_scale_ == nullptr &&

@@ -273,6 +273,16 @@ TEST_F(ClusterRunTest, TrainsSameBytesWithFrozenParameters) {
   expect_same_run(run_dir(), run_dir("alone"));
 }
 
+// Each server has a part of each group, and of one group nothing.
+TEST_F(ClusterRunTest, TrainsSameBytesWithMuonAndParameterGroups) {
+  settings_ = {"--set",
+               "optimizer={name: muon, lr: 0.003, param_groups: [{params: '0.*', kind: bias, "
+               "lr_scale: 2, weight_decay: 0}]}"};
+  train_alone(run_dir("alone"));
+  expect_codes(start_all(run_dir()), 0);
+  expect_same_run(run_dir(), run_dir("alone"));
+}
+
 // A stopped worker is not lost. If it has a micro-batch, a step needs a backup; a save does not wait for it.
 TEST_F(ClusterRunTest, TrainsAndSavesSameBytesWhileWorkerIsStopped) {
   settings_ = {"--set", "distributed.timeout_seconds=100"};

@@ -190,5 +190,39 @@ TEST(LayerDecayTest, ScalesTheUpdatesTogetherWithParameterGroups) {
   }
 }
 
+// Parameter servers have other parts of a layer: `kind: norm` needs the weight for the bias, and each group has parameters on
+// one of them only.
+TEST(LayerDecayTest, ScalesTheUpdatesOfPartAsAmongAll) {
+  const auto model = small_gpt2(false);
+  model::NamedTensors parameters;
+  std::map<std::string, at::Tensor> before;
+  for (const auto& item : model->named_parameters()) {
+    parameters.emplace_back(item.key(), item.value());
+    before[item.key()] = item.value().detach().clone();
+  }
+  config::OptimizerConfig config{.method = config::SgdConfig{.lr = 1, .momentum = 0}};
+  config.param_groups = {
+      {.params = {}, .kind = config::ParamKind::kNorm, .lr_scale = 2, .weight_decay = {}}};
+  const LrScales scales = scales_of(*model, 0.5);
+  const std::set<std::string> embeddings = embedding_parameters(*model);
+  for (const bool takes_biases : {true, false}) {
+    const auto is_own = [&](size_t i) {
+      return parameters[i].first.ends_with("bias") == takes_biases;
+    };
+    const auto optimizer = Optimizer::create(config, {.max_grad_norm = std::nullopt}, parameters,
+                                             {}, {}, scales, embeddings, is_own);
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+    for (const at::Tensor& own : (*optimizer)->parameters()) own.mutable_grad().fill_(1);
+    (*optimizer)->step(0.5);
+  }
+  for (const auto& [name, parameter] : parameters) {
+    const bool is_norm = name.find("ln") != std::string::npos;
+    const double factor = 0.5 * scales.at(name) * (is_norm ? 2 : 1);
+    const at::Tensor change = before.at(name) - parameter.detach();
+    EXPECT_NEAR(change.min().item<double>(), factor, 1e-6) << name;
+    EXPECT_NEAR(change.max().item<double>(), factor, 1e-6) << name;
+  }
+}
+
 }  // namespace
 }  // namespace stoker::train
