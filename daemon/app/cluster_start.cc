@@ -10,12 +10,10 @@
 #include "daemon/group/authenticated_store.h"
 #include "daemon/group/socket_address.h"
 #include "daemon/group/start_checks.h"
-#include "daemon/train/live_state.h"
 #include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
-#include "shared/config/live_settings.h"
 #include "shared/feed/dataset_versions.h"
 
 namespace stoker::app {
@@ -295,24 +293,6 @@ Status leave_cluster(ClusterMeeting& met, const parameter_server::ClusterTask& t
   if (!may_follow || announced.cause() == StatusCode::kOk) return failure;
   return Status(StatusCode::kPeerLost, announced.message() + "; " + failure.message(),
                 announced.cause());
-}
-
-Status check_saved_run(const config::Config& config, const checkpoint::Manifest& saved) {
-  STOKER_ASSIGN_OR_RETURN(const train::LiveState live,
-                          train::parse_live_state(saved.live_settings));
-  std::vector<std::string> keys;
-  for (const config::LiveSetting& setting : config::resume_live(config, live.settings).kept)
-    keys.push_back(setting.key + "=" + setting.value);
-  if (!keys.empty())
-    return Status(StatusCode::kMismatch,
-                  "with parameter servers, settings that were changed during the run do not "
-                  "continue: " +
-                      join(keys, ", ") + "; write them into the configuration");
-  if (live.lr_scale != 1)
-    return Status(StatusCode::kMismatch,
-                  "with parameter servers, a run whose learning rate was lowered by a rollback "
-                  "cannot continue; continue it without them");
-  return {};
 }
 
 }  // namespace stoker::app

@@ -26,7 +26,6 @@
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "shared/base/status.h"
-#include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
 #include "shared/model/model.h"
 #include "shared/run/run_layout.h"
@@ -84,9 +83,5 @@ Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::Sh
 // the others have read it.
 Status leave_cluster(ClusterMeeting& met, const parameter_server::ClusterTask& task,
                      const Status& failure, bool is_cause);
-
-// What a checkpoint has and servers have not: settings that were changed during the run, the effect of
-// rollbacks on the learning rate, and another batch size. kMismatch; kCorrupt.
-Status check_saved_run(const config::Config& config, const checkpoint::Manifest& saved);
 
 }  // namespace stoker::app

@@ -16,12 +16,15 @@
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/run_files.h"
 #include "daemon/app/version.h"
+#include "daemon/train/live_state.h"
 #include "shared/base/cgroup.h"
 #include "shared/base/deadline.h"
 #include "shared/base/exception_status.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
+#include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/live_settings.h"
 #include "shared/config/run_metrics.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
@@ -78,6 +81,19 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::Confi
   const auto lineage = run::read_lineage(layout.lineage_file());
   if (!lineage.ok() || !run::applies(*request, *lineage)) return std::nullopt;
   return *std::move(request);
+}
+
+// train.max_steps of a run that continues from this checkpoint, with the settings that were changed while it trained.
+Result<uint64_t> max_steps_after(const config::Config& config, const std::string& checkpoint) {
+  constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
+  const std::string path = join_path(checkpoint, "manifest.json");
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxManifestBytes));
+  STOKER_ASSIGN_OR_RETURN(const auto manifest, checkpoint::parse_manifest(text, path));
+  STOKER_ASSIGN_OR_RETURN(const auto live, train::parse_live_state(manifest.live_settings));
+  STOKER_ASSIGN_OR_RETURN(
+      const config::Config changed,
+      config::with_live_settings(config, config::resume_live(config, live.settings).kept));
+  return changed.train.max_steps;
 }
 
 // Phases of which systemd would otherwise limit the duration. The watchdog does.
@@ -240,10 +256,10 @@ std::string DaemonApp::find_end() const {
   if (is_starting || !command_.resume.empty() || command_.fresh) return {};
   const auto saved =
       checkpoint::CheckpointStore(layout_.checkpoints_dir(), default_file_system()).list();
+  if (!saved.ok() || saved->empty()) return {};
   // 0: in epochs that no start has resolved.
-  const uint64_t max_steps = config_.train.max_steps;
-  const bool has_all_steps =
-      max_steps > 0 && saved.ok() && !saved->empty() && saved->back().step >= max_steps;
+  const auto max_steps = max_steps_after(config_, saved->back().path);
+  const bool has_all_steps = max_steps.ok() && *max_steps > 0 && saved->back().step >= *max_steps;
   return has_all_steps ? std::string(kMaxStepsReached) : std::string();
 }
 

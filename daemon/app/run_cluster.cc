@@ -17,11 +17,13 @@
 #include "daemon/app/run_segment.h"
 #include "daemon/parameter_server/parameter_server.h"
 #include "daemon/parameter_server/replica_trainer.h"
+#include "daemon/parameter_server/setting_history.h"
 #include "daemon/parameter_server/worker_connection.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/sandboxed_dataset.h"
@@ -187,15 +189,21 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, data::Source dat
   if (cluster.task.index == 0 && cluster.task.cluster.worker.size() > 1)
     untrained_bytes =
         parameter_server::packed_bytes(parameter_server::untrained_tensors(start.state->model()));
+  parameter_server::SettingHistory settings(config_);
   STOKER_ASSIGN_OR_RETURN(
       auto variables, parameter_server::make_variable_store(
                           config_, std::move(start.state), static_cast<size_t>(cluster.task.index),
-                          cluster.task.cluster.ps.size(), cluster.placement));
+                          cluster.task.cluster.ps.size(), cluster.placement, settings));
   parameter_server::ParameterServer server(
       {.task = cluster.task,
        .updates = update_options(config_, cluster),
-       .is_recorded =
-           [this](uint64_t step) { return parameter_server::is_recorded(config_, step); },
+       .is_recorded = [&settings](uint64_t step) { return settings.is_recorded(step); },
+       .apply_settings =
+           [&settings](const parameter_server::SettingsVersion& version) -> Result<uint64_t> {
+         STOKER_RETURN_IF_ERROR(settings.add(version));
+         set_live_log_level(version.live.settings, settings.newest(), version.change);
+         return settings.newest().train.max_steps;
+       },
        .meeting = met.meeting,
        .untrained_bytes = untrained_bytes},
       std::move(variables));
@@ -213,17 +221,16 @@ Result<run::RunOutcome> Run::serve_cluster(ClusterMeeting& met, data::Source dat
 
 Result<Run::ResumeCheckpoint> Run::find_checkpoint_of_chief(checkpoint::CheckpointStore& store) {
   STOKER_RETURN_IF_ERROR(store.clean_up());
-  STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, command_.resume));
-  if (found)
-    STOKER_RETURN_IF_ERROR(check_saved_run(config_, found->manifest()).with_context(found->path()));
-  return found;
+  return find_checkpoint(store, command_.resume);
 }
 
 Status Run::start_as_chief(SegmentStart& start, const ResumeCheckpoint& saved) {
+  STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
+  STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(start.config, settings));
   log_contradictions(start.config);
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
-  start.state->settings.clear();  // which the configuration has replaced
+  start.state->settings = std::move(settings);
   STOKER_RETURN_IF_ERROR(run::write_batch_sizes(default_file_system(), layout_.batch_sizes_file(),
                                                 start.state->batch_sizes));
   STOKER_RETURN_IF_ERROR(write_schema_and_metric_table(start));
@@ -263,8 +270,9 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met, data::Source d
   SampleReads reads(stop);
   STOKER_ASSIGN_OR_RETURN(const auto data_of_worker,
                           reads.open(config_, layout_.index_dir(), std::move(start.data)));
-  RunOutputs outputs(config_, layout_, data_of_worker->info(), *start.store, start.metric_table,
-                     clock_);
+  set_live_log_level(start.state->settings, start.config, {});
+  RunOutputs outputs(start.config, layout_, data_of_worker->info(), *start.store,
+                     start.metric_table, clock_);
   std::optional<parameter_server::ChiefDuties> duties;
   if (is_chief) {
     STOKER_RETURN_IF_ERROR(outputs.open_records(start.state->training_metrics(), start.resume));
@@ -287,10 +295,15 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met, data::Source d
   if (!connection.ok()) return preparation_outcome(connection.status());
   channels_.board.set_step(start.state->step);
   on_training();
-  log_training(config_, *start.state);
-  parameter_server::ReplicaTrainer trainer(config_, *data_of_worker, start.plan, *start.state,
+  log_training(start.config, *start.state);
+  const auto on_setting_change = [&](uint64_t step, const config::Config& config,
+                                     const config::SettingChange& change) {
+    set_live_log_level(start.state->settings, config, change);
+    if (!change.key.empty()) outputs.record_setting(step, config, change);
+  };
+  parameter_server::ReplicaTrainer trainer(start.config, *data_of_worker, start.plan, *start.state,
                                            **connection, channels_, clock_, std::move(duties),
-                                           reads.source());
+                                           reads.source(), on_setting_change);
   auto outcome = trainer.run(stop);
   const Status written = outputs.close();
   if (outcome.ok() && !written.ok()) return written;

@@ -53,6 +53,13 @@ RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
 
 // ---- Start
 
+void set_live_log_level(const config::LiveSettings& settings, const config::Config& config,
+                        const config::SettingChange& change) {
+  const bool is_set =
+      std::ranges::any_of(settings, [](const auto& setting) { return setting.key == kLogLevel; });
+  if (change.key == kLogLevel || (change.key.empty() && is_set)) set_log_level(config.log.level);
+}
+
 void log_training(const config::Config& config, const train::TrainingState& state) {
   log_info("training started", {{"model_digest", state.model_digest().substr(0, 12)},
                                 {"device", state.device().str()},
@@ -62,8 +69,7 @@ void log_training(const config::Config& config, const train::TrainingState& stat
 }
 
 Status RunSegment::open() {
-  for (const config::LiveSetting& setting : state_->settings)
-    if (setting.key == kLogLevel) set_log_level(config_.log.level);
+  set_live_log_level(state_->settings, config_, {});
   STOKER_RETURN_IF_ERROR(open_outputs());
   STOKER_RETURN_IF_ERROR(start_feed());
   if (maybe_refresher_ && is_chief())
@@ -195,7 +201,7 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
 // What the trainer does not use itself.
 void RunSegment::apply_setting(uint64_t step, const config::Config& config,
                                const config::SettingChange& change) {
-  if (change.key == kLogLevel) set_log_level(config.log.level);
+  set_live_log_level(state_->settings, config, change);
   outputs_->record_setting(step, config, change);
 }
 

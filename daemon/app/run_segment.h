@@ -73,6 +73,9 @@ struct SegmentStart {
   bool is_saved = true;  // as TrainerStart::is_saved
 };
 
+// After this change; without a key at a start with these settings.
+void set_live_log_level(const config::LiveSettings& settings, const config::Config& config,
+                        const config::SettingChange& change);
 // "training started"
 void log_training(const config::Config& config, const train::TrainingState& state);
 

@@ -9,7 +9,7 @@
 namespace stoker::parameter_server {
 namespace {
 
-constexpr ptrdiff_t kFirstMetric = 7;
+constexpr ptrdiff_t kFirstMetric = 8;
 
 at::Tensor header_tensor() { return at::empty({static_cast<int64_t>(Header().size())}, at::kLong); }
 
@@ -19,6 +19,7 @@ Header make_header(int64_t first, uint64_t second, uint64_t third, const Sums& s
   Header header{first,
                 static_cast<int64_t>(second),
                 static_cast<int64_t>(third),
+                0,
                 std::bit_cast<int64_t>(sums.loss),
                 sums.steps,
                 std::bit_cast<int64_t>(sums.norm),
@@ -30,10 +31,10 @@ Header make_header(int64_t first, uint64_t second, uint64_t third, const Sums& s
 }
 
 Sums sums_of(const Header& header) {
-  Sums sums{.loss = std::bit_cast<double>(header[3]),
-            .steps = header[4],
-            .norm = std::bit_cast<double>(header[5]),
-            .count = std::bit_cast<double>(header[6])};
+  Sums sums{.loss = std::bit_cast<double>(header[4]),
+            .steps = header[5],
+            .norm = std::bit_cast<double>(header[6]),
+            .count = std::bit_cast<double>(header[7])};
   auto in = header.begin() + kFirstMetric;
   for (auto* const values : {&sums.metrics, &sums.metric_counts})
     for (double& value : *values) value = std::bit_cast<double>(*in++);

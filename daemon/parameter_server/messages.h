@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <stop_token>
 
@@ -36,9 +37,11 @@ enum class Operation : int64_t {
                // in the update to this step. From the chief; likewise
   kReadStatus,  // -> stale gradients, backups, largest staleness, 1 for async; then a WorkerSummary of each
                 // worker. Only server 0, from the chief
-  kEndRun,     // RunOutcome ->. From the chief
-  kKeepAlive,  // ->. From a worker that waits, so that it is not lost
-  kClaimGap,   // -> as kClaim, of a worker that then leaves. Only server 0
+  kEndRun,         // RunOutcome ->. From the chief
+  kKeepAlive,      // ->. From a worker that waits, so that it is not lost
+  kClaimGap,       // -> as kClaim, of a worker that then leaves. Only server 0
+  kApplySettings,  // version ->. The server reads this version of the settings, and those before it, from the store, see
+                   // SettingHistory. Server 0 only from the chief
 };
 
 // The answer to kClaim and kClaimGap.
@@ -67,8 +70,10 @@ inline constexpr int64_t kNoTicket = -1;
 // Of a WorkerSummary in kReadStatus.
 inline constexpr int64_t kNumbersPerWorker = 5;
 
-// operation or result, ticket or step, step, Sums; the doubles by their bits.
-using Header = std::array<int64_t, 7 + 2 * train::kMaxTrainingMetrics>;
+// operation or result, ticket or step, step, version of the settings, Sums; the doubles by their bits.
+using Header = std::array<int64_t, 8 + 2 * train::kMaxTrainingMetrics>;
+// Of server 0, in its replies to kClaim, kClaimGap, kBeginSave and kTakeRecord.
+inline constexpr size_t kVersion = 3;
 
 Header make_header(int64_t first, uint64_t second = 0, uint64_t third = 0, const Sums& sums = {});
 Sums sums_of(const Header& header);

@@ -94,7 +94,8 @@ ParameterServer::ParameterServer(ServerOptions options, VariableStore variables)
       gradient_bytes_(packed_gradient_bytes(variables.parameters())),
       state_bytes_(packed_bytes(variables.state())),
       variables_(std::move(variables)),
-      schedule_(options_.updates) {}
+      schedule_(options_.updates),
+      max_steps_(options_.updates.max_steps) {}
 
 Status ParameterServer::run(const std::stop_token& stop) {
   const std::stop_callback forward(stop, [this] { stop_serving_.request_stop(); });
@@ -289,7 +290,7 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
       log_info("cluster worker returned",
                {{"worker", life.worker}, {"start", life.life}, {"step", variables_.step()}});
   }
-  Status lost = serve_requests(life, **connection, stop);
+  Status lost = serve_requests(life, store, **connection, stop);
   const std::lock_guard lock(mutex_);
   schedule_.leave(life);
   log_lost(life, lost);
@@ -301,15 +302,15 @@ Status ParameterServer::serve_life(const WorkerLife& life, group::TcpStore& stor
 // Not of the end of a run: after the last step, or when all tasks are stopped, the other workers leave before
 // the chief has saved. mutex_ is locked.
 void ParameterServer::log_lost(const WorkerLife& life, const Status& lost) {
-  const bool has_all_steps =
-      schedule_.is_finished() || variables_.can_commit(options_.updates.max_steps);
+  const bool has_all_steps = schedule_.is_finished() || variables_.can_commit(max_steps_);
   if (has_ended_ || has_all_steps || end_by_ || lost.code() == StatusCode::kCancelled) return;
   log_warn("cluster worker lost",
            {{"worker", life.worker}, {"step", variables_.step()}, {"error", lost.message()}});
 }
 
 // Until the worker is lost.
-Status ParameterServer::serve_requests(const WorkerLife& life, group::PairConnection& connection,
+Status ParameterServer::serve_requests(const WorkerLife& life, group::Store& store,
+                                       group::PairConnection& connection,
                                        const std::stop_token& stop) {
   // Before its first request, a worker connects to the other servers.
   connection.set_timeout(options_.meeting.start_timeout);
@@ -317,7 +318,7 @@ Status ParameterServer::serve_requests(const WorkerLife& life, group::PairConnec
     STOKER_ASSIGN_OR_RETURN(const Header request, receive_header(connection, stop));
     connection.set_timeout(options_.meeting.timeout);
     STOKER_RETURN_IF_ERROR(check_request(life, request));
-    STOKER_RETURN_IF_ERROR(serve(life, request, connection, stop));
+    STOKER_RETURN_IF_ERROR(serve(life, request, store, connection, stop));
   }
 }
 
@@ -353,6 +354,9 @@ Status ParameterServer::check_request(const WorkerLife& worker, const Header& re
     case Operation::kClaimGap:
       only_first = true;
       break;
+    case Operation::kApplySettings:
+      only_chief = is_first();
+      break;
     case Operation::kKeepAlive:
       break;
   }
@@ -371,7 +375,7 @@ Status ParameterServer::check_request(const WorkerLife& worker, const Header& re
   return {};
 }
 
-Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
+Status ParameterServer::serve(const WorkerLife& worker, const Header& request, group::Store& store,
                               group::PairConnection& connection, const std::stop_token& stop) {
   const auto step = static_cast<uint64_t>(request[2]);
   switch (static_cast<Operation>(request[0])) {
@@ -382,11 +386,12 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
     case Operation::kClaimGap: {
       std::unique_lock lock(mutex_);
       STOKER_ASSIGN_OR_RETURN(const Claim claimed, schedule_.claim_gap(worker));
-      lock.unlock();
       const bool is_granted = claimed.result == ClaimResult::kGranted;
-      const ClaimReply reply = is_granted ? ClaimReply::kGranted : ClaimReply::kWait;
-      return send_header(
-          connection, make_header(static_cast<int64_t>(reply), claimed.ticket, claimed.step), stop);
+      const ClaimReply result = is_granted ? ClaimReply::kGranted : ClaimReply::kWait;
+      const Header reply =
+          with_version(make_header(static_cast<int64_t>(result), claimed.ticket, claimed.step));
+      lock.unlock();
+      return send_header(connection, reply, stop);
     }
     case Operation::kPull:
       return pull(request, /*with_state=*/false, connection, stop);
@@ -397,7 +402,8 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
     case Operation::kBeginSave: {
       std::unique_lock lock(mutex_);
       STOKER_ASSIGN_OR_RETURN(const bool is_complete, schedule_.begin_save(worker));
-      const Header reply = make_header(is_complete ? 1 : 0, 0, schedule_.step(), interval_);
+      const Header reply =
+          with_version(make_header(is_complete ? 1 : 0, 0, schedule_.step(), interval_));
       changed_.notify_all();
       lock.unlock();
       return send_header(connection, reply, stop);
@@ -417,8 +423,8 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
       while (!records_.empty() && records_.front().first <= saved) records_.pop_front();
       const auto next = std::ranges::find_if(
           records_, [step](const auto& record) { return record.first > step; });
-      const Header reply =
-          next == records_.end() ? make_header(0) : make_header(1, 0, next->first, next->second);
+      const Header reply = with_version(
+          next == records_.end() ? make_header(0) : make_header(1, 0, next->first, next->second));
       lock.unlock();
       return send_header(connection, reply, stop);
     }
@@ -443,10 +449,39 @@ Status ParameterServer::serve(const WorkerLife& worker, const Header& request,
       changed_.notify_all();
       return {};
     }
+    case Operation::kApplySettings:
+      STOKER_RETURN_IF_ERROR(apply_settings(static_cast<uint64_t>(request[1]), store));
+      return send_header(connection, make_header(0), stop);
     case Operation::kKeepAlive:
       return send_header(connection, make_header(0), stop);
   }
   return Status(StatusCode::kInvalidArgument, "unknown request " + std::to_string(request[0]));
+}
+
+// Those that this server has are the same, from whomever they come.
+Status ParameterServer::apply_settings(uint64_t version, group::Store& store) {
+  std::unique_lock lock(mutex_);
+  while (num_versions_ < version) {
+    const uint64_t next = num_versions_ + 1;
+    lock.unlock();
+    STOKER_ASSIGN_OR_RETURN(const auto text, store.get(settings_key(next)));
+    if (!text)
+      return Status(StatusCode::kInvalidArgument,
+                    "version " + std::to_string(next) + " of the settings is not in the store");
+    STOKER_ASSIGN_OR_RETURN(const SettingsVersion settings, parse_settings_version(*text));
+    lock.lock();
+    if (num_versions_ >= next) continue;  // another worker was faster
+    STOKER_ASSIGN_OR_RETURN(max_steps_, options_.apply_settings(settings));
+    if (is_first()) schedule_.set_max_steps(max_steps_);
+    num_versions_ = next;
+    changed_.notify_all();
+  }
+  return {};
+}
+
+Header ParameterServer::with_version(Header reply) const {
+  reply[kVersion] = static_cast<int64_t>(num_versions_);
+  return reply;
 }
 
 // The update of a sync step, which a worker knows of from server 0. mutex_ is locked.
@@ -565,6 +600,7 @@ Status ParameterServer::claim(const WorkerLife& worker, group::PairConnection& c
       if (claimed.result != ClaimResult::kWait) break;
       if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) break;
     }
+    reply = with_version(reply);
   }
   return send_header(connection, reply, stop);
 }

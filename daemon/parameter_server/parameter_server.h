@@ -29,6 +29,7 @@
 #include "daemon/parameter_server/cluster_spec.h"
 #include "daemon/parameter_server/meeting.h"
 #include "daemon/parameter_server/messages.h"
+#include "daemon/parameter_server/setting_history.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/parameter_server/variable_store.h"
 #include "shared/base/status.h"
@@ -40,6 +41,8 @@ struct ServerOptions {
   ClusterTask task;
   UpdateOptions updates;
   std::function<bool(uint64_t step)> is_recorded;  // whether a metrics record ends with this step
+  // For the updates that follow; the next version in order. Returns train.max_steps.
+  std::function<Result<uint64_t>(const SettingsVersion& version)> apply_settings;
   Meeting meeting;
   int64_t untrained_bytes = 0;  // server 0: of the parameters that are not trained, for all workers
   // Throws std::system_error if the system has no more threads.
@@ -67,10 +70,12 @@ class ParameterServer {
   Status serve_worker(size_t worker, const std::stop_token& stop);
   Status watch_server(size_t other, const std::stop_token& stop);
   Status serve_life(const WorkerLife& life, group::TcpStore& store, const std::stop_token& stop);
-  Status serve_requests(const WorkerLife& life, group::PairConnection& connection,
-                        const std::stop_token& stop);
-  Status serve(const WorkerLife& worker, const Header& request, group::PairConnection& connection,
-               const std::stop_token& stop);
+  Status serve_requests(const WorkerLife& life, group::Store& store,
+                        group::PairConnection& connection, const std::stop_token& stop);
+  Status serve(const WorkerLife& worker, const Header& request, group::Store& store,
+               group::PairConnection& connection, const std::stop_token& stop);
+  Status apply_settings(uint64_t version, group::Store& store);
+  Header with_version(Header reply) const;  // mutex_ is locked
   Status check_request(const WorkerLife& worker, const Header& request);
   Status commit(const Header& request);
   Status read_step_norms(uint64_t step, group::PairConnection& connection,
@@ -109,6 +114,8 @@ class ParameterServer {
   UpdateSchedule schedule_;           // only of server 0
   std::map<uint64_t, Sums> of_step_;  // of the micro-batches of the current step, by ticket
   Sums interval_;                     // of the steps since the last record
+  uint64_t num_versions_ = 0;         // of the settings
+  uint64_t max_steps_;                // of the newest one
   std::deque<std::pair<uint64_t, Sums>>
       records_;  // with their step; later than the last checkpoint
   bool has_ended_ = false;

@@ -8,8 +8,10 @@
 #include <map>
 #include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
+#include <boost/json.hpp>
 #include <c10/util/ScopeExit.h>
 
 #include "daemon/train/batch_view.h"
@@ -17,7 +19,7 @@
 #include "daemon/train/parameter_kinds.h"
 #include "daemon/train/released_pause.h"
 #include "daemon/train/reporter.h"
-#include "daemon/train/schedule.h"
+#include "daemon/train/setting_update.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
@@ -35,6 +37,7 @@ constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::seconds kStatusInterval{1};
 // Others train on while the chief takes records: with a record of each step, it would never end.
 constexpr size_t kRecordsPerTicket = 64;
+constexpr std::string_view kNumWorkers = "feed.num_workers";
 
 std::vector<uint64_t> sizes_of(const train::NamedTensors& variables) {
   std::vector<uint64_t> bytes;
@@ -83,13 +86,13 @@ bool needs_norm_of_all(const config::Config& config, size_t num_servers) {
 Result<VariableStore> make_variable_store(const config::Config& config,
                                           std::unique_ptr<train::TrainingState> state,
                                           size_t server, size_t num_servers,
-                                          config::VariablePlacement placement) {
+                                          config::VariablePlacement placement,
+                                          const SettingHistory& settings) {
   const train::NamedTensors all = train::trained_parameters(state->model());
   const auto servers = place_variables(sizes_of(all), num_servers, placement);
   const double max_count = train::max_loss_count(config.train, state->model(), state->task());
-  STOKER_ASSIGN_OR_RETURN(
-      const train::LrScales lr_scales,
-      train::layer_lr_scales(state->model(), config.optimizer.layer_decay));
+  STOKER_ASSIGN_OR_RETURN(const train::LrScales lr_scales,
+                          train::layer_lr_scales(state->model(), config.optimizer.layer_decay));
   const std::set<std::string> embeddings = train::embedding_parameters(state->model());
   state.reset();  // with the gradients and the optimizer state of all variables
   for (const auto& [name, parameter] : all) parameter.mutable_grad() = at::Tensor();
@@ -103,28 +106,23 @@ Result<VariableStore> make_variable_store(const config::Config& config,
                                [&](size_t i) { return servers[i] == server; }));
   return VariableStore(
       std::move(optimizer), static_cast<uint64_t>(config.train.gradient_accumulation_steps),
-      [config](uint64_t step) { return learning_rate_at(config, step); },
-      [config](uint64_t step) { return is_recorded(config, step); },
+      [&settings](uint64_t step) { return settings.learning_rate(step); },
+      [&settings](uint64_t step) { return settings.is_recorded(step); },
       needs_norm_of_all(config, num_servers), max_count);
-}
-
-double learning_rate_at(const config::Config& config, uint64_t step) {
-  return train::learning_rate(config.scheduler, config.optimizer.lr(), step,
-                              config.train.max_steps);
-}
-
-bool is_recorded(const config::Config& config, uint64_t step) {
-  return step == config.train.max_steps || step % config.metrics.log_every_steps == 0;
 }
 
 ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                                const data::order::SamplePlan& plan, train::TrainingState& state,
                                ServerConnection& connection, train::TrainerChannels& channels,
                                Clock& clock, std::optional<ChiefDuties> chief,
-                               std::stop_source reading)
-    : config_(config),
+                               std::stop_source reading, train::OnSettingChange on_setting_change)
+    : configured_(config),
+      config_(config),
+      history_(config),
+      on_setting_change_(std::move(on_setting_change)),
       plan_(plan),
       state_(state),
+      start_step_(state.step),
       ticket_offset_(state.ticket -
                      state.step * static_cast<uint64_t>(config.train.gradient_accumulation_steps)),
       connection_(connection),
@@ -134,9 +132,13 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
       reading_(std::move(reading)),
       reader_(data, plan),
       step_(state.model(), state.task(), state.optimizer(), config.train, nullptr, 1),
-      triggers_(config.checkpoint, chief_ && chief_->save_after_resume) {
+      triggers_(config_.checkpoint, chief_ && chief_->save_after_resume) {
+  // They were accepted when they were set, or when the run was resumed.
+  [[maybe_unused]] const Status added = history_.add(own_settings());
+  assert(added.ok());
+  config_ = history_.newest();
+  train::add_settings(config_, state.settings, status_);
   status_.device = state.device().str();
-  status_.max_steps = config.train.max_steps;
   status_.step = state.step;
   status_.checkpoint.last_saved_step = state.step;
   status_.feed.queue_capacity = 1;
@@ -147,8 +149,8 @@ ReplicaTrainer::ReplicaTrainer(const config::Config& config, const data::Dataset
   checked_step_ = recorded_step_ = state.step;
   if (!chief_) return;
   if (config.train.gradient_accumulation_steps > 1 || step_.max_count() > 0) state.keep_undo();
-  instrumentation_.emplace(config.metrics, chief_->sink, channels.inspections, clock, state.model(),
-                           state.device(), data.spec(),
+  instrumentation_.emplace(config_.metrics, chief_->sink, channels.inspections, clock,
+                           state.model(), state.device(), data.spec(),
                            [&data, &plan, rows = config.train.micro_batch_size](uint64_t ticket) {
                              return feed::files_of(data, plan, ticket, static_cast<uint64_t>(rows));
                            });
@@ -181,6 +183,8 @@ void ReplicaTrainer::end_requests(const Status& failure) {
     train::answer(done, failure.ok() ? ended : failure);
   for (const train::Request& pause : std::exchange(pause_requests_, {}))
     train::answer(pause.done, ended);
+  for (const train::Request& setting : std::exchange(setting_requests_, {}))
+    train::answer(setting.done, ended);
 }
 
 Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
@@ -194,8 +198,7 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
     }
     if (chief_) {
       if (stop_requested_) is_save_due_ = is_last_save_ = true;
-      if (is_save_due_ || channels_.is_paused || has_begun_save_)
-        STOKER_RETURN_IF_ERROR(save_or_pause(stop));
+      if (must_hold() || has_begun_save_) STOKER_RETURN_IF_ERROR(save_or_pause(stop));
       if (has_saved_last_) break;
     }
     ServerConnection::Claimed claimed;
@@ -204,11 +207,13 @@ Result<run::RunOutcome> ReplicaTrainer::train(const std::stop_token& stop) {
       STOKER_ASSIGN_OR_RETURN(claimed, connection_.claim(stop));
     }
     channels_.board.record_progress();
+    if (claimed.reply != ClaimReply::kInitialize) STOKER_RETURN_IF_ERROR(take_settings());
     if (chief_) STOKER_RETURN_IF_ERROR(read_cluster_status(stop));
     switch (claimed.reply) {
       case ClaimReply::kWait:
         continue;
       case ClaimReply::kInitialize:
+        STOKER_RETURN_IF_ERROR(send_settings(stop));
         STOKER_RETURN_IF_ERROR(connection_.initialize(state_.step, sums_of_state(), stop));
         continue;
       case ClaimReply::kEnded:
@@ -261,13 +266,82 @@ void ReplicaTrainer::execute(const train::Request& request) {
   } else if (const auto* const open = std::get_if<control::OpenInspection>(&command);
              chief_ && open != nullptr) {
     instrumentation_->open_inspection(*open, state_.step, request.done);
+  } else if (chief_ && control::changed_setting(command) != nullptr) {
+    execute_setting(request);
   } else {
-    train::answer(request.done,
-                  Status(StatusCode::kInvalidArgument,
-                         "not supported with parameter servers; of the commands that change the "
-                         "run, only `pause`, `resume`, `checkpoint` and `stop` are, and `profile` "
-                         "and `inspect`, by the chief"));
+    train::answer(request.done, Status(StatusCode::kInvalidArgument,
+                                       "this task takes no commands but `stop`; ask the chief"));
   }
+}
+
+void ReplicaTrainer::execute_setting(const train::Request& request) {
+  if (*control::changed_setting(request.command) == kNumWorkers)
+    return train::answer(request.done,
+                         Status(StatusCode::kInvalidArgument,
+                                std::string(kNumWorkers) +
+                                    ": has no effect with parameter servers, where one thread of "
+                                    "each worker reads the samples of the next ticket"));
+  if (!control::is_dry_run(request.command)) return setting_requests_.push_back(request);
+  const auto update = train::SettingUpdate::make(configured_, config_, state_, request.command);
+  if (!update.ok()) return train::answer(request.done, update.status());
+  train::answer_at_step(request.done, state_.step, update->reply());
+}
+
+Status ReplicaTrainer::change_settings(uint64_t step, const std::stop_token& stop) {
+  if (setting_requests_.empty()) return {};
+  state_.step = step;
+  channels_.board.set_step(step);
+  for (; !setting_requests_.empty(); setting_requests_.erase(setting_requests_.begin())) {
+    const train::Request& request = setting_requests_.front();
+    auto update = train::SettingUpdate::make(configured_, config_, state_, request.command);
+    if (!update.ok()) {
+      train::answer(request.done, update.status());
+      continue;
+    }
+    SettingsVersion settings = own_settings();
+    settings.live.settings = update->changed().live;
+    settings.change = update->change();
+    STOKER_RETURN_IF_ERROR(connection_.change_settings(settings, stop));
+    STOKER_RETURN_IF_ERROR(history_.add(settings));
+    const boost::json::object reply = update->reply();
+    update->apply(config_, state_);
+    train::add_settings(config_, state_.settings, status_);
+    publish(control::TrainerState::kTraining);
+    if (on_setting_change_) on_setting_change_(step, config_, settings.change);
+    train::answer_at_step(request.done, step, reply);
+  }
+  return {};
+}
+
+SettingsVersion ReplicaTrainer::own_settings() const {
+  SettingsVersion own{.step = state_.step, .live = {}, .change = {}};
+  own.live.settings = state_.settings;
+  own.live.lr_scale = state_.lr_scale;
+  return own;
+}
+
+// Those of the checkpoint, also if a chief before this one has sent others and was lost before the parameters.
+Status ReplicaTrainer::send_settings(const std::stop_token& stop) {
+  const bool has_sent = !connection_.take_settings().empty();
+  if (!has_sent && state_.settings.empty() && state_.lr_scale == 1) return {};
+  return connection_.change_settings(own_settings(), stop);
+}
+
+// Of the chief, on other workers; on a chief that returns those after its checkpoint, whose record is lost with it.
+Status ReplicaTrainer::take_settings() {
+  for (const SettingsVersion& settings : connection_.take_settings()) {
+    const bool is_of_checkpoint =
+        settings.step < start_step_ ||
+        (settings.step == start_step_ && settings.live.settings == state_.settings);
+    if (chief_ && is_of_checkpoint) continue;
+    STOKER_RETURN_IF_ERROR(history_.add(settings));
+    state_.settings = settings.live.settings;
+    state_.lr_scale = settings.live.lr_scale;
+    config_ = history_.newest();
+    train::add_settings(config_, state_.settings, status_);
+    if (on_setting_change_) on_setting_change_(settings.step, config_, settings.change);
+  }
+  return {};
 }
 
 void ReplicaTrainer::answer_pauses() {
@@ -408,7 +482,7 @@ void ReplicaTrainer::report(const ServerConnection::Record& record) {
   for (size_t i = 0; i < state_.training_metrics().size(); ++i)
     metrics.metrics.emplace_back(state_.training_metrics()[i],
                                  record.sums.metrics[i] / record.sums.metric_counts[i]);
-  metrics.lr = learning_rate_at(config_, record.step - 1);
+  metrics.lr = history_.learning_rate(record.step - 1);
   metrics.grad_norm = record.grad_norm;
   metrics.samples_seen =
       run::batch_size_at(state_.batch_sizes, record.step, config_.train).samples_after(record.step);
@@ -434,7 +508,7 @@ void ReplicaTrainer::publish(control::TrainerState activity) {
   const bool is_paused = channels_.is_paused && pause_requests_.empty() && !stop_requested_;
   status_.state = is_paused ? control::TrainerState::kPaused : activity;
   status_.step = state_.step;
-  status_.lr = learning_rate_at(config_, state_.step);
+  status_.lr = history_.learning_rate(state_.step);
   status_.feed.ready_batches = reader_.has_next() ? 1 : 0;
   if (chief_) train::add_writer(chief_->writer.stats(), status_.checkpoint);
   channels_.board.publish(status_);
@@ -470,15 +544,18 @@ Status ReplicaTrainer::check_saved() {
 // The state does not change until this one has read it, or as long as training is paused.
 Status ReplicaTrainer::save_or_pause(const std::stop_token& stop) {
   // Resumed before the state was complete.
-  if (!is_save_due_ && !channels_.is_paused) return end_save(stop);
-  const bool can_wait = !is_last_save_ && !channels_.is_paused && !has_begun_save_;
+  if (!must_hold()) return end_save(stop);
+  const bool can_wait =
+      !is_last_save_ && !channels_.is_paused && setting_requests_.empty() && !has_begun_save_;
   if (can_wait && !is_writer_idle()) return {};
   has_begun_save_ = true;
   STOKER_ASSIGN_OR_RETURN(const auto begun, connection_.begin_save(stop));
   if (!begun) return {};  // again before the next ticket
   const auto& [step, sums] = *begun;
+  STOKER_RETURN_IF_ERROR(take_settings());
   // All of them: their number does not grow during a save.
   STOKER_RETURN_IF_ERROR(take_records(std::numeric_limits<size_t>::max(), stop));
+  STOKER_RETURN_IF_ERROR(change_settings(step, stop));
   if (channels_.is_paused && !is_last_save_)
     STOKER_RETURN_IF_ERROR(wait_while_paused(step, sums, stop));
   if (stop_requested_) is_save_due_ = is_last_save_ = true;
@@ -518,6 +595,7 @@ Status ReplicaTrainer::wait_while_paused(uint64_t step, const Sums& sums,
       channels_.mailbox.wait(kPollInterval);
       execute_commands();
       answer_pauses();
+      STOKER_RETURN_IF_ERROR(change_settings(step, stop));
       STOKER_RETURN_IF_ERROR(connection_.keep_alive(stop));
       STOKER_RETURN_IF_ERROR(read_cluster_status(stop));
     }

@@ -22,8 +22,10 @@
 
 #include "daemon/parameter_server/batch_reader.h"
 #include "daemon/parameter_server/server_connection.h"
+#include "daemon/parameter_server/setting_history.h"
 #include "daemon/parameter_server/variable_placement.h"
 #include "daemon/parameter_server/variable_store.h"
+#include "daemon/train/commands.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/remaining_time.h"
 #include "daemon/train/save_triggers.h"
@@ -49,15 +51,12 @@ std::vector<at::Tensor> untrained_tensors(const model::Model& model);
 // Whether the servers have to know the norm of the gradients of all of them.
 bool needs_norm_of_all(const config::Config& config, size_t num_servers);
 // The variables of server `server`, with new optimizer state. Leaves `state` without a model that can be
-// trained. Errors: as train::Optimizer::create().
+// trained. `settings` must outlive the result. Errors: as train::Optimizer::create().
 Result<VariableStore> make_variable_store(const config::Config& config,
                                           std::unique_ptr<train::TrainingState> state,
                                           size_t server, size_t num_servers,
-                                          config::VariablePlacement placement);
-// The learning rate of the update from `step` to the next one.
-double learning_rate_at(const config::Config& config, uint64_t step);
-// Whether a metrics record ends with this step.
-bool is_recorded(const config::Config& config, uint64_t step);
+                                          config::VariablePlacement placement,
+                                          const SettingHistory& settings);
 
 // What only the chief has.
 struct ChiefDuties {
@@ -70,13 +69,16 @@ struct ChiefDuties {
 
 class ReplicaTrainer {
  public:
+  // `config`: as configured; the live settings of the state, and those that the servers have, replace some of it.
   // `state`: its ticket is that of its step, from which those of all steps follow. `reading`: gets a stop when run()
   // returns; reads of `data` should then end, so that the destructor does not wait for a batch that is not needed.
+  // `on_setting_change`: also of a start from a checkpoint, then with an empty key.
   ReplicaTrainer(const config::Config& config, const data::Dataset& data,
                  const data::order::SamplePlan& plan, train::TrainingState& state,
                  ServerConnection& connection, train::TrainerChannels& channels, Clock& clock,
                  std::optional<ChiefDuties> chief,
-                 std::stop_source reading = std::stop_source(std::nostopstate));
+                 std::stop_source reading = std::stop_source(std::nostopstate),
+                 train::OnSettingChange on_setting_change = {});
 
   // kFinished, kStopped or kPreempted. On the chief the last state is then saved, and the run ends on all tasks.
   Result<run::RunOutcome> run(const std::stop_token& stop);
@@ -85,6 +87,12 @@ class ReplicaTrainer {
   Result<run::RunOutcome> train(const std::stop_token& stop);
   void execute_commands();
   void execute(const train::Request& request);
+  void execute_setting(const train::Request& request);
+  // While the servers hold the state of this step.
+  Status change_settings(uint64_t step, const std::stop_token& stop);
+  SettingsVersion own_settings() const;
+  Status send_settings(const std::stop_token& stop);
+  Status take_settings();
   void answer_pauses();
   void end_requests(const Status& failure);
   Status close_gap(const std::stop_token& stop);
@@ -102,6 +110,10 @@ class ReplicaTrainer {
   Status read_cluster_status(const std::stop_token& stop);
   void report(const ServerConnection::Record& record);
   bool request_due_save(uint64_t step);
+  // Whether something waits for the state of the servers to be complete.
+  bool must_hold() const {
+    return is_save_due_ || channels_.is_paused || !setting_requests_.empty();
+  }
   Status save_or_pause(const std::stop_token& stop);
   Status wait_while_paused(uint64_t step, const Sums& sums, const std::stop_token& stop);
   Status end_save(const std::stop_token& stop);
@@ -118,9 +130,13 @@ class ReplicaTrainer {
     return planned_ticket(steps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps));
   }
 
-  const config::Config& config_;
+  const config::Config& configured_;
+  config::Config config_;   // in effect
+  SettingHistory history_;  // of it
+  const train::OnSettingChange on_setting_change_;
   const data::order::SamplePlan& plan_;
   train::TrainingState& state_;
+  const uint64_t start_step_;
   const uint64_t ticket_offset_;  // modulo 2^64
   ServerConnection& connection_;
   train::TrainerChannels& channels_;
@@ -146,7 +162,8 @@ class ReplicaTrainer {
   uint64_t checked_step_ = 0;   // for which a save was considered
   uint64_t recorded_step_ = 0;  // of the last record
   std::vector<train::Done> save_requests_;
-  std::vector<train::Request> pause_requests_;  // until no parameter changes any more
+  std::vector<train::Request> pause_requests_;    // until no parameter changes any more
+  std::vector<train::Request> setting_requests_;  // likewise
   std::chrono::nanoseconds reported_at_{0};
   ResourceMeter meter_;
   uint64_t reported_step_ = 0;

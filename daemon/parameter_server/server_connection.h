@@ -17,6 +17,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "daemon/parameter_server/messages.h"
+#include "daemon/parameter_server/setting_history.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "daemon/train/optimizer.h"
 #include "shared/base/status.h"
@@ -68,6 +69,11 @@ class ServerConnection {
 
   // For a wait: tells the servers from time to time that this worker is not lost.
   virtual Status keep_alive(const std::stop_token& stop) = 0;
+
+  // The settings that others have changed since the last call, in order. Learned with the replies of server 0.
+  virtual std::vector<SettingsVersion> take_settings() = 0;
+  // Only for the chief, after begin_save() or before initialize(): for the updates from this step on.
+  virtual Status change_settings(const SettingsVersion& settings, const std::stop_token& stop) = 0;
 
   // Only for the chief. Sends parameters and optimizer state, which are those after `step` steps, and the
   // sums since the last record.

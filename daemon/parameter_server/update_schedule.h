@@ -93,6 +93,8 @@ class UpdateSchedule {
 
   // The parameters are those after `step` steps, which the chief has sent. Call once.
   void initialize(uint64_t step);
+  // `max_steps`: not below step(). Of an async run only while no worker has a ticket.
+  void set_max_steps(uint64_t max_steps) { options_.max_steps = max_steps; }
   bool is_initialized() const { return is_initialized_; }
 
   // kBusy: this life, or a later one, has joined before.
@@ -162,7 +164,7 @@ class UpdateSchedule {
   PushResult push_sync(const Held& held);
   PushResult push_async(const Held& held);
 
-  const UpdateOptions options_;
+  UpdateOptions options_;
   std::vector<Worker> workers_;
   bool is_initialized_ = false;
   bool is_saving_ = false;

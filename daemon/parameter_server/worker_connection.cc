@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 
@@ -72,8 +73,41 @@ Result<Header> WorkerConnection::ask(Server& server, const Header& request,
   return receive_header(*server.connection, stop);
 }
 
+Result<Header> WorkerConnection::ask_first(const Header& request, const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(Header reply, ask(first(), request, stop));
+  STOKER_RETURN_IF_ERROR(learn_settings(static_cast<uint64_t>(reply[kVersion]), stop));
+  return reply;
+}
+
+// Before any of them is asked to update to a step with these settings.
+Status WorkerConnection::learn_settings(uint64_t version, const std::stop_token& stop) {
+  if (version <= version_) return {};
+  for (uint64_t each = version_ + 1; each <= version; ++each) {
+    STOKER_ASSIGN_OR_RETURN(const auto text, first().store->get(settings_key(each)));
+    STOKER_ASSIGN_OR_RETURN(SettingsVersion settings, parse_settings_version(text.value_or("")));
+    settings_.push_back(std::move(settings));
+  }
+  for (size_t i = 1; i < servers_.size(); ++i)
+    STOKER_RETURN_IF_ERROR(
+        ask(servers_[i], request_of(Operation::kApplySettings, version), stop).status());
+  version_ = version;
+  return {};
+}
+
+// Server 0 first, which decides: the other servers learn of it even if this worker is lost.
+Status WorkerConnection::change_settings(const SettingsVersion& settings,
+                                         const std::stop_token& stop) {
+  const uint64_t version = version_ + 1;
+  STOKER_RETURN_IF_ERROR(first().store->set(settings_key(version), to_json(settings)));
+  for (Server& server : servers_)
+    STOKER_RETURN_IF_ERROR(
+        ask(server, request_of(Operation::kApplySettings, version), stop).status());
+  version_ = version;
+  return {};
+}
+
 Result<WorkerConnection::Claimed> WorkerConnection::claim(const std::stop_token& stop) {
-  STOKER_ASSIGN_OR_RETURN(const Header reply, ask(first(), request_of(Operation::kClaim), stop));
+  STOKER_ASSIGN_OR_RETURN(const Header reply, ask_first(request_of(Operation::kClaim), stop));
   const auto result = static_cast<ClaimReply>(reply[0]);
   if (result == ClaimReply::kWait) STOKER_RETURN_IF_ERROR(keep_alive(stop));
   const int64_t prefetch = result == ClaimReply::kGranted ? sums_of(reply).steps : kNoTicket;
@@ -86,7 +120,7 @@ Result<WorkerConnection::Claimed> WorkerConnection::claim(const std::stop_token&
 }
 
 Result<WorkerConnection::Claimed> WorkerConnection::claim_gap(const std::stop_token& stop) {
-  STOKER_ASSIGN_OR_RETURN(const Header reply, ask(first(), request_of(Operation::kClaimGap), stop));
+  STOKER_ASSIGN_OR_RETURN(const Header reply, ask_first(request_of(Operation::kClaimGap), stop));
   return Claimed{.reply = static_cast<ClaimReply>(reply[0]),
                  .ticket = static_cast<uint64_t>(reply[1]),
                  .step = static_cast<uint64_t>(reply[2])};
@@ -189,8 +223,7 @@ Status WorkerConnection::initialize(uint64_t step, const Sums& sums, const std::
 Result<std::optional<std::pair<uint64_t, Sums>>> WorkerConnection::begin_save(
     const std::stop_token& stop) {
   using Begun = std::optional<std::pair<uint64_t, Sums>>;
-  STOKER_ASSIGN_OR_RETURN(const Header reply,
-                          ask(first(), request_of(Operation::kBeginSave), stop));
+  STOKER_ASSIGN_OR_RETURN(const Header reply, ask_first(request_of(Operation::kBeginSave), stop));
   if (reply[0] == 0) return Begun();
   return Begun({static_cast<uint64_t>(reply[2]), sums_of(reply)});
 }
@@ -221,7 +254,7 @@ Status WorkerConnection::end_save(const std::stop_token& stop) {
 Result<std::optional<WorkerConnection::Record>> WorkerConnection::take_record(
     uint64_t step, uint64_t saved_step, const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const Header reply,
-                          ask(first(), request_of(Operation::kTakeRecord, saved_step, step), stop));
+                          ask_first(request_of(Operation::kTakeRecord, saved_step, step), stop));
   if (reply[0] == 0) return std::optional<Record>();
   Record record{.step = static_cast<uint64_t>(reply[2]), .sums = sums_of(reply)};
   STOKER_ASSIGN_OR_RETURN(const double norm, norm_of_step(record.step, stop));

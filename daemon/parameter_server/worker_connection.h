@@ -23,6 +23,7 @@
 #include "daemon/parameter_server/meeting.h"
 #include "daemon/parameter_server/messages.h"
 #include "daemon/parameter_server/server_connection.h"
+#include "daemon/parameter_server/setting_history.h"
 #include "daemon/parameter_server/update_schedule.h"
 #include "shared/base/status.h"
 #include "shared/control/trainer_status.h"
@@ -47,6 +48,8 @@ class WorkerConnection final : public ServerConnection {
                           const train::Optimizer::Reached& reached,
                           const std::stop_token& stop) override;
   Status keep_alive(const std::stop_token& stop) override;
+  std::vector<SettingsVersion> take_settings() override { return std::exchange(settings_, {}); }
+  Status change_settings(const SettingsVersion& settings, const std::stop_token& stop) override;
   Status initialize(uint64_t step, const Sums& sums, const std::stop_token& stop) override;
   Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token& stop) override;
   Status read_state(uint64_t step, const std::stop_token& stop) override;
@@ -68,6 +71,9 @@ class WorkerConnection final : public ServerConnection {
 
   Server& first() { return servers_.front(); }
   static Result<Header> ask(Server& server, const Header& request, const std::stop_token& stop);
+  // Server 0, whose reply has the version of the settings.
+  Result<Header> ask_first(const Header& request, const std::stop_token& stop);
+  Status learn_settings(uint64_t version, const std::stop_token& stop);
   Status read_untrained(const std::stop_token& stop);
   Result<double> norm_of_step(uint64_t step, const std::stop_token& stop);
   int64_t num_variables() const;
@@ -77,6 +83,8 @@ class WorkerConnection final : public ServerConnection {
   std::chrono::milliseconds keep_alive_interval_{0};
   std::chrono::steady_clock::time_point kept_alive_at_ = std::chrono::steady_clock::now();
   std::vector<Server> servers_;
+  uint64_t version_ = 0;  // of the settings, which all servers have
+  std::vector<SettingsVersion> settings_;
   bool has_untrained_ = false;  // read
   uint64_t updated_step_ = 0;   // sync: that all servers have done
 };

@@ -6,8 +6,6 @@
 #include <boost/json.hpp>
 
 #include "daemon/train/released_pause.h"
-#include "shared/base/log.h"
-#include "shared/config/config_warnings.h"
 
 namespace stoker::train {
 namespace {
@@ -16,19 +14,6 @@ namespace {
 constexpr std::string_view kNumWorkers = "feed.num_workers";
 constexpr std::string_view kMaxSteps = "train.max_steps";
 constexpr std::string_view kMaxEpochs = "train.max_epochs";
-
-using config::ConfigWarning;
-
-boost::json::array to_json(const std::vector<ConfigWarning>& warnings) {
-  boost::json::array texts;
-  for (const ConfigWarning& warning : warnings) texts.emplace_back(warning.text());
-  return texts;
-}
-
-void log_warnings(const std::vector<ConfigWarning>& warnings) {
-  for (const ConfigWarning& warning : warnings)
-    log_warn("settings contradictory", {{"key", warning.key}, {"reason", warning.message}});
-}
 
 }  // namespace
 
@@ -136,63 +121,39 @@ void Commands::execute(const control::OpenInspection& open, const Request& reque
 
 // ---- Live settings
 
-void Commands::execute(const control::SetSetting& set, const Request& request) {
-  change_settings(set.key, config::set_live(configured_, state_.settings, set.key, set.value),
-                  set.dry_run, request.done);
+void Commands::execute(const control::SetSetting&, const Request& request) {
+  change_setting(request);
 }
 
-void Commands::execute(const control::UnsetSetting& unset, const Request& request) {
-  change_settings(unset.key, config::unset_live(configured_, state_.settings, unset.key),
-                  unset.dry_run, request.done);
+void Commands::execute(const control::UnsetSetting&, const Request& request) {
+  change_setting(request);
 }
 
-void Commands::change_settings(const std::string& key, Result<config::LiveConfig> changed,
-                               bool is_dry_run, const Done& done) {
-  if (!changed.ok()) return answer(done, changed.status());
-  const uint64_t max_steps = changed->config.train.max_steps;
-  if (max_steps <= state_.step)
-    return answer(
-        done, Status(StatusCode::kInvalidArgument,
-                     key + ": " + std::to_string(max_steps) + " is not above the current step " +
-                         std::to_string(state_.step) + "; `stop` ends the run"));
-  const config::SettingChange change{.key = key,
-                                     .previous = *config::value_of(config_, key),
-                                     .current = *config::value_of(changed->config, key)};
-  const double lr = learning_rate(changed->config, state_);
-  const auto warnings = config::new_config_warnings(config_, changed->config);
-  if (!is_dry_run) apply_settings(*std::move(changed), change);
-  if (!is_dry_run) log_warnings(warnings);
-  boost::json::object reply{
-      {"key", key}, {"value", config::to_json_value(change.current)}, {"lr", lr}};
-  if (is_dry_run) reply["dry_run"] = true;
-  if (!warnings.empty()) reply["warnings"] = to_json(warnings);
-  answer_at_step(done, state_.step, reply);
+void Commands::change_setting(const Request& request) {
+  auto update = SettingUpdate::make(configured_, config_, state_, request.command);
+  if (!update.ok()) return answer(request.done, update.status());
+  const boost::json::object reply = update->reply();
+  if (!update->is_dry_run()) apply(*update);
+  answer_at_step(request.done, state_.step, reply);
 }
 
 Status Commands::reduce_learning_rate() {
-  const std::string key = config::kNumReductionsKey;
   const auto& plateau = std::get<config::ReduceOnPlateauScheduler>(config_.scheduler.schedule);
-  const config::SettingChange change{.key = key,
-                                     .previous = std::to_string(plateau.num_reductions),
-                                     .current = std::to_string(plateau.num_reductions + 1)};
-  STOKER_ASSIGN_OR_RETURN(config::LiveConfig changed,
-                          config::set_live(configured_, state_.settings, key, change.current));
-  apply_settings(std::move(changed), change);
+  const control::SetSetting reduced{.key = std::string(config::kNumReductionsKey),
+                                    .value = std::to_string(plateau.num_reductions + 1)};
+  STOKER_ASSIGN_OR_RETURN(SettingUpdate update,
+                          SettingUpdate::make(configured_, config_, state_, reduced));
+  apply(update);
   return {};
 }
 
-void Commands::apply_settings(config::LiveConfig changed, const config::SettingChange& change) {
-  const bool changes_workers = changed.config.feed.num_workers != config_.feed.num_workers;
-  if (changes_workers || changed.config.train.max_steps > last_step_) segment_key_ = change.key;
-  state_.settings = std::move(changed.live);
-  config_ = std::move(changed.config);
+void Commands::apply(SettingUpdate& update) {
+  const config::Config& changed = update.changed().config;
+  const bool changes_workers = changed.feed.num_workers != config_.feed.num_workers;
+  if (changes_workers || changed.train.max_steps > last_step_) segment_key_ = update.change().key;
+  update.apply(config_, state_);
   reporter_.publish_settings();
-  log_info("live setting changed", {{"step", state_.step},
-                                    {"key", change.key},
-                                    {"previous", change.previous},
-                                    {"current", change.current},
-                                    {"lr", learning_rate(config_, state_)}});
-  if (on_setting_change_) on_setting_change_(state_.step, config_, change);
+  if (on_setting_change_) on_setting_change_(state_.step, config_, update.change());
 }
 
 }  // namespace stoker::train

@@ -16,13 +16,13 @@
 #include "daemon/train/coordination.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/reporter.h"
+#include "daemon/train/setting_update.h"
 #include "daemon/train/step_instrumentation.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
 #include "daemon/writer/checkpoint_writer.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
 #include "shared/control/command.h"
 
@@ -82,9 +82,8 @@ class Commands {
   void execute(const control::Profile& profile, const Request& request);
   void execute(const control::OpenInspection& open, const Request& request);
   Status check(const control::Command& command) const;
-  void change_settings(const std::string& key, Result<config::LiveConfig> changed, bool is_dry_run,
-                       const Done& done);
-  void apply_settings(config::LiveConfig changed, const config::SettingChange& change);
+  void change_setting(const Request& request);
+  void apply(SettingUpdate& update);
 
   const config::Config& configured_;
   config::Config& config_;

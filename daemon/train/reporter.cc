@@ -28,6 +28,14 @@ void add_device_memory(const cuda::DeviceUsage& device, ResourceUse& use) {
 
 }  // namespace
 
+void add_settings(const config::Config& config, const config::LiveSettings& live,
+                  control::TrainerStatus& status) {
+  status.max_steps = config.train.max_steps;
+  status.live_settings.clear();
+  for (const config::LiveSetting& setting : live)
+    status.live_settings.emplace_back(setting.key, setting.value);
+}
+
 void add_writer(const writer::WriterStats& saved, control::TrainerStatus::Checkpoint& status) {
   status.last_saved_step = std::max(status.last_saved_step, saved.last_step);
   status.is_saving = saved.in_flight;
@@ -59,7 +67,7 @@ Reporter::Reporter(const config::Config& config, TrainingState& state, BatchSour
       writer_(writer),
       clock_(clock),
       ranks_(ranks) {
-  set_settings();
+  add_settings(config_, state_.settings, status_);
   status_.device = state.device().str();
   status_.data = std::move(data);
   status_.checkpoint.last_saved_step = state.step;
@@ -228,20 +236,13 @@ void Reporter::publish() {
 }
 
 void Reporter::publish_settings() {
-  set_settings();
+  add_settings(config_, state_.settings, status_);
   publish();
 }
 
 void Reporter::publish_snapshot(nanoseconds stall) {
   status_.checkpoint.stall_ms = to_ms(stall);
   publish(control::TrainerState::kSaving);
-}
-
-void Reporter::set_settings() {
-  status_.max_steps = config_.train.max_steps;
-  status_.live_settings.clear();
-  for (const config::LiveSetting& setting : state_.settings)
-    status_.live_settings.emplace_back(setting.key, setting.value);
 }
 
 }  // namespace stoker::train

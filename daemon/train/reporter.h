@@ -24,6 +24,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/resource_use.h"
 #include "shared/config/config.h"
+#include "shared/config/live_settings.h"
 #include "shared/control/trainer_status.h"
 #include "shared/metrics/metrics_record.h"
 
@@ -31,6 +32,9 @@ namespace stoker::train {
 
 // What a record says of the steps since the last one, for the status.
 void add_record(const metrics::TrainMetrics& record, control::TrainerStatus& status);
+// The settings in effect, for the status.
+void add_settings(const config::Config& config, const config::LiveSettings& live,
+                  control::TrainerStatus& status);
 // What the writer of the checkpoints has done, for the status.
 void add_writer(const writer::WriterStats& saved, control::TrainerStatus::Checkpoint& status);
 
@@ -81,7 +85,6 @@ class Reporter {
     void add_to(metrics::TrainMetrics& record, nanoseconds now, uint64_t batch) const;
   };
 
-  void set_settings();
   void record_device_usage(const cuda::DeviceUsage& usage);
   // Warns once if the threads of the CPU wait for cores.
   void check_cores(nanoseconds now, double step_time_ms);

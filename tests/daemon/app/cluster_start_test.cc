@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "daemon/group/socket_address.h"
-#include "daemon/train/live_state.h"
-#include "shared/config/live_settings.h"
 #include "shared/config/load_config.h"
 
 namespace stoker::app {
@@ -151,26 +149,6 @@ TEST(ClusterStartTest, SupportsClippingAndUntrainedParameters) {
   config.model.lora.emplace();
   const Status status = check_cluster_support(config, launch_of(command_of_worker()));
   EXPECT_TRUE(status.ok()) << status.message();
-}
-
-TEST(ClusterStartTest, RejectsCheckpointWithStateThatServersDoNotHave) {
-  const config::Config config = supported();
-  const auto check_live_state = [&config](const train::LiveState& live) {
-    return check_saved_run(config, {.live_settings = train::to_json(live)});
-  };
-  train::LiveState live;
-  EXPECT_TRUE(check_live_state(live).ok());
-  live.lr_scale = 0.5;
-  EXPECT_EQ(check_live_state(live).code(), StatusCode::kMismatch);
-  live.lr_scale = 1;
-  const auto configured = config::value_of(config, "optimizer.lr");
-  ASSERT_TRUE(configured.ok());
-  live.settings = {{.key = "optimizer.lr", .value = "0.5", .configured = *configured}};
-  const Status changed = check_live_state(live);
-  EXPECT_EQ(changed.code(), StatusCode::kMismatch);
-  EXPECT_THAT(changed.message(), HasSubstr("optimizer.lr=0.5"));
-  live.settings[0].configured = "0.25";  // before the configuration was changed
-  EXPECT_TRUE(check_live_state(live).ok());
 }
 
 TEST(ClusterStartTest, ComparesDataWithThoseOfChief) {

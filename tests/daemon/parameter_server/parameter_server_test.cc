@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -33,6 +34,15 @@ using namespace std::chrono_literals;
 
 constexpr size_t kNumServers = 2;
 
+SettingsVersion settings_from(uint64_t step, uint64_t max_steps) {
+  SettingsVersion settings{.step = step, .live = {}, .change = {}};
+  settings.live.settings = {
+      {.key = "train.max_steps", .value = std::to_string(max_steps), .configured = "100"}};
+  settings.change = {
+      .key = "train.max_steps", .previous = "100", .current = std::to_string(max_steps)};
+  return settings;
+}
+
 // A store, without servers.
 class ServerStartTest : public ::testing::Test {
  protected:
@@ -51,14 +61,20 @@ class ServerStartTest : public ::testing::Test {
     store_ = *std::move(store);
   }
 
-  ServerOptions options_of(size_t server) const {
-    ServerOptions options{.task = task_,
-                          .updates = {.replicas = replicas_,
-                                      .num_workers = num_workers_,
-                                      .gradients_per_step = 1,
-                                      .max_steps = max_steps_},
-                          .is_recorded = [](uint64_t) { return true; },
-                          .meeting = meeting_};
+  ServerOptions options_of(size_t server) {
+    ServerOptions options{
+        .task = task_,
+        .updates = {.replicas = replicas_,
+                    .num_workers = num_workers_,
+                    .gradients_per_step = 1,
+                    .max_steps = max_steps_},
+        .is_recorded = [](uint64_t) { return true; },
+        .apply_settings = [this, server](const SettingsVersion& version) -> Result<uint64_t> {
+          const std::lock_guard lock(mutex_);
+          applied_[server].push_back(version.step);
+          return std::stoull(version.live.settings.front().value);
+        },
+        .meeting = meeting_};
     options.task.job = Job::kPs;
     options.task.index = static_cast<int>(server);
     if (server == 0) options.untrained_bytes = at::full({2}, 0.0).nbytes();
@@ -82,7 +98,15 @@ class ServerStartTest : public ::testing::Test {
   int64_t num_elements_ = 3;  // of the variables of each server
   int64_t num_variables_ = 1;
   config::OptimizerConfig optimizer_;
+  // The steps of the settings that each server has got.
+  std::vector<uint64_t> applied(size_t server) {
+    const std::lock_guard lock(mutex_);
+    return applied_[server];
+  }
+
   uint64_t max_steps_ = 100;
+  std::mutex mutex_;
+  std::array<std::vector<uint64_t>, kNumServers> applied_;
   ClusterTask task_;
   Meeting meeting_;
   std::unique_ptr<group::TcpStore> store_;
@@ -109,8 +133,8 @@ class ParameterServerTest : public ServerStartTest {
       if (thread.joinable()) thread.join();
   }
 
-  // A start of a worker.
-  WorkerConnection& connect(int worker) {
+  // A start of a worker, which is lost before it has connected to the other servers.
+  WorkerConnection& connect(int worker, size_t num_servers = kNumServers) {
     ClusterTask task = task_;
     task.index = worker;
     std::vector<ServerPart> parts;
@@ -124,6 +148,7 @@ class ParameterServerTest : public ServerStartTest {
       for (const at::Tensor& tensor : like.state()) part.state.push_back(tensor.clone());
       parts.push_back(std::move(part));
     }
+    parts.resize(num_servers);
     parts.front().untrained = {at::full({2}, 7.0 - worker)};
     untrained_ = parts.front().untrained.front();
     const bool sums_norms = replicas_ == config::ReplicaMode::kSync && needs_norm_.back();
@@ -291,6 +316,7 @@ TEST_F(ParameterServerTest, EndsOnlyConnectionOfInvalidRequest) {
   expect_error([](auto& worker) { return worker.begin_save({}).ok(); });
   expect_error([](auto& worker) { return worker.take_record(0, 0, {}).ok(); });
   expect_error([](auto& worker) { return worker.initialize(0, {}, {}).ok(); });
+  expect_error([](auto& worker) { return worker.change_settings(settings_from(0, 5), {}).ok(); });
   expect_error([](auto& worker) { return worker.pull(7, {}).ok(); });
   expect_error([](auto& worker) {
     return worker.push(7, 0, {}, {at::full({3}, 1.0), at::full({3}, 1.0)}, {1, 1}, {}).ok();
@@ -314,6 +340,50 @@ TEST_F(ParameterServerTest, HasRecordsAfterCheckpointForChiefThatReturns) {
   EXPECT_EQ((*record)->step, 2u);
   EXPECT_GT((*record)->grad_norm, 0);
   EXPECT_EQ(record_after(returned, 0, 1), 2u);
+}
+
+TEST_F(ParameterServerTest, ChangesSettingsOfAllServersAtStepOfChief) {
+  WorkerConnection& chief = connect(0);
+  ASSERT_TRUE(chief.initialize(0, {}, {}).ok());
+  train(chief);
+  ASSERT_TRUE(chief.begin_save({}).ok());
+  ASSERT_TRUE(chief.change_settings(settings_from(1, 2), {}).ok());
+  ASSERT_TRUE(chief.end_save({}).ok());
+  for (const size_t server : {0, 1}) EXPECT_EQ(applied(server), std::vector<uint64_t>{1});
+  WorkerConnection& worker = connect(1);
+  train(worker);
+  const auto settings = worker.take_settings();
+  ASSERT_EQ(settings.size(), 1u);
+  EXPECT_EQ(settings[0].step, 1u);
+  EXPECT_EQ(settings[0].live.settings, settings_from(1, 2).live.settings);
+  EXPECT_EQ(settings[0].change.key, "train.max_steps");
+  EXPECT_TRUE(chief.take_settings().empty()) << "its own";
+  const auto ended = worker.claim({});
+  ASSERT_TRUE(ended.ok()) << ended.status().to_string();
+  EXPECT_EQ(ended->reply, ClaimReply::kEnded) << "after step 2";
+  for (const size_t server : {0, 1}) EXPECT_EQ(applied(server), std::vector<uint64_t>{1});
+}
+
+// Server 0 has decided; the others learn of it before the update that it concerns.
+TEST_F(ParameterServerTest, ForwardsSettingsOfChiefThatIsLostBeforeAllServersHaveThem) {
+  ASSERT_TRUE(connect(0).initialize(0, {}, {}).ok());
+  connections_.clear();
+  WorkerConnection& chief = connect(0, /*num_servers=*/1);
+  ASSERT_TRUE(chief.begin_save({}).ok());
+  ASSERT_TRUE(chief.change_settings(settings_from(0, 50), {}).ok());
+  connections_.clear();
+  EXPECT_EQ(applied(1), std::vector<uint64_t>());
+  WorkerConnection& worker = connect(1);
+  const auto claimed = worker.claim({});
+  ASSERT_TRUE(claimed.ok()) << claimed.status().to_string();
+  EXPECT_EQ(applied(1), std::vector<uint64_t>{0});
+  WorkerConnection& returned = connect(0);
+  ASSERT_TRUE(returned.claim({}).ok());
+  EXPECT_EQ(returned.take_settings().size(), 1u);
+  ASSERT_TRUE(returned.begin_save({}).ok());
+  ASSERT_TRUE(returned.change_settings(settings_from(0, 60), {}).ok());
+  EXPECT_EQ(applied(0), (std::vector<uint64_t>{0, 0}));
+  EXPECT_EQ(applied(1), (std::vector<uint64_t>{0, 0}));
 }
 
 TEST_F(ParameterServerTest, SavesSyncStateWhileWorkerComputes) { save_during_step(false); }

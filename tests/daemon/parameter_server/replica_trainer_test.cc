@@ -21,9 +21,11 @@
 
 #include "daemon/parameter_server/batch_reader.h"
 #include "daemon/train/batch_view.h"
+#include "daemon/train/live_state.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/load_config.h"
 #include "shared/feed/make_sample_plan.h"
 #include "tests/support/temporary_directory.h"
 
@@ -195,6 +197,11 @@ class StubServers : public ServerConnection {
   Result<Claimed> claim_gap(const std::stop_token&) override { return Claimed{}; }
   Status pull(uint64_t, const std::stop_token&) override { return {}; }
   Status keep_alive(const std::stop_token&) override { return {}; }
+  std::vector<SettingsVersion> take_settings() override { return std::exchange(settings_, {}); }
+  Status change_settings(const SettingsVersion& settings, const std::stop_token&) override {
+    changed_.push_back(settings);
+    return {};
+  }
   Status initialize(uint64_t, const Sums&, const std::stop_token&) override { return {}; }
   Result<std::optional<std::pair<uint64_t, Sums>>> begin_save(const std::stop_token&) override {
     return std::optional<std::pair<uint64_t, Sums>>();
@@ -209,6 +216,9 @@ class StubServers : public ServerConnection {
   }
   Status end_run(run::RunOutcome, const std::stop_token&) override { return {}; }
   size_t num_servers() const override { return 1; }
+
+  std::vector<SettingsVersion> settings_;  // of others
+  std::vector<SettingsVersion> changed_;   // by the chief
 };
 
 // The servers of a worker that gets all tickets.
@@ -359,8 +369,14 @@ class ReplicaTrainerCommandTest : public testing::Test {
     Coordinator threads;
     threads.start("checkpoints", [&](std::stop_token stop) { return writer.run(stop); });
     const auto state = *train::TrainingState::create(config_, data_.info(), c10::Device(c10::kCPU));
-    ReplicaTrainer trainer(config_, data_, plan, *state, servers, channels_, system_clock(),
-                           ChiefDuties{.writer = writer, .sink = sink_});
+    state->settings = live_;
+    ReplicaTrainer trainer(
+        config_, data_, plan, *state, servers, channels_, system_clock(),
+        ChiefDuties{.writer = writer, .sink = sink_}, std::stop_source(std::nostopstate),
+        [this](uint64_t step, const config::Config& config, const config::SettingChange& change) {
+          recorded_.push_back(std::to_string(step) + ' ' + change.text() + ", lr " +
+                              *config::value_of(config, kLr));
+        });
     auto outcome = trainer.run({});
     threads.request_stop();
     EXPECT_TRUE(threads.join(kPatience).ok());
@@ -383,7 +399,10 @@ class ReplicaTrainerCommandTest : public testing::Test {
   writer::WriterOptions options_;
   train::TrainerChannels channels_{system_clock()};
   SavedProfiles sink_;
+  static constexpr const char* kLr = "optimizer.lr";
   HalfStepServers servers_;
+  config::LiveSettings live_;          // of the checkpoint
+  std::vector<std::string> recorded_;  // changes of settings
   std::vector<std::string> replies_;
   std::vector<uint64_t> num_pushed_;  // gradients, at each reply
 };
@@ -460,6 +479,57 @@ TEST_F(ReplicaTrainerCommandTest, SavesStateOfPauseThatIsStopped) {
   ASSERT_TRUE(saved.ok()) << saved.status().to_string();
   ASSERT_EQ(saved->size(), 1u);
   EXPECT_EQ(saved->front().step, 1u);
+}
+
+// When three gradients are there; then the servers hold the state after one step.
+TEST_F(ReplicaTrainerCommandTest, ChangesSettingsWhileServersHoldState) {
+  config_.scheduler = {.schedule = config::ConstantScheduler{}, .warmup_steps = 0};
+  post(control::SetSetting{.key = kLr, .value = "0.5", .dry_run = true});
+  post(control::SetSetting{.key = kLr, .value = "0.5"});
+  post(control::SetSetting{.key = "train.max_steps", .value = "1"});
+  post(control::SetSetting{.key = "feed.num_workers", .value = "3"});
+  const auto outcome = run();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  ASSERT_EQ(replies_.size(), 4u);
+  EXPECT_NE(replies_[0].find(R"("dry_run":true)"), std::string::npos) << replies_[0];
+  EXPECT_NE(replies_[1].find("feed.num_workers: has no effect"), std::string::npos) << replies_[1];
+  EXPECT_EQ(replies_[2], R"({"step":1,"key":"optimizer.lr","value":5E-1,"lr":5E-1})");
+  EXPECT_NE(replies_[3].find("train.max_steps: 1 is not above the current step 1"),
+            std::string::npos)
+      << replies_[3];
+  EXPECT_EQ(num_pushed_, (std::vector<uint64_t>{0, 0, 3, 3}));
+  ASSERT_EQ(servers_.changed_.size(), 1u);
+  EXPECT_EQ(servers_.changed_[0].step, 1u);
+  EXPECT_EQ(servers_.changed_[0].live.settings[0].value, "0.5");
+  ASSERT_EQ(recorded_.size(), 1u);
+  EXPECT_TRUE(recorded_[0].starts_with("1 optimizer.lr: ")) << recorded_[0];
+  const auto status = channels_.board.read();
+  ASSERT_EQ(status->live_settings.size(), 1u);
+  EXPECT_EQ(status->live_settings[0], (std::pair<std::string, std::string>(kLr, "0.5")));
+  EXPECT_EQ(status->lr, 0.5);
+  const auto saved = store_.list();
+  ASSERT_TRUE(saved.ok() && !saved->empty());
+  const auto checkpoint = checkpoint::CheckpointStore::open_verified(saved->back().path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().to_string();
+  const auto live = train::parse_live_state(checkpoint->manifest().live_settings);
+  ASSERT_TRUE(live.ok()) << live.status().to_string();
+  EXPECT_EQ(live->settings, servers_.changed_[0].live.settings);
+}
+
+// Of a chief that returns: those of its checkpoint are recorded already.
+TEST_F(ReplicaTrainerCommandTest, RecordsSettingsThatServersHaveAndItsCheckpointHasNot) {
+  const auto version = [](uint64_t step, const std::string& previous, const std::string& current) {
+    SettingsVersion made{.step = step, .live = {}, .change = {}};
+    made.live.settings = {{.key = kLr, .value = current, .configured = "0.0003"}};
+    made.change = {.key = kLr, .previous = previous, .current = current};
+    return made;
+  };
+  live_ = version(0, "0.0003", "0.25").live.settings;
+  servers_.settings_ = {version(0, "0.0003", "0.25"), version(1, "0.25", "0.5")};
+  const auto outcome = run();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(recorded_, std::vector<std::string>{"1 optimizer.lr: 0.25 -> 0.5, lr 0.5"});
+  EXPECT_TRUE(servers_.changed_.empty());
 }
 
 TEST_F(ReplicaTrainerCommandTest, ProfilesMicroBatchesOfChief) {
