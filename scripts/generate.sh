@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes the documents that are generated from the config key descriptors (shared/config), from the
-# events of the log (shared/base/log_events.h), from the metrics (shared/eval_metrics/metric_table.cc) and
-# from the resources (shared/base/resource_use.h).
+# events of the log (shared/base/log_events.h), from the metrics (shared/eval_metrics/metric_table.cc),
+# from the resources (shared/base/resource_use.h) and from what several processes cannot do (shared/config/topology_limits.cc).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -10,7 +10,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 Usage: scripts/generate.sh [--check]
 
 Builds stoker-config-reference and writes config/stoker.yaml, config/stoker.schema.json and the tables
-of docs/configuration.md, docs/events.md and docs/metrics.md.
+of docs/configuration.md, docs/distributed.md, docs/events.md and docs/metrics.md.
 
   --check  write nothing; print the differences and exit with 1 if a committed file is out of date
 
@@ -53,9 +53,10 @@ write_part configuration synonyms synonyms
 write_part events events events
 write_part metrics metrics metrics
 write_part metrics resources resources
+write_part distributed limits limits
 
 stale=0
-for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/events.md docs/metrics.md; do
+for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/distributed.md docs/events.md docs/metrics.md; do
   if [[ $check == --check ]]; then
     diff -u "$file" "$generated/$(basename "$file")" || stale=1
   elif ! cmp -s "$file" "$generated/$(basename "$file")"; then

@@ -14,7 +14,7 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
-#include "shared/feed/dataset_versions.h"
+#include "shared/config/topology_limits.h"
 
 namespace stoker::app {
 namespace {
@@ -107,46 +107,24 @@ Result<std::optional<ClusterLaunch>> make_cluster_launch(const CommandLine& comm
 }
 
 Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster) {
-  std::vector<std::string> errors;
-  const auto require = [&errors](bool holds, const char* error) {
-    if (!holds) errors.emplace_back(error);
-  };
-  const bool is_sync = cluster.replicas == ReplicaMode::kSync;
-  require(!is_sync || config.distributed.reduction == config::Reduction::kOrdered,
-          "distributed.reduction: must be ordered with cluster.replicas sync");
-  require(is_sync || config.train.gradient_accumulation_steps == 1,
-          "train.gradient_accumulation_steps: must be 1 with cluster.replicas async");
-  require(!is_sync || !cluster.max_staleness,
-          "cluster.max_staleness: requires cluster.replicas async");
-  require(config.distributed.shard == config::Shard::kNone, "distributed.shard: must be none");
-  require(config.distributed.backend != config::GroupBackend::kNccl,
-          "distributed.backend: must be auto or gloo");
-  require(config.run.rng == config::Rng::kPerTicket, "run.rng: must be per_ticket");
-  require(config.train.device.type == config::DeviceConfig::Type::kAuto ||
-              config.train.device.type == config::DeviceConfig::Type::kCpu,
-          "train.device: must be cpu");
-  require(!config.train.ema_decay, "train.ema_decay: must be null");
-  require(!config.train.channels_last, "train.channels_last: must be false");
-  require(config.train.precision != config::Precision::kFp16, "train.precision: must not be fp16");
-  require(config.train.on_nonfinite == config::OnNonfinite::kFail,
-          "train.on_nonfinite: must be fail");
-  require(!config.model.unfreeze_at_step, "model.unfreeze_at_step: must be null");
-  require(!config.optimizer.averages(), "optimizer.name: schedule_free_adamw is not supported");
-  require(config.scheduler.name() != config::SchedulerName::kReduceOnPlateau,
-          "scheduler.name: reduce_on_plateau is not supported");
-  require(!config.checkpoint.save_at_start, "checkpoint.save_at_start: must be false");
-  require(!config.checkpoint.save_on_loss_improvement,
-          "checkpoint.save_on_loss_improvement: must be null");
-  require(!config.metrics.histogram_every_steps, "metrics.histogram_every_steps: must be null");
-  require(config::training_stream(config) == nullptr,
-          "data.train.stream: streams are not supported");
-  require(!feed::is_refreshable(config), "data.train: refresh is not supported");
-  require(config.feed.producers == config::ProducerMode::kInternal,
-          "feed.producers: must be internal");
-  require(config.feed.on_sample_error == config::OnSampleError::kFail,
-          "feed.on_sample_error: must be fail");
+  config::Config checked = config;
+  checked.cluster.max_staleness = cluster.max_staleness;  // also if an option has set it
+  const auto errors = config::broken_limits(checked, cluster.replicas == ReplicaMode::kAsync
+                                                         ? config::Topology::kAsyncServers
+                                                         : config::Topology::kSyncServers);
   if (errors.empty()) return {};
   return Status(StatusCode::kInvalidArgument, "with parameter servers: " + join(errors, "; "));
+}
+
+Status check_configured_cluster(const config::Config& config, const CommandLine& command) {
+  if (config.cluster.ps.empty()) return {};
+  const bool is_async =
+      command.replicas == "async" || config.cluster.replicas == ReplicaMode::kAsync;
+  return check_cluster_support(
+      config, {.task = {},
+               .replicas = is_async ? ReplicaMode::kAsync : ReplicaMode::kSync,
+               .max_staleness =
+                   command.max_staleness ? command.max_staleness : config.cluster.max_staleness});
 }
 
 void warn_of_several_workers(const config::Config& config, const ClusterLaunch& cluster,

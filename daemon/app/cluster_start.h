@@ -48,6 +48,9 @@ Result<std::optional<ClusterLaunch>> make_cluster_launch(
 // What the configuration has that does not work with parameter servers: all of it, in one line.
 Status check_cluster_support(const config::Config& config, const ClusterLaunch& cluster);
 
+// The same for the section cluster of the configuration, whatever the task; ok without it.
+Status check_configured_cluster(const config::Config& config, const CommandLine& command);
+
 // Of the chief: what the workers together change about the results. Nothing for one worker.
 void warn_of_several_workers(const config::Config& config, const ClusterLaunch& cluster,
                              const model::Model& model);

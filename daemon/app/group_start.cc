@@ -21,25 +21,14 @@
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
+#include "shared/config/topology_limits.h"
 
 namespace stoker::app {
 namespace {
 
-std::string ranks(const group::LaunchEnvironment& launch) {
-  return std::to_string(launch.world_size) + " ranks";
-}
-
 constexpr const char* kNumaNodesDirectory = "/sys/devices/system/node";
 
 bool is_power_of_two(int64_t number) { return std::has_single_bit(static_cast<uint64_t>(number)); }
-
-std::string share_error(const config::TrainConfig& train, const group::LaunchEnvironment& launch) {
-  const int64_t steps = train.gradient_accumulation_steps;
-  return "train.gradient_accumulation_steps: " + ranks(launch) + " cannot share " +
-         std::to_string(steps) + " micro-batch" + (steps == 1 ? "" : "es") +
-         " per step; set it to a multiple of " + std::to_string(launch.world_size) +
-         ", with a smaller train.micro_batch_size for the same samples per step";
-}
 
 Result<group::DeviceChoice> choose_for_all(const std::vector<std::string>& texts,
                                            const std::string& needed_by,
@@ -91,30 +80,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 }
 
 Status check_group_support(const config::Config& config, const group::LaunchEnvironment& launch) {
-  std::vector<std::string> errors;
-  const auto require = [&errors](bool holds, std::string error) {
-    if (!holds) errors.push_back(std::move(error));
-  };
-  const std::string in_group = " in a group of " + ranks(launch);
-  require(config.distributed.reduction.has_value(),
-          "distributed.reduction: must be ordered or allreduce" + in_group);
-  const auto device = config.train.device.type;
-  require(device != config::DeviceConfig::Type::kCpu ||
-              config.distributed.backend != config::GroupBackend::kNccl,
-          "distributed.backend: nccl is for train.device: cuda; set it to auto or gloo");
-  require(device != config::DeviceConfig::Type::kCuda ||
-              config.distributed.backend != config::GroupBackend::kGloo,
-          "distributed.backend: gloo is for train.device: cpu; set it to auto or nccl");
-  require(config.train.gradient_accumulation_steps % launch.world_size == 0,
-          share_error(config.train, launch));
-  require(config.run.rng == config::Rng::kPerTicket, "run.rng: must be per_ticket" + in_group);
-  require(device != config::DeviceConfig::Type::kFake && !config.train.device.index,
-          "train.device: must be auto, cpu or cuda" + in_group +
-              ", of which each rank has its own GPU");
-  require(config::training_stream(config) == nullptr,
-          "data.train.stream: streams are not supported" + in_group);
-  require(config.feed.producers == config::ProducerMode::kInternal,
-          "feed.producers: must be internal" + in_group);
+  const auto errors = config::broken_limits(config, config::Topology::kGroup, launch.world_size);
   if (errors.empty()) return {};
   return Status(StatusCode::kInvalidArgument, join(errors, "; "));
 }

@@ -75,6 +75,12 @@ ExitCode run_daemon(int argc, char** argv) {
       std::cerr << printable(parsed.command->config + ": warning: " + warning.text()) << "\n";
   };
   if (parsed.command->check) {
+    if (const Status cluster = app::check_configured_cluster(config, *parsed.command);
+        !cluster.ok()) {
+      std::cerr << printable(parsed.command->config) << ": "
+                << printable_lines(cluster.message(), "  ") << "\n";
+      return ExitCode::kConfiguration;
+    }
     if (!parsed.command->check_data) print_warnings();
     if (!parsed.command->fresh)
       if (const Status resumed = app::check_resumed_config(run::RunLayout(config.run.dir), config,

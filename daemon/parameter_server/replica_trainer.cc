@@ -23,6 +23,7 @@
 #include "daemon/train/training_error.h"
 #include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/topology_limits.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/run/batch_sizes.h"
 
@@ -278,9 +279,9 @@ void ReplicaTrainer::execute_setting(const train::Request& request) {
   if (*control::changed_setting(request.command) == kNumWorkers)
     return train::answer(request.done,
                          Status(StatusCode::kInvalidArgument,
-                                std::string(kNumWorkers) +
-                                    ": has no effect with parameter servers, where one thread of "
-                                    "each worker reads the samples of the next ticket"));
+                                std::string(kNumWorkers) + ": " +
+                                    std::string(*config::command_limit(
+                                        "set feed.num_workers", config::Topology::kSyncServers))));
   if (!control::is_dry_run(request.command)) return setting_requests_.push_back(request);
   const auto update = train::SettingUpdate::make(configured_, config_, state_, request.command);
   if (!update.ok()) return train::answer(request.done, update.status());

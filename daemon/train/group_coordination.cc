@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "shared/base/thread_registry.h"
+#include "shared/config/topology_limits.h"
 
 namespace stoker::train {
 
@@ -67,7 +68,8 @@ Status GroupCoordination::check(const control::Command& command) const {
   const auto* const pause = std::get_if<control::Pause>(&command);
   if (pause == nullptr || !pause->release) return {};
   return Status(StatusCode::kInvalidArgument,
-                "pause release: not supported by a run of several ranks; omit release");
+                "pause release: " + std::string(*config::command_limit("pause --release",
+                                                                       config::Topology::kGroup)));
 }
 
 bool GroupCoordination::defer(const Request& request) {

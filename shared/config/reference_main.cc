@@ -10,6 +10,7 @@
 #include "shared/config/key_synonyms.h"
 #include "shared/config/reference.h"
 #include "shared/config/run_config.h"
+#include "shared/config/topology_limits.h"
 #include "shared/eval_metrics/metric_table.h"
 
 namespace stoker {
@@ -101,10 +102,11 @@ int main(int argc, char** argv) {
   if (what == "events") text = stoker::events_markdown();
   if (what == "metrics") text = stoker::metrics_markdown();
   if (what == "resources") text = stoker::resources_markdown();
+  if (what == "limits") text = stoker::config::topology_limits_markdown();
   if (text.empty()) {
     std::fputs(
         "Usage: stoker-config-reference manual|markdown|synonyms|schema|man|events|metrics|"
-        "resources\n",
+        "resources|limits\n",
         stderr);
     return 64;
   }

@@ -860,6 +860,14 @@ TEST_F(ClusterRunTest, RejectsWhatDoesNotWork) {
   auto with_average = start(run_dir(), "ps", 0, {"--set", "train.ema_decay=0.9"});
   EXPECT_EQ(code_of(*with_average), 78);
   EXPECT_THAT(text_of(log_path("ps", 0)), HasSubstr("train.ema_decay: must be null"));
+  Process checked(
+      joined({program("stokerd")},
+             arguments(run_dir(), {"--set", "cluster.ps=[a:1]", "--set", "cluster.worker=[b:1]",
+                                   "--set", "train.ema_decay=0.9", "--check-config"})),
+      path("checked.out"));
+  EXPECT_EQ(code_of(checked), 78);
+  EXPECT_THAT(text_of(checked.log()), HasSubstr("with parameter servers: train.ema_decay: must be "
+                                                "null (servers have no averages so far)"));
   auto outside = start(run_dir(), "worker", 7);
   EXPECT_EQ(code_of(*outside), 64);
   EXPECT_THAT(text_of(log_path("worker", 7)), HasSubstr("--task_index: must be from 0 to 1"));

@@ -747,11 +747,14 @@ TEST_F(GroupRunTest, RejectsWhatDoesNotWorkInGroup) {
   for (const int rank : {0, 1})
     EXPECT_THAT(
         output_of(rank),
-        HasSubstr("distributed.reduction: must be ordered or allreduce in a group of 2 ranks; "
-                  "train.gradient_accumulation_steps: 2 ranks cannot share 3 micro-batches "
-                  "per step; set it to a multiple of 2, with a smaller "
-                  "train.micro_batch_size for the same samples per step; run.rng: must be "
-                  "per_ticket in a group of 2 ranks"));
+        HasSubstr(
+            "distributed.reduction: must be ordered or allreduce in a group of 2 ranks (the "
+            "ranks must add gradients in the same way); train.gradient_accumulation_steps: 2 ranks "
+            "cannot share 3 micro-batches "
+            "per step; set it to a multiple of 2, with a smaller "
+            "train.micro_batch_size for the same samples per step; run.rng: must be "
+            "per_ticket in a group of 2 ranks (a micro-batch must not depend on which process "
+            "computes it)"));
 }
 
 TEST_F(GroupRunTest, RejectsPartOfEnvironmentAsUsageError) {

@@ -142,6 +142,19 @@ TEST(ClusterStartTest, ReportsAllThatIsNotSupported) {
     EXPECT_THAT(status.message(), HasSubstr(key));
 }
 
+TEST(ClusterStartTest, ChecksSectionOfConfigurationForAnyTask) {
+  config::Config config = supported();
+  config.train.gradient_accumulation_steps = 2;
+  CommandLine command;
+  command.replicas = "async";
+  EXPECT_TRUE(check_configured_cluster(config, command).ok()) << "no cluster";
+  config.cluster.ps = {"a:1"};
+  config.cluster.worker = {"b:1"};
+  EXPECT_TRUE(check_configured_cluster(config, CommandLine()).ok());
+  EXPECT_THAT(check_configured_cluster(config, command).message(),
+              HasSubstr("train.gradient_accumulation_steps: must be 1"));
+}
+
 TEST(ClusterStartTest, SupportsClippingAndUntrainedParameters) {
   config::Config config = supported();
   config.train.max_grad_norm = 1;

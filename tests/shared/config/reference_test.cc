@@ -11,6 +11,7 @@
 #include "shared/base/file.h"
 #include "shared/config/key_synonyms.h"
 #include "shared/config/schema.h"
+#include "shared/config/topology_limits.h"
 #include "tests/shared/config/config_text.h"
 #include "tests/shared/config/manual_text.h"
 #include "tests/shared/config/variant_configs.h"
@@ -210,6 +211,12 @@ TEST(GeneratedFilesTest, ContainCurrentSynonyms) {
   EXPECT_EQ(generated_part(text_of("docs/configuration.md"), "synonyms"),
             "\n" + key_synonyms_markdown() + "\n")
       << "the names of other libraries in docs/configuration.md are not current" << kRegenerate;
+}
+
+TEST(GeneratedFilesTest, ContainCurrentLimits) {
+  EXPECT_EQ(generated_part(text_of("docs/distributed.md"), "limits"),
+            "\n" + topology_limits_markdown() + "\n")
+      << "the limits in docs/distributed.md are not current" << kRegenerate;
 }
 
 // ---- JSON Schema
