@@ -234,10 +234,12 @@ Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterL
   if (is_first) STOKER_RETURN_IF_ERROR(made.store->set(kSettingsKey, group::to_json(settings)));
   STOKER_RETURN_IF_ERROR(parameter_server::wait_for_task(
       *made.store, kSettingsKey, stop, parameter_server::TaskWait(meeting, meeting.store.server)));
-  STOKER_RETURN_IF_ERROR(
-      compare_settings(*made.store, kSettingsKey, settings, "parameter server 0",
-                       "start all tasks with the same configuration and options"));
   return made;
+}
+
+Status compare_with_first_server(ClusterMeeting& met, const group::SharedSettings& own) {
+  return compare_settings(*met.store, kSettingsKey, own, "parameter server 0",
+                          "start all tasks with the same configuration and options");
 }
 
 Status compare_with_chief(group::TcpStore& store, bool is_chief, const group::SharedSettings& own,

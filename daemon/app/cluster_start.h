@@ -69,12 +69,15 @@ struct ClusterMeeting {
   parameter_server::Meeting meeting;
   std::unique_ptr<group::TcpStore> store;
 };
-// `settings`: must be the same on all tasks. `find_end`: Meeting::find_end().
+// `settings`: of server 0, must be the same on all tasks. `find_end`: Meeting::find_end().
 Result<ClusterMeeting> meet_cluster(const config::Config& config, const ClusterLaunch& cluster,
                                     const run::RunLayout& layout,
                                     const group::SharedSettings& settings,
                                     const std::function<std::string()>& find_end,
                                     const std::stop_token& stop);
+
+// kMismatch: it has other settings.
+Status compare_with_first_server(ClusterMeeting& met, const group::SharedSettings& own);
 
 // `own`: what is the same on all tasks, but not part of the configuration: data and model. `wait`: for the chief.
 // kMismatch: the chief has others.

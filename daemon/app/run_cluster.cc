@@ -159,6 +159,8 @@ Result<run::RunOutcome> Run::train_as_task(ClusterMeeting& met, const std::stop_
                                            const std::function<void()>& on_training) {
   const ClusterLaunch& cluster = *maybe_launch_->maybe_cluster;
   const parameter_server::ClusterTask& task = cluster.task;
+  if (const Status same = compare_with_first_server(met, maybe_launch_->settings); !same.ok())
+    return preparation_outcome(same);
   train::prepare_environment(config_.run);
   if (const Status configured = train::configure_numerics(config_.run, config_.train);
       !configured.ok())

@@ -785,6 +785,18 @@ TEST_F(ClusterRunTest, EndsAllTasksWhenChiefCannotStart) {
     EXPECT_THAT(text_of(task->log()), ContainsRegex("worker 0 \\(127[^ ]+\\) failed: not found: "));
 }
 
+TEST_F(ClusterRunTest, EndsAllTasksWhenChiefHasOtherSettings) {
+  std::vector<std::unique_ptr<Process>> tasks;
+  for (const int index : {0, 1}) tasks.push_back(start(run_dir(), "ps", index));
+  tasks.push_back(start(run_dir(), "worker", 1));
+  auto chief = start(run_dir(), "worker", 0, {"--set", "optimizer.lr=0.5"});
+  EXPECT_EQ(code_of(*chief), 78);
+  expect_codes(tasks, 73);
+  for (const auto& task : tasks)
+    EXPECT_THAT(text_of(task->log()),
+                ContainsRegex("worker 0 \\(127[^ ]+\\) failed: .*optimizer.lr: is '0.5' here"));
+}
+
 // A sample that worker 1 cannot read, while the chief is stopped.
 TEST_F(ClusterRunTest, EndsAllTasksForSampleThatCannotBeRead) {
   constexpr int kRowsPerTicket = 4, kBadTicket = 600;
