@@ -556,7 +556,7 @@ Status ReplicaTrainer::save_or_pause(const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(take_settings());
   // All of them: their number does not grow during a save.
   STOKER_RETURN_IF_ERROR(take_records(std::numeric_limits<size_t>::max(), stop));
-  STOKER_RETURN_IF_ERROR(change_settings(step, stop));
+  if (!is_last_save_) STOKER_RETURN_IF_ERROR(change_settings(step, stop));
   if (channels_.is_paused && !is_last_save_)
     STOKER_RETURN_IF_ERROR(wait_while_paused(step, sums, stop));
   if (stop_requested_) is_save_due_ = is_last_save_ = true;

@@ -169,8 +169,7 @@ Result<NonfiniteAction> NonfiniteGuard::check_state(StepEngine& engine, Coordina
 
 Result<NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values, uint64_t step) {
   size_t next = 0;  // in the order of values()
-  NonfiniteReport found{
-      .loss_sum = values[next++], .grad_norm = values[next++], .counts_skipped = counts()};
+  NonfiniteReport found{.loss_sum = values[next++], .grad_norm = values[next++]};
   int64_t consecutive = 0;
   if (counts()) {
     found.skipped = static_cast<int64_t>(values[next++]);
@@ -184,7 +183,10 @@ Result<NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values,
     found.metrics.push_back(metrics[i] / metrics[metrics.size() / 2 + i]);
   if (found.empty > 0)
     log_warn("steps skipped", {{"step", step}, {"count", found.empty}, {"reason", kNoLossValues}});
-  if (counts()) STOKER_RETURN_IF_ERROR(check_skipped(found, consecutive, step));
+  if (counts()) {
+    STOKER_RETURN_IF_ERROR(check_skipped(found, consecutive, step));
+    found.maybe_skipped_steps = state_.skipped_steps;
+  }
   const bool is_finite = std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm);
   if (found.grad_norm == kSkipped) found.grad_norm = std::nan("");
   if (skips_ || (is_finite && has_finite_buffers)) return found;

@@ -42,9 +42,9 @@ struct NonfiniteReport {
   double loss_sum = 0;
   std::vector<double> metrics;  // their values
   double grad_norm = 0;         // of the last step, before clipping; NaN if it was skipped
-  bool counts_skipped = false;  // steps can be skipped
   int64_t skipped = 0;          // skipped steps since the read before
   int64_t empty = 0;            // steps whose loss had no values, likewise
+  std::optional<uint64_t> maybe_skipped_steps;  // of the run; nullopt: none can be skipped
   std::optional<double> maybe_loss_scale;
 };
 

@@ -202,7 +202,7 @@ uint64_t Reporter::finish_record(metrics::TrainMetrics record, const NonfiniteRe
   for (size_t i = 0; i < found.metrics.size(); ++i)
     record.metrics.emplace_back(state_.training_metrics()[i], found.metrics[i]);
   record.grad_norm = found.grad_norm;
-  if (found.counts_skipped) record.maybe_skipped_steps = state_.skipped_steps;
+  record.maybe_skipped_steps = found.maybe_skipped_steps;
   record.maybe_loss_scale = found.maybe_loss_scale;
   const uint64_t bytes = sink_.report(record);
 
