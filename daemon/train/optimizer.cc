@@ -49,13 +49,10 @@ namespace stoker::train {
 
 using config::OptimizerName;
 
-Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConfig& config,
-                                                     const config::TrainConfig& train,
-                                                     const NamedTensors& parameters,
-                                                     const std::set<std::string>& frozen,
-                                                     const Shard& shard, const LrScales& lr_scales,
-                                                     const std::set<std::string>& embeddings,
-                                                     const IsOwn& is_own) {
+Result<std::unique_ptr<Optimizer>> Optimizer::create(
+    const config::OptimizerConfig& config, const config::TrainConfig& train,
+    const NamedTensors& parameters, const std::set<std::string>& frozen, const Shard& shard,
+    const LrScales& lr_scales, const std::set<std::string>& embeddings, const IsOwn& is_own) {
   const auto can_be_frozen = [&frozen](const auto& each) { return frozen.contains(each.first); };
   if (std::ranges::all_of(parameters, can_be_frozen))
     return Status(StatusCode::kInvalidArgument,

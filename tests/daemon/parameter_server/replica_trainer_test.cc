@@ -492,7 +492,9 @@ TEST_F(ReplicaTrainerCommandTest, ChangesSettingsWhileServersHoldState) {
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   ASSERT_EQ(replies_.size(), 4u);
   EXPECT_NE(replies_[0].find(R"("dry_run":true)"), std::string::npos) << replies_[0];
-  EXPECT_NE(replies_[1].find("feed.num_workers: each worker reads with one thread"), std::string::npos) << replies_[1];
+  EXPECT_NE(replies_[1].find("feed.num_workers: each worker reads with one thread"),
+            std::string::npos)
+      << replies_[1];
   EXPECT_EQ(replies_[2], R"({"step":1,"key":"optimizer.lr","value":5E-1,"lr":5E-1})");
   EXPECT_NE(replies_[3].find("train.max_steps: 1 is not above the current step 1"),
             std::string::npos)
