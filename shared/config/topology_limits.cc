@@ -127,6 +127,18 @@ const Limit kLimits[] = {
      "servers have no averages so far",
      {kSyncServers, kAsyncServers},
      [](const Config& config, int) { return !config.train.ema_decay; }},
+    {"optimizer.name",
+     "must not be schedule_free_adamw",
+     "servers have no averages so far",
+     {kSyncServers, kAsyncServers},
+     [](const Config& config, int) { return !config.optimizer.averages(); }},
+    {"scheduler.name",
+     "must not be reduce_on_plateau",
+     "servers change the learning rate by live settings and the step only so far",
+     {kSyncServers, kAsyncServers},
+     [](const Config& config, int) {
+       return config.scheduler.name() != SchedulerName::kReduceOnPlateau;
+     }},
     {"train.channels_last",
      "must be false",
      "gradients are sent in the usual layout so far",
