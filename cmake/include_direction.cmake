@@ -32,7 +32,7 @@ set(ALLOW_shared/view "shared/base shared/checkpoint shared/config shared/contro
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/data/record shared/model")
 set(ALLOW_shared/data/format "shared/base shared/tokenizer shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
-set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
+set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/transform shared/data/record \
 shared/data/format")
 set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
 shared/data/record shared/data/cache shared/data/format shared/data/stream")

@@ -43,7 +43,7 @@ constexpr std::string_view kExifPrefix("Exif\0\0", 6);
 
 // The EXIF data of a JPEG: its first APP1 segment with the prefix, before the image data.
 Bytes exif_of_jpeg(Bytes file) {
-  constexpr uint32_t kApp1 = 0xe1, kStartOfScan = 0xda, kEndOfImage = 0xd9;
+  constexpr uint32_t kApp1 = 0xe1, kSos = 0xda, kEoi = 0xd9;
   size_t at = 2;
   while (has_text_at(file, at, "\xff")) {
     const auto marker = number_at(file, at + 1, 1, ByteOrder::kBig);
@@ -52,8 +52,7 @@ Bytes exif_of_jpeg(Bytes file) {
       ++at;
       continue;
     }
-    if (!marker || !length || *length < 2 || marker == kStartOfScan || marker == kEndOfImage)
-      return {};
+    if (!marker || !length || *length < 2 || marker == kSos || marker == kEoi) return {};
     const Bytes content = part_of(file, at + 4, *length - 2);
     if (marker == kApp1 && has_text_at(content, 0, kExifPrefix))
       return content.subspan(kExifPrefix.size());
@@ -87,7 +86,7 @@ Bytes exif_of_webp(Bytes file) {
 
 // The tag Orientation of the first directory of a TIFF header: 1 to 8; 1 if there is none.
 uint32_t orientation_tag(Bytes tiff) {
-  constexpr uint32_t kOrientation = 0x0112, kShort = 3;
+  constexpr uint32_t kOrientation = 0x0112, kShort = 3, kLong = 4, kSignedLong = 9;
   constexpr size_t kEntryBytes = 12;
   const ByteOrder order = has_text_at(tiff, 0, "MM") ? ByteOrder::kBig : ByteOrder::kLittle;
   if (order == ByteOrder::kLittle && !has_text_at(tiff, 0, "II")) return 1;
@@ -99,8 +98,9 @@ uint32_t orientation_tag(Bytes tiff) {
     const auto tag = number_at(tiff, entry, 2, order);
     if (!tag) return 1;
     if (tag != kOrientation) continue;
-    const bool is_short = number_at(tiff, entry + 2, 2, order) == kShort;
-    const auto value = number_at(tiff, entry + 8, is_short ? 2 : 4, order);
+    const auto type = number_at(tiff, entry + 2, 2, order);
+    if (type != kShort && type != kLong && type != kSignedLong) return 1;
+    const auto value = number_at(tiff, entry + 8, type == kShort ? 2 : 4, order);
     return value && *value >= 1 && *value <= 8 ? *value : 1;
   }
   return 1;

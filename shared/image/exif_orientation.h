@@ -22,7 +22,7 @@ struct Orientation {
 };
 
 // Of the tag Orientation in the first directory; upright if there is none or it is not readable, as
-// in Pillow's ImageOps.exif_transpose().
+// in Pillow's ImageOps.exif_transpose(); XMP is not read.
 Orientation exif_orientation(std::span<const std::byte> file);
 
 // The shape of the stored pixels of an upright image.

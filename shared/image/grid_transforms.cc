@@ -172,8 +172,10 @@ void perspective(const ImageShape& shape, const PerspectiveCoefficients& coeffic
   });
 }
 
-PerspectiveCoefficients perspective_coefficients(const std::array<Point, 4>& from,
-                                                 const std::array<Point, 4>& to) {
+std::optional<PerspectiveCoefficients> perspective_coefficients(const std::array<Point, 4>& from,
+                                                                const std::array<Point, 4>& to) {
+  // Pivots of whole corners are above 0.01, or 0 but for the rounding.
+  constexpr double kMinPivot = 1e-9;
   // Eight linear equations, solved by Gauss-Jordan elimination with row pivoting.
   std::array<std::array<double, 9>, 8> rows{};
   for (size_t i = 0; i < 4; ++i) {
@@ -186,6 +188,7 @@ PerspectiveCoefficients perspective_coefficients(const std::array<Point, 4>& fro
                                         [column](const auto& p, const auto& q) {
                                           return std::abs(p[column]) < std::abs(q[column]);
                                         });
+    if (std::abs((*pivot)[column]) < kMinPivot) return std::nullopt;
     std::swap(rows[column], *pivot);
     for (size_t i = 0; i < 8; ++i) {
       if (i == column) continue;

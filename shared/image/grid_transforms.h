@@ -47,8 +47,8 @@ struct Point {
   double y = 0;
 };
 // Corners in the order top left, top right, bottom right, bottom left. The coefficients of the
-// transform that moves `from` to `to`; no three of either are on one line.
-PerspectiveCoefficients perspective_coefficients(const std::array<Point, 4>& from,
-                                                 const std::array<Point, 4>& to);
+// transform that moves `from` to `to`; empty if none or many do, because corners are on one line.
+std::optional<PerspectiveCoefficients> perspective_coefficients(const std::array<Point, 4>& from,
+                                                                const std::array<Point, 4>& to);
 
 }  // namespace stoker::image

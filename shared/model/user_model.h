@@ -23,8 +23,8 @@ struct ModelContext {
   bool has_tokens = false;
   bool is_predicting = false;        // predicts the next token at each position
   bool has_per_step_labels = false;  // one label per time step, not per sample
-  std::vector<int64_t> pixels =
-      {};  // height and width of a mask: outputs are [outputs, height, width]
+  // Height and width of a mask: outputs are [outputs, height, width].
+  std::vector<int64_t> pixels;
   int64_t outputs = 0;
   Status has_outputs = {};  // why `outputs` is 0: the data has neither classes nor a target
 };

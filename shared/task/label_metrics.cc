@@ -33,7 +33,8 @@ void LabelMetrics::start(uint64_t outputs) {
   const bool has_top_k = options_.top_k > 1 && static_cast<uint64_t>(options_.top_k) < outputs;
   top_k_ = has_top_k ? options_.top_k : 0;
   // A model with fewer outputs than classes has no probability of some.
-  has_pr_curves_ = outputs >= classes_ && outputs <= eval_metrics::kMaxPrCurves;
+  has_pr_curves_ =
+      options_.has_pr_curves && outputs >= classes_ && outputs <= eval_metrics::kMaxPrCurves;
   metrics_.emplace(
       eval_metrics::ClassificationMetrics::Options{.classes = std::max(classes_, outputs),
                                                    .top_k = top_k_,

@@ -78,10 +78,13 @@ class PixelClassification : public Task {
     }
     return with_accuracy_over_valid(std::move(loss), logits, labels);
   }
-  // Metrics count pixels, not samples, so misclassified samples are not supported.
+  // Metrics count pixels, not samples, so misclassified samples are not supported. Curves would take
+  // all probabilities of all pixels to the host.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<PixelEvaluation>(
-        indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0}, loss_);
+        indices_, classes_,
+        EvaluationOptions{.top_k = options.top_k, .misclassified = 0, .has_pr_curves = false},
+        loss_);
   }
 
  private:

@@ -41,8 +41,9 @@ struct LossAndMetric {
 
 // What an evaluation reports in addition to its metrics.
 struct EvaluationOptions {
-  int top_k = 5;             // classification only; omitted if 0, 1 or >= the number of classes
-  size_t misclassified = 0;  // number of misclassified samples to report
+  int top_k = 5;              // classification only; omitted if 0, 1 or >= the number of classes
+  size_t misclassified = 0;   // number of misclassified samples to report
+  bool has_pr_curves = true;  // classification only; up to eval_metrics::kMaxPrCurves classes
   // captioning only: the beams of the search, the number of captions to report, and the word of each
   // class.
   int num_beams = 1;

@@ -100,7 +100,8 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
 
   std::string transforms_text() const {
     return "[random_crop: {size: " + std::to_string(image_side()) +
-           ", padding: 2}, random_horizontal_flip: {p: 0.5}, rand_augment: {interpolation: bilinear},"
+           ", padding: 2}, random_horizontal_flip: {p: 0.5}, rand_augment: {interpolation: "
+           "bilinear},"
            " random_erasing: {value: 128}, normalize: {mean: 0.5, std: 0.5}]";
   }
 

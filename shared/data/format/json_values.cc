@@ -25,7 +25,8 @@ constexpr size_t kMaxNameBytes = 64;  // in error messages
 struct Found {
   enum class Form { kNothing, kText, kInts, kFloats };
   Form form = Form::kNothing;
-  bool is_there = false;      // also set by null
+  bool is_there = false;  // also set by null
+  bool is_list = false;
   size_t row = 0;             // required length of each nested list; 0: any
   bool can_be_texts = false;  // an array of strings
   bool is_messages = false;   // an array of objects
@@ -35,7 +36,7 @@ struct Found {
 
   void clear() {
     form = Form::kNothing;
-    is_there = false;
+    is_there = is_list = false;
     text.clear();
     ints.clear();
     floats.clear();
@@ -78,8 +79,9 @@ class Handler {
   static constexpr size_t max_string_size = SIZE_MAX;
 
   Handler(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts,
-          std::optional<size_t> maybe_messages)
-      : found_(names.size()) {
+          std::optional<size_t> maybe_messages, std::vector<bool> can_be_empty)
+      : found_(names.size()), can_be_empty_(std::move(can_be_empty)) {
+    can_be_empty_.resize(names.size());
     for (size_t i = 0; i < names.size(); ++i) indices_[names[i]].push_back(i);
     if (!found_.empty()) found_.front().row = row;
     if (maybe_texts) found_[indices_[names[*maybe_texts]].front()].can_be_texts = true;
@@ -99,7 +101,12 @@ class Handler {
   void collect(std::span<record::FieldValue> values) const {
     assert(values.size() == found_.size());
     for (const auto& [name, indices] : indices_)
-      for (const size_t index : indices) values[index] = found_[indices.front()].value();
+      for (const size_t index : indices) {
+        const Found& found = found_[indices.front()];
+        values[index] = found.value();
+        if (found.form == Found::Form::kNothing && found.is_list && can_be_empty_[index])
+          values[index] = record::FieldInts();
+      }
   }
 
   // ---- Boost.JSON callbacks
@@ -139,7 +146,10 @@ class Handler {
   bool on_array_begin(json::error_code& error) {
     if (!is_object_) return fail(error, "");
     if (in_message_) return fail(error, "is not supported in a message, as it is a list");
-    if (arrays_++ == 0 && !take(error)) return false;
+    if (arrays_++ == 0) {
+      if (!take(error)) return false;
+      if (open_ != nullptr) open_->is_list = true;
+    }
     if (reads_messages() && arrays_ > 1) return fail(error, "must be a list of messages");
     if (arrays_ == 2 && open_ != nullptr) line_start_ = open_->numbers();
     return true;
@@ -273,6 +283,7 @@ class Handler {
 
   std::unordered_map<std::string, std::vector<size_t>> indices_;
   std::vector<Found> found_;  // for a duplicate name only the first index is used
+  std::vector<bool> can_be_empty_;
   std::string path_;          // of the next value: "meta.score"
   std::vector<size_t> ends_;  // length of path_ at the start of each open object
   size_t arrays_ = 0;         // number of open arrays
@@ -329,8 +340,8 @@ std::string cause_of(const json::error_code& error, std::string_view line, size_
 class JsonValues::Parser {
  public:
   Parser(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts,
-         std::optional<size_t> maybe_messages)
-      : parser_(strict(), names, row, maybe_texts, maybe_messages) {}
+         std::optional<size_t> maybe_messages, std::vector<bool> can_be_empty)
+      : parser_(strict(), names, row, maybe_texts, maybe_messages, std::move(can_be_empty)) {}
 
   Status read(std::string_view line, std::span<record::FieldValue> values) {
     parser_.reset();
@@ -352,8 +363,10 @@ class JsonValues::Parser {
 };
 
 JsonValues::JsonValues(const std::vector<std::string>& names, uint64_t row,
-                       std::optional<size_t> maybe_texts, std::optional<size_t> maybe_messages)
-    : parser_(std::make_unique<Parser>(names, row, maybe_texts, maybe_messages)) {}
+                       std::optional<size_t> maybe_texts, std::optional<size_t> maybe_messages,
+                       std::vector<bool> can_be_empty)
+    : parser_(std::make_unique<Parser>(names, row, maybe_texts, maybe_messages,
+                                       std::move(can_be_empty))) {}
 JsonValues::~JsonValues() = default;
 
 Status JsonValues::read(std::string_view line, std::span<record::FieldValue> values) {

@@ -18,7 +18,8 @@ class JsonFields final : public RecordFields {
   explicit JsonFields(const record::SampleSpec& spec)
       : RecordFields(spec),
         values_(spec.names, row_of(spec), std::nullopt,
-                spec.has_messages() ? std::optional<size_t>(0) : std::nullopt) {}
+                spec.has_messages() ? std::optional<size_t>(0) : std::nullopt,
+                empty_lists_of(spec)) {}
 
   Status read(std::span<const std::byte> record, std::span<record::FieldValue> values,
               std::optional<size_t> /*maybe_known*/) override {
@@ -35,6 +36,12 @@ class JsonFields final : public RecordFields {
   // accepted.
   static uint64_t row_of(const record::SampleSpec& spec) {
     return spec.is_sequence() ? spec.values_per_step() : 0;
+  }
+
+  static std::vector<bool> empty_lists_of(const record::SampleSpec& spec) {
+    std::vector<bool> can_be_empty(spec.names.size());
+    for (size_t i = 0; i < can_be_empty.size(); ++i) can_be_empty[i] = spec.can_be_empty(i);
+    return can_be_empty;
   }
 
   JsonValues values_;

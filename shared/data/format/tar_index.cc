@@ -76,6 +76,7 @@ Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
     field.is_label = spec.label_value() == i || spec.group_value() == i;
     field.is_priority = spec.role_of(i) == record::FieldRole::kPriority;
     field.is_caption = spec.has_captions() && i == 1;
+    field.can_be_empty = spec.can_be_empty(i);
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
     if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, spec, i, field));
     parsed.push_back(std::move(field));
@@ -83,9 +84,10 @@ Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
   return parsed;
 }
 
-std::unique_ptr<JsonValues> TarField::make_json() const {
-  return std::make_unique<JsonValues>(std::vector{json_key}, 0,
-                                      is_caption ? std::optional<size_t>(0) : std::nullopt);
+std::unique_ptr<JsonValues> TarField::make_json(uint64_t values_per_step) const {
+  return std::make_unique<JsonValues>(std::vector{json_key}, values_per_step,
+                                      is_caption ? std::optional<size_t>(0) : std::nullopt,
+                                      std::nullopt, std::vector<bool>{can_be_empty});
 }
 
 std::optional<TarName> split_tar_name(std::string_view name) {
@@ -131,7 +133,7 @@ Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
   Status read;
   if (field.is_npy) read = read_npy_steps(member, values_per_step, value);
   if (field.is_json()) {
-    json_ = std::make_unique<JsonValues>(std::vector{field.json_key}, values_per_step);
+    json_ = field.make_json(values_per_step);
     read = json_->read(record::to_string_view(member), std::span(&value, 1));
   }
   return read.ok() ? read : read.with_context(field.extensions.front());

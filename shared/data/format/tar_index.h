@@ -42,10 +42,11 @@ struct TarField {
   bool is_label = false;                // or a group: the index has what is needed of it
   bool is_priority = false;
   bool is_caption = false;  // can be a list of texts
+  bool can_be_empty = false;
 
   bool is_json() const { return !json_key.empty(); }
   // For its json_key.
-  std::unique_ptr<JsonValues> make_json() const;
+  std::unique_ptr<JsonValues> make_json(uint64_t values_per_step = 0) const;
   // The value is a NumPy array: each extension is npy or ends in .npy.
   bool is_npy = false;
   // Index of the extension among those of this field.

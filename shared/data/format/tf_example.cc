@@ -136,9 +136,12 @@ class FeatureSearch {
 
   // The same name can be requested more than once.
   Status take(size_t name, List list, const WireField& values) {
-    if (values.size == 0) return {};
     for (size_t i = name; i < names_.size(); ++i) {
       if (names_[i] != names_[name]) continue;
+      if (values.size == 0) {
+        locations_[i].is_empty = true;
+        continue;
+      }
       if (locations_[i].list != List::kMissing)
         return no_example("feature '" + names_[name] + "' occurs twice");
       locations_[i] = {.list = list, .begin = values.begin, .size = values.size};

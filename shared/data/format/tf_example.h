@@ -22,12 +22,13 @@
 namespace stoker::data::format {
 
 // Location of a feature's list of values in its Example, or of a FeatureList, which has one list
-// per time step. A feature without values is missing.
+// per time step. A feature without values is missing, and is_empty.
 struct FeatureLocation {
   enum class List { kMissing, kBytes, kFloats, kInts, kSteps };
   List list = List::kMissing;
   uint64_t begin = 0;
   uint64_t size = 0;
+  bool is_empty = false;
 };
 
 // Locates the features with these names. Values of other features are not read.

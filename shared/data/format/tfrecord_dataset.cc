@@ -71,7 +71,8 @@ class ExampleFields final : public RecordFields {
     }
     STOKER_RETURN_IF_ERROR(find_features(record, spec().names, locations_));
     for (size_t name = 0; name < values.size(); ++name)
-      values[name] = value_of_type(locations_[name]);
+      values[name] =
+          locations_[name].list == List::kMissing ? nothing(name) : value_of_type(locations_[name]);
     for (const auto& value : {spec().label_value(), spec().group_value()}) {
       if (!value) continue;
       const Status read = scan_value(record, *value, values[*value]);
@@ -89,6 +90,13 @@ class ExampleFields final : public RecordFields {
   Status in_field(size_t name, const Status& status) const {
     return status.with_context(std::string(to_string(spec().role_of(name))) + " '" +
                                spec().names[name] + "'");
+  }
+
+  // Of a feature without values.
+  FieldValue nothing(size_t name) const {
+    const FeatureLocation& location = locations_[name];
+    const bool is_list = location.is_empty || location.list == List::kSteps;
+    return is_list && spec().can_be_empty(name) ? FieldValue(record::FieldInts()) : FieldValue();
   }
 
   // A label or a group.
@@ -120,7 +128,7 @@ class ExampleFields final : public RecordFields {
     }
     if (type == List::kFloats) return FieldValue(record::FieldFloats(floats_[name]));
     if (type == List::kInts) return FieldValue(record::FieldInts(ints_[name]));
-    if (type == List::kMissing) return FieldValue();
+    if (type == List::kMissing) return nothing(name);
     files::MemorySource source(list);
     STOKER_ASSIGN_OR_RETURN(
         const ValueLocation one,

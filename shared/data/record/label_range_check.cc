@@ -9,6 +9,7 @@
 #include "shared/base/tensor_role.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/record/sample_spec.h"
+#include "shared/data/transform/image_decoder_input.h"
 
 namespace stoker::data::record {
 namespace {
@@ -50,19 +51,27 @@ Number value_at(std::span<const std::byte> values, size_t i) {
   return number;
 }
 
-// Index of the first value out of range. The first loop has no early exit so that compilers can
-// vectorize it; usually all values are valid and only this loop runs.
+struct OutOfRange {
+  size_t index = 0;
+  int64_t value = 0;
+};
+
+// The first value out of range. The first loop has no early exit so that compilers can vectorize it;
+// usually all values are valid and only this loop runs.
 template <typename Number>
-std::optional<size_t> find_out_of_range(std::span<const std::byte> values, int64_t min_value,
-                                        int64_t max_value, bool has_padding) {
+std::optional<OutOfRange> find_out_of_range(std::span<const std::byte> values, int64_t min_value,
+                                            int64_t max_value,
+                                            std::optional<int64_t> maybe_ignored) {
   const size_t count = values.size() / sizeof(Number);
+  const int64_t ignored = maybe_ignored.value_or(min_value);
   const auto is_outside = [&](Number number) {
-    return (number < min_value || number > max_value) && !(has_padding && number == kPaddedLabel);
+    return (number < min_value || number > max_value) && number != ignored;
   };
   bool any = false;
   for (size_t i = 0; i < count; ++i) any |= is_outside(value_at<Number>(values, i));
   for (size_t i = 0; any && i < count; ++i)
-    if (is_outside(value_at<Number>(values, i))) return i;
+    if (const auto value = value_at<Number>(values, i); is_outside(value))
+      return OutOfRange{.index = i, .value = value};
   return std::nullopt;
 }
 
@@ -113,41 +122,48 @@ LabelRangeCheck LabelRangeCheck::of(const config::Config& config,
   for (size_t i = 0; i < sample.size(); ++i) {
     const TensorSpec& spec = sample[i];
     const auto role = role_of(spec);
-    const bool is_wide = spec.dtype == DType::kI64;
     if (role == TensorRole::kTokens && spec.dtype == DType::kI32 && vocabulary)
       limits.ranges_.push_back(
           {.tensor = i,
            .max_value = vocabulary->size - 1,
            .what = "token",
            .why = vocabulary->key + " is " + std::to_string(vocabulary->size) + ", so tokens are"});
-    if ((role == TensorRole::kLabel || role == TensorRole::kLabels) && is_wide && answers > 0)
-      limits.ranges_.push_back({.tensor = i,
-                                .is_wide = true,
-                                .min_value = is_ctc ? 1 : 0,
-                                .max_value = answers - 1,
-                                .has_padding = role == TensorRole::kLabels,
-                                .what = "label",
-                                .why = "there are " + std::to_string(answers) + " classes" +
-                                       (is_ctc ? ", of which 0 is the blank" : "") +
-                                       ", so labels are"});
+    if ((role == TensorRole::kLabel || role == TensorRole::kLabels) && spec.dtype == DType::kI64 &&
+        answers > 0)
+      limits.ranges_.push_back(
+          {.tensor = i,
+           .dtype = spec.dtype,
+           .min_value = is_ctc ? 1 : 0,
+           .max_value = answers - 1,
+           .maybe_ignored =
+               role == TensorRole::kLabels ? std::optional(kPaddedLabel) : std::nullopt,
+           .what = "label",
+           .why = "there are " + std::to_string(answers) + " classes" +
+                  (is_ctc ? ", of which 0 is the blank" : "") + ", so labels are"});
+    if (role == TensorRole::kMask && spec.dtype == DType::kU8 && answers > 0)
+      limits.ranges_.push_back(
+          {.tensor = i,
+           .dtype = spec.dtype,
+           .max_value = answers - 1,
+           .maybe_ignored = std::to_integer<int64_t>(transform::kIgnoredClass),
+           .what = "class of a pixel",
+           .why = "there are " + std::to_string(answers) + " classes, so classes of pixels are"});
   }
   return limits;
 }
 
 Status LabelRangeCheck::check(const LabelRange& range, std::span<const std::byte> values) {
-  const auto index =
-      range.is_wide
-          ? find_out_of_range<int64_t>(values, range.min_value, range.max_value, range.has_padding)
-          : find_out_of_range<int32_t>(values, range.min_value, range.max_value, range.has_padding);
-  if (!index) return {};
-  const int64_t value =
-      range.is_wide ? value_at<int64_t>(values, *index) : value_at<int32_t>(values, *index);
-  const bool is_alone = values.size() == (range.is_wide ? sizeof(int64_t) : sizeof(int32_t));
-  return Status(StatusCode::kCorrupt, range.what + ' ' + std::to_string(value) +
-                                          (is_alone ? "" : " at index " + std::to_string(*index)) +
-                                          ": " + range.why + " from " +
-                                          std::to_string(range.min_value) + " to " +
-                                          std::to_string(range.max_value));
+  const auto find = range.dtype == DType::kU8    ? find_out_of_range<uint8_t>
+                    : range.dtype == DType::kI32 ? find_out_of_range<int32_t>
+                                                 : find_out_of_range<int64_t>;
+  const auto found = find(values, range.min_value, range.max_value, range.maybe_ignored);
+  if (!found) return {};
+  const bool is_alone = values.size() == dtype_bytes(range.dtype);
+  return Status(StatusCode::kCorrupt,
+                range.what + ' ' + std::to_string(found->value) +
+                    (is_alone ? "" : " at index " + std::to_string(found->index)) + ": " +
+                    range.why + " from " + std::to_string(range.min_value) + " to " +
+                    std::to_string(range.max_value));
 }
 
 Status LabelRangeCheck::check(std::span<const std::span<const std::byte>> tensors) const {

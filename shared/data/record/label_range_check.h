@@ -1,5 +1,5 @@
-// LabelRangeCheck: checks that the labels and tokens of a sample are in the range that the model
-// and the task support.
+// LabelRangeCheck: checks that the labels, masks and tokens of a sample are in the range that the
+// model and the task support.
 //
 // The data formats check labels only against what their own files declare. They know neither the
 // vocabulary size of the model nor that class 0 of task ctc is the blank and not a label. Batches
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,12 +47,12 @@ class LabelRangeCheck {
  private:
   struct LabelRange {
     size_t tensor = 0;
-    bool is_wide = false;  // I64, else I32
+    DType dtype = DType::kI32;  // or I64, U8
     int64_t min_value = 0;
     int64_t max_value = 0;
-    bool has_padding = false;  // kPaddedLabel is valid too
-    std::string what;          // "token"
-    std::string why;           // "model.vocab_size is 50257, so tokens"
+    std::optional<int64_t> maybe_ignored;  // valid too
+    std::string what;                      // "token"
+    std::string why;                       // "model.vocab_size is 50257, so tokens are"
   };
   static Status check(const LabelRange& range, std::span<const std::byte> values);
 

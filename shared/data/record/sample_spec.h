@@ -189,6 +189,10 @@ struct SampleSpec {
     if (value < num_values()) return field_of(value).role;
     return has_group ? FieldRole::kGroup : FieldRole::kPriority;
   }
+  // A list of different lengths, which can be 0.
+  bool can_be_empty(size_t value) const {
+    return value < num_values() && field_of(value).padding.has_value();
+  }
   // The setting that selects a value: "fields.input".
   std::string key_of(size_t value) const {
     return "fields." + std::string(to_string(role_of(value)));

@@ -17,6 +17,7 @@
 #include "shared/data/record/sample_assembler.h"
 #include "shared/data/record/sample_spec.h"
 #include "shared/data/stream/record_stream.h"
+#include "shared/data/transform/random_transforms.h"
 
 namespace stoker::data::stream {
 namespace {
@@ -75,9 +76,10 @@ class BlockDecoder final : public RecordDecoder {
 class FieldDecoder final : public RecordDecoder {
  public:
   FieldDecoder(std::unique_ptr<RecordFields> reader, SampleSpec spec,
-               const config::DatasetConfig& config)
+               transform::RandomTransforms augmentation, const config::DatasetConfig& config)
       : reader_(std::move(reader)),
         assembler_(std::move(spec)),
+        augmentation_(std::move(augmentation)),
         on_missing_field_(config.record()->on_missing_field),
         on_overflow_(config.record()->sequence.on_overflow),
         has_class_names_(!config.record()->class_names.empty()),
@@ -104,8 +106,10 @@ class FieldDecoder final : public RecordDecoder {
 
   Status write(const RandomKey& random_key,
                std::span<const std::span<std::byte>> outputs) override {
-    return assembler_.assemble({.fields = values(), .length = length_, .label = label_}, random_key,
-                               outputs);
+    STOKER_RETURN_IF_ERROR(assembler_.assemble(
+        {.fields = values(), .length = length_, .label = label_}, random_key, outputs));
+    augmentation_.apply(random_key, outputs);
+    return {};
   }
 
  private:
@@ -161,6 +165,7 @@ class FieldDecoder final : public RecordDecoder {
   // Constant after construction.
   const std::unique_ptr<RecordFields> reader_;
   const record::SampleAssembler assembler_;
+  const transform::RandomTransforms augmentation_;
   const config::OnMissingField on_missing_field_;
   const config::OnOverflow on_overflow_;
   const bool has_class_names_;
@@ -204,11 +209,19 @@ Result<SampleSpec> make_spec(const DatasetRequest& request) {
   return spec;
 }
 
+Result<std::unique_ptr<RecordDecoder>> make_field_decoder(const DatasetRequest& request,
+                                                          std::unique_ptr<RecordFields> fields,
+                                                          SampleSpec spec) {
+  STOKER_ASSIGN_OR_RETURN(auto augmentation,
+                          transform::RandomTransforms::of(request, spec.tensors()));
+  return std::unique_ptr<RecordDecoder>(std::make_unique<FieldDecoder>(
+      std::move(fields), std::move(spec), std::move(augmentation), request.config));
+}
+
 Result<std::unique_ptr<RecordDecoder>> make_tar_decoder(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(SampleSpec spec, make_spec(request));
   STOKER_ASSIGN_OR_RETURN(auto fields, format::make_tar_fields(request, spec));
-  return std::unique_ptr<RecordDecoder>(
-      std::make_unique<FieldDecoder>(std::move(fields), std::move(spec), request.config));
+  return make_field_decoder(request, std::move(fields), std::move(spec));
 }
 
 }  // namespace
@@ -225,10 +238,10 @@ Result<std::unique_ptr<RecordDecoder>> RecordDecoder::make(const DatasetRequest&
 Result<std::unique_ptr<RecordDecoder>> RecordDecoder::make(const DatasetRequest& request,
                                                            const format::FramedFormat& format) {
   const config::DatasetConfig config = format.resolved(request.config);
-  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, make_spec({.name = request.name, .config = config}));
+  const DatasetRequest resolved{.name = request.name, .config = config};
+  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, make_spec(resolved));
   auto fields = format.make_fields(spec);
-  return std::unique_ptr<RecordDecoder>(
-      std::make_unique<FieldDecoder>(std::move(fields), std::move(spec), config));
+  return make_field_decoder(resolved, std::move(fields), std::move(spec));
 }
 
 }  // namespace stoker::data::stream

@@ -139,7 +139,9 @@ std::string ImageDecoderInput::describe_transforms(std::span<const std::byte> fi
   const auto region = [&](uint32_t height, uint32_t width) {
     return taken = crop_.box(height, width, random_key);
   };
-  const Status decoded = decoder.decode(file, shape_, input, region, options_for(file));
+  image::DecodeOptions options;
+  if (applies_exif_orientation_) options.orientation = image::exif_orientation(file);
+  const Status decoded = decoder.decode(file, shape_, input, region, options);
   if (!decoded.ok()) return "crop=unknown";
   std::ostringstream text;
   text << "crop=" << taken.left << ',' << taken.top << ',' << taken.width << 'x' << taken.height;

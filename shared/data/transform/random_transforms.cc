@@ -139,6 +139,10 @@ image::Operation of_mask(image::Operation operation) {
   return operation;
 }
 
+bool has_mask(const std::vector<TensorSpec>& sample) {
+  return sample.size() > 1 && role_of(sample[1]) == TensorRole::kMask;
+}
+
 // Reused by the thread, because a sample must not allocate.
 Operations& operations_of_thread() {
   thread_local Operations operations;
@@ -160,6 +164,25 @@ Result<RandomTransforms> RandomTransforms::of(const DatasetRequest& request) {
   return augmentation;
 }
 
+Result<RandomTransforms> RandomTransforms::of(const DatasetRequest& request,
+                                              const std::vector<TensorSpec>& sample) {
+  const config::Transforms* const transforms = request.config.transforms();
+  if (transforms == nullptr || transforms->empty()) return RandomTransforms();
+  const TensorSpec& input = sample.front();
+  if (!is_image(input))
+    return request.config_error("transforms",
+                                "need uint8 images; the input is " + to_string(input));
+  STOKER_ASSIGN_OR_RETURN(RandomTransforms augmentation, of(request));
+  augmentation.shape_ = {.channels = static_cast<uint32_t>(input.shape[0]),
+                         .height = static_cast<uint32_t>(input.shape[1]),
+                         .width = static_cast<uint32_t>(input.shape[2])};
+  augmentation.has_mask_ = has_mask(sample);
+  STOKER_RETURN_IF_ERROR(check_shape(request, *transforms, augmentation.shape_));
+  if (augmentation.has_mask_ && config::find_transform<config::AugMix>(*transforms) != nullptr)
+    return request.config_error("transforms", "aug_mix cannot be combined with a mask");
+  return augmentation;
+}
+
 std::string RandomTransforms::to_text() const {
   std::string text;
   for (const config::Transform& each : transforms_) text += ' ' + std::visit(TextOf{}, each);
@@ -171,27 +194,27 @@ std::string_view RandomTransforms::moving() const {
   return found == transforms_.end() ? std::string_view() : config::name_of(*found);
 }
 
-void RandomTransforms::sample(const image::ImageShape& shape, const RandomKey& random_key,
-                              Operations& operations) const {
+void RandomTransforms::sample_all(const RandomKey& random_key, Operations& operations) const {
   for (const config::Transform& each : transforms_)
-    sample_operations(each, shape, random_key, operations);
+    sample_operations(each, shape_, random_key, operations);
 }
 
-void RandomTransforms::apply(const image::ImageShape& shape, const RandomKey& random_key,
-                             std::span<std::byte> planes, std::span<std::byte> mask) const {
+void RandomTransforms::apply(const RandomKey& random_key,
+                             std::span<const std::span<std::byte>> sample) const {
+  if (none()) return;
+  const StageScope transforming(Stage::kTransform);
   Operations& operations = operations_of_thread();
-  sample(shape, random_key, operations);
-  for (const image::Operation& each : operations) image::apply(each, shape, planes);
-  if (mask.empty()) return;
-  const image::ImageShape mask_shape{.channels = 1, .height = shape.height, .width = shape.width};
+  sample_all(random_key, operations);
+  for (const image::Operation& each : operations) image::apply(each, shape_, sample[0]);
+  if (!has_mask_) return;
+  const image::ImageShape mask{.channels = 1, .height = shape_.height, .width = shape_.width};
   for (const image::Operation& each : operations)
-    if (image::moves_pixels(each.name)) image::apply(of_mask(each), mask_shape, mask);
+    if (image::moves_pixels(each.name)) image::apply(of_mask(each), mask, sample[1]);
 }
 
-std::vector<std::string> RandomTransforms::describe(const image::ImageShape& shape,
-                                                    const RandomKey& random_key) const {
+std::vector<std::string> RandomTransforms::describe(const RandomKey& random_key) const {
   Operations operations;
-  sample(shape, random_key, operations);
+  sample_all(random_key, operations);
   std::vector<std::string> parts;
   for (const image::Operation& each : operations) parts.push_back(image::to_text(each));
   return parts;
@@ -199,19 +222,12 @@ std::vector<std::string> RandomTransforms::describe(const image::ImageShape& sha
 
 namespace {
 
-bool has_mask(const std::vector<TensorSpec>& sample) {
-  return sample.size() > 1 && role_of(sample[1]) == TensorRole::kMask;
-}
-
 class TransformedDataset final : public DatasetDecorator, public SampleFiles {
  public:
-  TransformedDataset(std::unique_ptr<Dataset> dataset, const image::ImageShape& shape,
-                     const RandomTransforms& augmentation)
+  TransformedDataset(std::unique_ptr<Dataset> dataset, RandomTransforms augmentation)
       : DatasetDecorator(*dataset),
         dataset_(std::move(dataset)),
-        shape_(shape),
-        augmentation_(augmentation),
-        has_mask_(has_mask(dataset_->spec())),
+        augmentation_(std::move(augmentation)),
         info_(dataset_->info()) {
     if (info_.maybe_files != nullptr) info_.maybe_files = this;
   }
@@ -222,7 +238,7 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
   }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     std::string text = dataset_->info().maybe_files->describe_transforms(sample, random_key);
-    for (const std::string& part : augmentation_.describe(shape_, random_key))
+    for (const std::string& part : augmentation_.describe(random_key))
       text += (text.empty() ? "" : " ") + part;
     return text;
   }
@@ -230,30 +246,27 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(dataset_->read(sample, random_key, outputs));
-    const StageScope transforming(Stage::kTransform);
-    augmentation_.apply(shape_, random_key, outputs[0],
-                        has_mask_ ? outputs[1] : std::span<std::byte>());
+    augmentation_.apply(random_key, outputs);
     return {};
   }
   BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
                              std::span<const std::span<std::byte>> rows) const override {
     BatchReadResult read = dataset_->read_batch(samples, rows);
-    const StageScope transforming(Stage::kTransform);
-    const auto row_of = [&](size_t tensor, size_t i) {
-      const size_t bytes = rows[tensor].size() / samples.size();
-      return rows[tensor].subspan(i * bytes, bytes);
-    };
-    for (size_t i = 0; i < read.good; ++i)
-      augmentation_.apply(shape_, samples[i].random_key, row_of(0, i),
-                          has_mask_ ? row_of(1, i) : std::span<std::byte>());
+    thread_local std::vector<std::span<std::byte>> row;
+    for (size_t i = 0; i < read.good; ++i) {
+      row.clear();
+      for (const std::span<std::byte> tensor : rows) {
+        const size_t bytes = tensor.size() / samples.size();
+        row.push_back(tensor.subspan(i * bytes, bytes));
+      }
+      augmentation_.apply(samples[i].random_key, row);
+    }
     return read;
   }
 
  private:
   const std::unique_ptr<Dataset> dataset_;
-  const image::ImageShape shape_;
   const RandomTransforms augmentation_;
-  const bool has_mask_;  // behind the image
   DatasetInfo info_;
 };
 
@@ -316,22 +329,11 @@ Status check_transforms(const DatasetRequest& request) {
 
 Result<std::unique_ptr<Dataset>> with_transforms(const DatasetRequest& request,
                                                  std::unique_ptr<Dataset> dataset) {
-  const config::Transforms* const transforms = request.config.transforms();
-  if (transforms == nullptr || transforms->empty()) return dataset;
-  const TensorSpec& input = dataset->spec().front();
-  if (!is_image(input))
-    return request.config_error("transforms",
-                                "need uint8 images; the input is " + to_string(input));
-  STOKER_ASSIGN_OR_RETURN(const RandomTransforms augmentation, RandomTransforms::of(request));
-  const image::ImageShape shape{.channels = static_cast<uint32_t>(input.shape[0]),
-                                .height = static_cast<uint32_t>(input.shape[1]),
-                                .width = static_cast<uint32_t>(input.shape[2])};
-  STOKER_RETURN_IF_ERROR(check_shape(request, *transforms, shape));
+  STOKER_ASSIGN_OR_RETURN(RandomTransforms augmentation,
+                          RandomTransforms::of(request, dataset->spec()));
   if (augmentation.none()) return dataset;
-  if (has_mask(dataset->spec()) && config::find_transform<config::AugMix>(*transforms) != nullptr)
-    return request.config_error("transforms", "aug_mix cannot be combined with a mask");
   return std::unique_ptr<Dataset>(
-      std::make_unique<TransformedDataset>(std::move(dataset), shape, augmentation));
+      std::make_unique<TransformedDataset>(std::move(dataset), std::move(augmentation)));
 }
 
 }  // namespace stoker::data::transform

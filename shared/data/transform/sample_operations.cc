@@ -96,13 +96,14 @@ class OperationSampler {
       point.x = rng.below(bound_of(shape_.width));
       point.y = rng.below(bound_of(shape_.height));
     }
-    const image::PerspectiveCoefficients coefficients = image::perspective_coefficients(
+    const auto coefficients = image::perspective_coefficients(
         {{{0, 0}, {width - 1, 0}, {width - 1, height - 1}, {0, height - 1}}},
         {{{by[0].x, by[0].y},
           {width - 1 - by[1].x, by[1].y},
           {width - 1 - by[2].x, height - 1 - by[2].y},
           {by[3].x, height - 1 - by[3].y}}});
-    add_grid({.name = Operator::kPerspective, .numbers = coefficients}, perspective);
+    if (!coefficients) return;  // torchvision raises, or takes what rounding leaves
+    add_grid({.name = Operator::kPerspective, .numbers = *coefficients}, perspective);
   }
   // Its parts in random order.
   void operator()(const config::ColorJitter& jitter) {

@@ -59,7 +59,7 @@ std::string webp_with(const std::string& exif, const testing::Pixels& pixels) {
 TEST(ExifOrientationTest, ReadsTagOfAllFormatsInBothByteOrders) {
   const testing::Pixels pixels = testing::pattern(5, 7);
   for (const bool is_big : {false, true})
-    for (const uint32_t type : {3u, 4u}) {  // short, long
+    for (const uint32_t type : {3u, 4u, 9u}) {  // short, long, signed long
       const std::string exif = exif_data(6, is_big, type);
       EXPECT_EQ(exif_orientation(bytes_of(jpeg_with(exif, pixels))), kRotated);
       EXPECT_EQ(exif_orientation(bytes_of(png_with(exif, pixels))), kRotated);
@@ -75,6 +75,11 @@ TEST(ExifOrientationTest, TakesFilesWithoutValidTagAsUpright) {
   for (const uint32_t value : {0u, 1u, 9u, 65535u})
     EXPECT_TRUE(exif_orientation(bytes_of(png_with(exif_data(value, true), pixels))).is_upright());
   EXPECT_TRUE(exif_orientation(bytes_of(png_with("XX" + exif_data(6, true), pixels))).is_upright());
+  for (const uint32_t type : {0u, 1u, 2u, 5u, 7u})  // byte, text, fraction, undefined
+    for (const bool is_big : {false, true})
+      EXPECT_TRUE(
+          exif_orientation(bytes_of(png_with(exif_data(6, is_big, type), pixels))).is_upright())
+          << type;
   EXPECT_TRUE(exif_orientation({}).is_upright());
 }
 

@@ -117,14 +117,26 @@ TEST(ImageOperatorsTest, ComputesCoefficientsOfPerspectives) {
     std::array<Point, 4> to;
     words >> word;
     for (Point& point : to) words >> point.x >> point.y;
-    const PerspectiveCoefficients coefficients =
-        perspective_coefficients({{{0, 0}, {16, 0}, {16, 12}, {0, 12}}}, to);
-    for (const double coefficient : coefficients) {
+    const auto coefficients = perspective_coefficients({{{0, 0}, {16, 0}, {16, 12}, {0, 12}}}, to);
+    ASSERT_TRUE(coefficients.has_value()) << line;
+    for (const double coefficient : *coefficients) {
       double expected = 0;
       words >> expected;
       EXPECT_NEAR(coefficient, expected, 1e-5) << line;
     }
   }
+}
+
+// Their equations have no solution, or many.
+TEST(ImageOperatorsTest, FindsNoPerspectiveOfDegenerateCorners) {
+  using Corners = std::array<Point, 4>;
+  const Corners square{{{0, 0}, {3, 0}, {3, 3}, {0, 3}}};
+  for (const Corners& to :
+       {Corners{{{0, 0}, {3, 0}, {3, 3}, {1, 1}}}, Corners{{{0, 0}, {2, 1}, {3, 3}, {2, 1}}},
+        Corners{{{2, 2}, {2, 2}, {2, 2}, {2, 2}}}})
+    EXPECT_EQ(perspective_coefficients(square, to), std::nullopt);
+  const Corners row{{{0, 0}, {63, 0}, {63, 0}, {0, 0}}};  // of one pixel's height
+  EXPECT_EQ(perspective_coefficients(row, row), std::nullopt);
 }
 
 TEST(ImageOperatorsTest, PrintsNumbersThatChangeTheImage) {

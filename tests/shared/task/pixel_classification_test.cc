@@ -109,6 +109,16 @@ TEST_F(PixelClassificationTest, ComputesMeanIntersectionOverUnion) {
   EXPECT_NEAR(metrics.at("accuracy"), correct / count, 1e-9);
 }
 
+TEST_F(PixelClassificationTest, ReportsNoCurvesOfPixels) {
+  Echo model;
+  const auto task = pixel_task({kPixelInput, kMask});
+  const auto evaluation = (*task)->start_evaluation({});
+  evaluation->add(model, batch_of(2));
+  const eval_metrics::EvalReport report = evaluation->report();
+  EXPECT_EQ(report.pr_curves.size(), 0u);
+  EXPECT_EQ(report.classes.size(), static_cast<size_t>(kPixelClasses));
+}
+
 TEST_F(PixelClassificationTest, RejectsDataThatDoesNotFit) {
   EXPECT_THAT(pixel_task({kPixelInput, kMask}, {}, 1).status().message(),
               ::testing::HasSubstr("needs `mask` U8 [height, width] of 2 or more classes"));

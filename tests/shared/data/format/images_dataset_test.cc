@@ -20,6 +20,7 @@ using image::testing::plain;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
+using ::testing::StartsWith;
 
 class ImageFolderDatasetTest : public testing::FolderFixture {
  protected:
@@ -184,6 +185,11 @@ TEST_F(ImageFolderDatasetTest, TurnsImagesUprightAsTheirExifDataSays) {
     } else {
       EXPECT_THAT(log, HasSubstr("images turned upright dataset=train count=1"));
     }
+    transforms_in(config) = {config::RandomResizedCrop{cases[i].first}};
+    const auto cropped = opened(config);
+    ::testing::internal::CaptureStderr();
+    EXPECT_THAT(cropped->info().maybe_files->describe_transforms(0, {}), StartsWith("crop="));
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");  // described, not read
   }
 }
 

@@ -100,6 +100,32 @@ TEST_F(JsonlDatasetTest, ReadsListsByTheirNames) {
   EXPECT_THAT(read_sample(*opened(config), 1).values<int64_t>(4), ElementsAre(5, 0, 0, 0));
 }
 
+// An image without objects, which teaches what is none.
+TEST_F(JsonlDatasetTest, ReadsEmptyListsWithMaxLength) {
+  write("data.jsonl",
+        "{\"x\": 1, \"y\": 0, \"ids\": [], \"at\": []}\n{\"x\": 2, \"y\": 1, \"ids\": [7], \"at\": "
+        "[[1, 2]]}\n");
+  auto config = labeled();
+  fields_in(config).lists = {
+      {.name = "ids", .dtype = config::NumberList::kInt64, .max_length = 2, .padding_value = -100},
+      {.name = "at", .shape = {2}, .max_length = 2}};
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  const auto sample = read_sample(*dataset, 0);
+  EXPECT_THAT(sample.values<int64_t>(2), ElementsAre(-100, -100));
+  EXPECT_THAT(sample.values<float>(3), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(read_sample(*dataset, 1).values<int64_t>(2), ElementsAre(7, -100));
+  const auto missing = [&](const std::string& line, const std::string& what) {
+    write("data.jsonl", "{\"x\": 2, \"y\": 1, \"ids\": [7], \"at\": [1, 2]}\n" + line + "\n");
+    EXPECT_THAT(open(config).status().message(), HasSubstr("line 2 at offset 43: has no " + what));
+  };
+  missing(R"({"x": 1, "y": 0, "ids": []})", "lists 'at'");
+  missing(R"({"x": 1, "y": 0, "ids": [], "at": null})", "lists 'at'");
+  missing(R"({"x": [], "y": 0, "ids": [], "at": []})", "input 'x'");
+  fields_in(config).lists[1] = {.name = "at", .shape = {2}};
+  missing(R"({"x": 1, "y": 0, "ids": [], "at": []})", "lists 'at'");
+}
+
 TEST_F(JsonlDatasetTest, ReportsSampleErrorOfInvalidList) {
   const auto error_of = [this](const std::string& list, const config::ListConfig& of) {
     write("data.jsonl", R"({"x": 1, "y": 0, "ids": [1, 2]})"

@@ -1,4 +1,5 @@
 // Masks: images with a class per pixel, which move with them.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,18 @@ class MasksTest : public testing::FolderFixture {
   static config::Transforms with_resize(config::Transform transform) {
     return {config::Resize{{24, 32}, config::Interpolation::kNearest}, std::move(transform)};
   }
+  // Each pixel of the mask has the class of the level of the image. Returns the classes.
+  static std::vector<uint8_t> expect_classes_of_levels(const Dataset& dataset,
+                                                       const RandomKey& random_key) {
+    const auto sample = read_sample(dataset, 0, random_key);
+    EXPECT_TRUE(sample.status.ok()) << sample.status.to_string();
+    const auto levels = sample.values<uint8_t>(0), classes = sample.values<uint8_t>(1);
+    int wrong = 0;
+    for (size_t i = 0; i < classes.size(); ++i)
+      wrong += (classes[i] == kIgnored ? 0 : classes[i] * kLevelsPerClass) != levels[i];
+    EXPECT_EQ(wrong, 0) << random_key.epoch;
+    return classes;
+  }
   void expect_mask_error(const std::string& mask, const std::string& what) const {
     const auto dataset =
         open(masked(image_of(mask_pixels(24, 32)), mask, {config::Resize{{24, 32}}}));
@@ -110,14 +123,10 @@ TEST_F(MasksTest, MovesMasksWithImages) {
     const auto dataset = opened(masked(image_of(mask), palette_png(mask, 8), transforms));
     int ignored = 0, moved = 0;
     for (uint64_t epoch = 0; epoch < 20; ++epoch) {
-      const auto sample = read_sample(*dataset, 0, {.seed = 1, .epoch = epoch, .sample = 0});
-      ASSERT_TRUE(sample.status.ok()) << sample.status.to_string();
-      const auto levels = sample.values<uint8_t>(0), classes = sample.values<uint8_t>(1);
-      for (size_t i = 0; i < classes.size(); ++i) {
-        ASSERT_EQ(classes[i] == kIgnored ? 0 : classes[i] * kLevelsPerClass, levels[i]) << i;
-        ignored += classes[i] == kIgnored;
-        moved += classes.size() == mask.samples.size() && classes[i] != mask.samples[i];
-      }
+      const std::vector<uint8_t> classes =
+          expect_classes_of_levels(*dataset, {.seed = 1, .epoch = epoch, .sample = 0});
+      ignored += static_cast<int>(std::ranges::count(classes, kIgnored));
+      moved += classes.size() == mask.samples.size() && classes != mask.samples;
     }
     const bool keeps_size = transforms.size() == 2 && transforms.back().index() > 2;
     EXPECT_EQ(moved > 0, keeps_size);
@@ -128,6 +137,23 @@ TEST_F(MasksTest, MovesMasksWithImages) {
         !std::holds_alternative<config::RandomVerticalFlip>(transforms.back());
     EXPECT_EQ(ignored > 0, has_outside);
   }
+}
+
+// Of a policy's operators, only the affine ones move the mask.
+TEST_F(MasksTest, MovesMasksWithImagesInPolicies) {
+  const Pixels mask = mask_pixels(24, 32);
+  const auto dataset = opened(
+      masked(image_of(mask), palette_png(mask, 8), with_resize(config::TrivialAugmentWide{})));
+  int moved = 0;
+  for (uint64_t epoch = 0; epoch < 100; ++epoch) {
+    const RandomKey key{.seed = 1, .epoch = epoch, .sample = 0};
+    if (dataset->info().maybe_files->describe_transforms(0, key).starts_with("affine"))
+      moved += expect_classes_of_levels(*dataset, key) != mask.samples;
+    else
+      EXPECT_EQ(read_sample(*dataset, 0, key).values<uint8_t>(1), mask.samples) << epoch;
+  }
+  EXPECT_GT(moved, 20);  // 5 of 14 operators
+  EXPECT_LT(moved, 50);
 }
 
 TEST_F(MasksTest, KeepsMasksWhereOnlyLevelsChange) {

@@ -65,6 +65,26 @@ class TfrecordDatasetTest : public testing::FolderFixture {
   }
 };
 
+TEST_F(TfrecordDatasetTest, ReadsEmptyListsWithMaxLength) {
+  const auto boxes = [](const std::string& name, const std::string& feature) {
+    return framed(
+        example({{"x", floats_feature({1, 2})}, {"y", ints_feature({0})}, {name, feature}}));
+  };
+  // As TensorFlow writes Feature(float_list=FloatList(value=[])), and a list of one box.
+  write("data.tfrecord",
+        boxes("boxes", message(2, "")) + boxes("boxes", floats_feature({1, 2, 3, 4})));
+  auto config = tfrecord();
+  fields_in(config).lists = {{.name = "boxes", .shape = {4}, .max_length = 1, .padding_value = -1}};
+  const auto dataset = opened(config);
+  ASSERT_TRUE(dataset);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(2), ElementsAre(-1, -1, -1, -1));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(2), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(indexing(boxes("box", message(2, "")), config), HasSubstr("has no lists 'boxes'"));
+  fields_in(config).lists[0] = {.name = "boxes", .shape = {4}};
+  EXPECT_THAT(indexing(boxes("boxes", message(2, "")), config), HasSubstr("has no lists 'boxes'"));
+}
+
 // ---- Files written by TensorFlow
 
 TEST_F(TfrecordDatasetTest, ReadsImagesWrittenByTensorFlow) {

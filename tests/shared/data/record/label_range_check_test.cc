@@ -142,6 +142,28 @@ task: {name: classification}
   EXPECT_TRUE(verdict(several, std::vector<int64_t>{0, 9, -100}, 1).status.ok());
 }
 
+TEST(LabelRangeCheckTest, ChecksClassesOfPixelsAndAllowsIgnoredOnes) {
+  const auto config = config_of(R"(data:
+  train:
+    format: webdataset
+    path: a
+    fields: {image: jpg, mask: png}
+    num_classes: 3
+    transforms: [resize: {size: [2, 2]}]
+task: {name: classification}
+model: {name: exported, path: m}
+)");
+  const auto limits =
+      LabelRangeCheck::of(config, {{.name = "mask", .dtype = DType::kU8, .shape = {2, 2}}}, 3);
+  EXPECT_TRUE(verdict(limits, std::vector<uint8_t>{0, 2, 255, 1}, 1).status.ok());
+  const auto found = verdict(limits, std::vector<uint8_t>{0, 1, 2, 2, 0, 3, 255, 1}, 2);
+  EXPECT_EQ(found.row, 1u);
+  EXPECT_EQ(found.status.message(),
+            "class of a pixel 3 at index 1: there are 3 classes, so classes of pixels are from 0 "
+            "to 2");
+  EXPECT_FALSE(verdict(limits, std::vector<uint8_t>{0, 254, 0, 1}, 1).status.ok());
+}
+
 TEST(LabelRangeCheckTest, RejectsCtcBlankAsLabel) {
   const auto limits = LabelRangeCheck::of(
       config_of(kCtc), {{.name = "labels", .dtype = DType::kI64, .shape = {3}}}, 5);

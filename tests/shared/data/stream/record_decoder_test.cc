@@ -12,6 +12,7 @@
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/data/stream/stream_fixture.h"
 #include "tests/shared/data/tar_writer.h"
+#include "tests/shared/image/image_files.h"
 #include "tests/support/numpy_files.h"
 
 namespace stoker::data::stream {
@@ -141,6 +142,49 @@ TEST_F(RecordDecoderTest, DecodesSameTarSamplesAsIndexedDataset) {
   fields_in(config).input = {"x.npy"};
   fields_in(config).label = "json:class";
   expect_same_as_indexed(config);
+}
+
+class ImageStreamTest : public RecordDecoderTest {
+ protected:
+  // Of 3 x 4 gray pixels with their own class each.
+  config::DatasetConfig images(config::Transforms transforms) const {
+    const image::testing::Pixels pixels{
+        .height = 3, .width = 4, .channels = 1, .samples = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+    const std::string file = image::testing::encode_png_file(pixels, {.color_type = 0});
+    using data::testing::tar_member;
+    config::DatasetConfig config = config_of<config::WebdatasetDataset>(
+        tar_member("a.png", file) + tar_member("a.mask.png", file) + tar_member("b.png", file) +
+        tar_member("b.mask.png", file) + data::testing::kTarEnd);
+    fields_in(config).image = "png";
+    fields_in(config).mask = "mask.png";
+    record_in(config).num_classes = 12;
+    transforms_in(config) = {config::Resize{{3, 4}}};
+    for (auto& each : transforms) transforms_in(config).push_back(std::move(each));
+    return config;
+  }
+  void expect_refused(config::Transforms transforms, const std::string& what) const {
+    const auto decoder = make(images(std::move(transforms)));
+    EXPECT_EQ(decoder.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(decoder.status().message(), HasSubstr(what));
+  }
+};
+
+TEST_F(ImageStreamTest, AppliesRandomTransformsAsIndexedDataset) {
+  const config::DatasetConfig flipped = images({config::RandomHorizontalFlip{.p = 1}});
+  const auto samples = decode(flipped);
+  ASSERT_EQ(samples.size(), 2u);
+  const auto levels = samples[1].values<uint8_t>(0);
+  EXPECT_THAT(std::vector(levels.begin(), levels.begin() + 12),
+              ElementsAre(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8));
+  EXPECT_THAT(samples[1].values<uint8_t>(1), ElementsAre(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8));
+  expect_same_as_indexed(flipped);
+  expect_same_as_indexed(images({config::RandAugment{}, config::RandomErasing{.p = 1}}));
+}
+
+TEST_F(ImageStreamTest, RefusesTransformsThatDoNotFitImages) {
+  expect_refused({config::GaussianBlur{.kernel_size = 7}}, "gaussian_blur.kernel_size is 7");
+  expect_refused({config::RandomCrop{.size = {4, 4}, .padding = 1}}, "must be that of the images");
+  expect_refused({config::AugMix{}}, "aug_mix cannot be combined with a mask");
 }
 
 TEST_F(RecordDecoderTest, DecodesSameBlocksAsIndexedDataset) {

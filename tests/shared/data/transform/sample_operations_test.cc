@@ -123,6 +123,14 @@ TEST(SampleOperationsTest, MovesCornersOfPerspectives) {
   for (const auto& [position, count] : positions) EXPECT_NEAR(count, kSamples / 35.0, 60);
 }
 
+TEST(SampleOperationsTest, KeepsImagesOfOneRowInPerspectives) {
+  std::vector<image::Operation> draws;
+  for (uint64_t sample = 0; sample < 50; ++sample)
+    sample_operations(config::RandomPerspective{.p = 1}, {.channels = 3, .height = 1, .width = 64},
+                      {.seed = 5, .epoch = 2, .sample = sample}, draws);
+  EXPECT_TRUE(draws.empty());
+}
+
 TEST(SampleOperationsTest, ErasesRectanglesOfArea) {
   std::set<std::pair<double, double>> corners;
   double largest = 0, smallest = 1;
