@@ -72,6 +72,16 @@ Found check_gamma(const Config& config) {
          " is above 1, so that the learning rate rises above optimizer.lr; set it below 1";
 }
 
+Found check_average_schedule(const Config& config) {
+  const SchedulerName name = config.scheduler.name();
+  if (!config.optimizer.averages() || name == SchedulerName::kConstant ||
+      name == SchedulerName::kReduceOnPlateau)
+    return {};
+  return std::string(to_string(name)) +
+         " changes the learning rate, which the average of schedule_free_adamw replaces; set "
+         "constant";
+}
+
 // ---- Settings that take effect after the end of the run
 
 Found check_unfreeze(const Config& config) {
@@ -199,6 +209,13 @@ Found check_use_ema_datasets(const Config& config) {
   return config.eval.use_ema && config.eval.datasets.empty() ? Found(kNoDatasets) : Found();
 }
 
+Found check_average_evaluation(const Config& config) {
+  if (!config.optimizer.averages() || config.eval.use_ema || config.eval.datasets.empty())
+    return {};
+  return "false evaluates the weights that schedule_free_adamw trains, not their average; set it "
+         "to true";
+}
+
 struct Check {
   std::string_view key;
   Found (*find)(const Config& config);
@@ -210,6 +227,7 @@ constexpr Check kChecks[] = {
     {"scheduler.step_size", check_step_size, true},
     {"scheduler.milestones", check_milestones, true},
     {"scheduler.gamma", check_gamma},
+    {"scheduler.name", check_average_schedule},
     {"model.unfreeze_at_step", check_unfreeze, true},
     {"train.ema_decay", check_ema, true},
     {"train.on_nonfinite", check_rollback, true},
@@ -220,6 +238,7 @@ constexpr Check kChecks[] = {
     {"checkpoint.monitor", check_ranking_datasets},
     {"eval.every_steps", check_interval, true},
     {"eval.use_ema", check_use_ema_datasets},
+    {"eval.use_ema", check_average_evaluation},
     {"eval.on_best_command", check_command_datasets},
     {"eval.early_stopping", check_stopping_datasets},
     {"eval.early_stopping.patience_steps", check_patience_steps, true},

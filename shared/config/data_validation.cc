@@ -335,7 +335,8 @@ class DataValidator {
           "example [3, 32, 32]");
     if (!fields.image.empty() && !record.input_shape.empty())
       add("input_shape", "cannot be combined with fields.image; remove one of them");
-    if (!has_answer && fields.input_ids.empty() && !has_own_loss())
+    // validate_sequence() reports labels without their length.
+    if (!has_answer && fields.labels.empty() && fields.input_ids.empty() && !has_own_loss())
       add("fields", "requires label (or target, for a regression); set it to the name of a value");
     if (!fields.label.empty() && !fields.target.empty())
       add("fields.target", "cannot be combined with fields.label; remove one of them");
@@ -352,6 +353,10 @@ class DataValidator {
       add("num_classes", "is required with fields.mask, whose pixels are not scanned");
     if (record.num_classes.value_or(0) > kMaxMaskClasses)
       add("num_classes", "must be at most 255 with fields.mask");
+    if (!dataset.batch_transforms.empty())
+      add("batch_transforms",
+          "mixup and cutmix cannot be combined with fields.mask: they mix one label per image; "
+          "remove them");
     if (dataset.transforms() != nullptr && find_transform<AugMix>(*dataset.transforms()) != nullptr)
       add("transforms",
           "aug_mix cannot be combined with fields.mask, because it mixes images whose pixels have "
@@ -370,20 +375,26 @@ class DataValidator {
       if (sequence->packing) validate_packing(dataset);
       return;
     }
-    const std::string needs =
-        "requires sequence.max_length, the length to which samples are padded";
-    if (sequence->on_overflow != OnOverflow::kError) add("sequence.on_overflow", needs);
-    if (sequence->max_label_length) add("sequence.max_label_length", needs);
-    if (sequence->packing)
-      add("sequence.packing", "requires sequence.max_length, the length of a sample");
-    const FieldNames* const fields = dataset.fields();
-    if (fields == nullptr) return;
-    if (!fields->labels.empty()) add("fields.labels", needs);
-    if (!fields->input_ids.empty()) add("fields.input_ids", needs);
-    if (!fields->messages.empty()) add("fields.messages", needs);
-    if (!fields->length.empty()) add("fields.length", needs);
+    validate_missing_length(dataset, *sequence);
+  }
+
+  // One error of the settings that need the length.
+  void validate_missing_length(const DatasetConfig& dataset, const SequenceConfig& sequence) {
+    const FieldNames none;
+    const FieldNames& fields = dataset.fields() == nullptr ? none : *dataset.fields();
     const auto* const numpy = std::get_if<NumpyDataset>(&dataset.source);
-    if (numpy != nullptr && !numpy->lengths_path.empty()) add("lengths_path", needs);
+    const std::pair<const char*, bool> needing[] = {
+        {"fields.labels", !fields.labels.empty()},
+        {"fields.input_ids", !fields.input_ids.empty()},
+        {"fields.messages", !fields.messages.empty()},
+        {"fields.length", !fields.length.empty()},
+        {"lengths_path", numpy != nullptr && !numpy->lengths_path.empty()},
+        {"sequence.on_overflow", sequence.on_overflow != OnOverflow::kError},
+        {"sequence.max_label_length", sequence.max_label_length.has_value()},
+        {"sequence.packing", sequence.packing}};
+    for (const auto& [key, is_set] : needing)
+      if (is_set)
+        return add(key, "requires sequence.max_length, the length to which samples are padded");
   }
 
   void validate_packing(const DatasetConfig& dataset) {

@@ -195,7 +195,7 @@ constexpr auto kSynonyms = std::to_array<KeySynonym>({
      "max_eval_samples limit_val_batches val_batches eval_iters eval_batches max_val_samples",
      "a number of samples"},
     {"eval.monitor", "metric_for_best_model best_metric monitor_metric", ""},
-    {"eval.early_stopping.patience", "early_stopping_patience early_stop",
+    {"eval.early_stopping.patience", "patience early_stopping_patience early_stop",
      "a number of evaluations"},
 
     {"metrics.log_every_steps",

@@ -131,7 +131,7 @@ namespace {
 // Empty: the configuration still has the value that the setting replaces.
 std::string outdated_because(const Config& configured, const LiveSetting& setting) {
   const auto now = value_of(configured, setting.key);
-  if (!now.ok()) return "this version has no such setting";
+  if (!now.ok()) return "the configuration has no such setting";
   if (*now == setting.configured) return {};
   return "the configuration has another value than when it was set: " + setting.configured +
          " -> " + *now;

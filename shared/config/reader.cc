@@ -46,7 +46,10 @@ class Reader {
   Reader(Config& config, ConfigErrors& errors) : config_(config), errors_(errors) {}
 
   ExplicitKeys read(const Value& root) {
-    if (root.type == Value::Type::kNull) return keys_;
+    if (root.type == Value::Type::kNull) {
+      check_required_sections(root);
+      return keys_;
+    }
     if (root.type != Value::Type::kMap) {
       errors_.add(root.location, "",
                   "a configuration is a mapping of sections, such as 'train: {max_steps: 100}'");
@@ -62,7 +65,7 @@ class Reader {
         read_section(make, entry);
       }
     }
-    check_required_sections(root.location);
+    check_required_sections(root);
     return keys_;
   }
 
@@ -110,14 +113,18 @@ class Reader {
            std::ranges::all_of(name, is_allowed);
   }
 
-  // The model, which has no default.
-  void check_required_sections(const SourceLocation& file) {
+  // The model, which has no default. An unknown section can be the one that is missing.
+  void check_required_sections(const Value& root) {
+    if (std::ranges::any_of(root.entries, [this](const Entry& entry) {
+          return entry.key != "data" && find_section(entry.key).key.empty();
+        }))
+      return;
     for (const Section& section : all_sections(config_)) {
       const Variants& variants = section.variants;
       const std::string choice = section.key + '.' + std::string(variants.discriminator);
       if (variants.is_required && !section.key.starts_with("data.") && !keys_.contains(choice) &&
           !errors_.has_error_for(choice))
-        errors_.add(file, choice, "is required; " + required_help(variants));
+        errors_.add(root.location, choice, "is required; " + required_help(variants));
     }
   }
 
@@ -196,7 +203,8 @@ class Reader {
     return true;
   }
 
-  // True if an unknown key of `map` is probably the one that selects the variant.
+  // True if an unknown key of `map` is probably the one that selects the variant. Where that is
+  // required, any can be.
   static bool has_misspelt(const Section& section, const Value& map) {
     const Variants& variants = section.variants;
     const std::vector<std::string> names = names_with(section.fields, variants);
@@ -204,6 +212,7 @@ class Reader {
     return std::ranges::any_of(map.entries, [&](const Entry& entry) {
       if (std::ranges::count(names, entry.key) > 0 || !owners_of(entry.key, variants).empty())
         return false;
+      if (variants.is_required) return true;
       const KeySuggestion meant = suggest_key(entry, section.key, names, &variants);
       return std::ranges::count(meant.keys, discriminator) > 0;
     });

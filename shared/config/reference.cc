@@ -1,6 +1,7 @@
 #include "shared/config/reference.h"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <set>
 #include <string_view>
@@ -26,6 +27,7 @@ constexpr std::string_view kManualHead =
 # differs from the defaults:
 #
 #     data: {train: {format: text, path: corpus.txt}}
+#     model: {name: gpt}
 #
 # A line "#key: value", without a space after the #, is a setting that is not in use here:
 #
@@ -56,6 +58,7 @@ constexpr std::string_view kManualConfig = R"(
 data:
   train: {format: text, path: /usr/include/c++, split: [0.0, 0.9]}
   val: {format: text, path: /usr/include/c++, split: [0.9, 1.0]}
+model: {name: gpt}
 )";
 
 constexpr const char* kDataHelp = "Datasets by name";
@@ -67,7 +70,8 @@ constexpr std::string_view kDataNames =
 
 Config manual_config() {
   auto config = parse_config(kManualConfig, "manual", {});
-  return config.ok() ? *std::move(config) : Config();
+  assert(config.ok() && "the manual must be a valid configuration");
+  return *std::move(config);
 }
 
 // Wraps `text` into lines of up to kColumns characters with `prefix`.

@@ -80,12 +80,8 @@ Result<MetricTable> resolve_metrics(const Config& config,
   MetricTable table = task_metrics(config, maybe_outputs);
   if (const std::string path = metrics_path(config); !path.empty()) {
     const auto listed = eval_metrics::read_model_metrics(path);
-    if (!listed.ok()) {
-      const bool is_missing =
-          listed.status().code() == StatusCode::kNotFound && config.model.has_loss();
-      return Status(StatusCode::kInvalidArgument,
-                    "model.path: " + listed.status().message() + (is_missing ? kExportHint : ""));
-    }
+    if (!listed.ok())
+      return Status(StatusCode::kInvalidArgument, "model.path: " + listed.status().message());
     std::vector<MetricDefinition> rows = table.rows();
     rows.insert(rows.end(), listed->rows().begin(), listed->rows().end());
     table = MetricTable(std::move(rows));

@@ -276,7 +276,7 @@ Fields fields_of(RandomSolarize& solarize) {
 Fields fields_of(RandomAdjustSharpness& sharpness) {
   return {sample_field({.name = "sharpness_factor",
                         .target = &sharpness.sharpness_factor,
-                        .help = "0: blurred, 1: unchanged, 2: twice as sharp",
+                        .help = "Sharpness: 0 blurs, 1 changes nothing, 2 sharpens twice",
                         .min = 0,
                         .max = 100,
                         .is_required = true,
@@ -351,9 +351,8 @@ Fields fields_of(AugMix& policy) {
           sample_field({.name = "alpha",
                         .target = &policy.alpha,
                         .help = "Parameter of the distributions of the weights",
-                        .min = 0,
-                        .max = 1e3,
-                        .exclusive_min = true}),
+                        .min = 1e-3,
+                        .max = 1e3}),
           sample_field({.name = "all_ops",
                         .target = &policy.all_ops,
                         .help = "Use brightness, color, contrast and sharpness too"}),
@@ -456,7 +455,7 @@ Field encoded_image_transforms(Transforms& transforms) {
       "First resize, or resize and center_crop, or random_resized_crop, of which one is required "
       "for encoded images; then random transforms, in the order of the list; normalize last; each "
       "at most once. Parameters and defaults are those of torchvision; resizing uses "
-      "antialiasing. Random choices depend only on "
+      "antialiasing, unless nearest. Random choices depend only on "
       "run.seed, the epoch and the sample. normalize runs on the device; a dataset without it "
       "uses that of data.train, and without any, inputs are in [0, 1].",
       "[resize: {size: 256}, center_crop: {size: 224}]");

@@ -207,8 +207,8 @@ Fields fields_of_task(SequenceLabelingTask& task) {
                         "and over a dataset in evaluation, as in PyTorch's CrossEntropyLoss."),
           {.name = "tags",
            .target = &task.tags,
-           .help = "Tag of each class, for the metrics entity_precision, entity_recall and "
-                   "entity_f1; empty: none of these",
+           .help = "Tag of each class, for entity_precision, entity_recall and entity_f1; empty: "
+                   "without these",
            .details = "One per class, in the order of the classes: O outside of entities, or B, I, "
                       "E or S and the type of the entity. Evaluation then counts entities, as "
                       "seqeval does by default.",
@@ -481,8 +481,8 @@ Fields fields_of_method(LarsConfig& lars) {
 Fields fields_of_method(ScheduleFreeAdamWConfig& adamw) {
   return {lr_field(adamw.lr),
           fraction("betas", &adamw.betas,
-                   "Part of the average in the trained weights, and decay rate of the running mean "
-                   "of the squared gradient",
+                   "Part of the average in the trained weights, and decay rate of the mean of "
+                   "squared gradients",
                    "Two numbers from 0 to below 1, the first one above 0."),
           eps_field(adamw.eps, "Above 0, at most 1."),
           weight_decay(adamw.weight_decay, "Weight decay, decoupled from the gradient",

@@ -49,6 +49,7 @@ class Validator {
       validate_task_and_model();
       if (!errors_.has_error_for("task.name")) validate_model_and_data();
     }
+    validate_masks();
     if (!errors_.has_error_for("model.name")) validate_packing();
     if (!errors_.has_error_for("task.name")) {
       validate_predicted_labels();
@@ -441,6 +442,15 @@ class Validator {
                                    quoted(to_string(pooling)));
   }
 
+  void validate_masks() {
+    if (errors_.has_error_for("task.name") || errors_.has_error_for("model.name")) return;
+    for (const std::string& name : sampled_datasets(config_)) {
+      const auto found = config_.data.find(name);
+      if (found == config_.data.end() || errors_.has_error_in("data." + name)) continue;
+      const FieldNames* const fields = found->second.fields();
+      if (fields != nullptr && !fields->mask.empty()) validate_mask("data." + name);
+    }
+  }
   void validate_mask(const std::string& dataset) {
     if (!config_.model.is_user_file())
       add_error("model.name", config_.model.name() + " has one output per image, and " + dataset +
@@ -462,8 +472,6 @@ class Validator {
       const auto found = config_.data.find(name);
       if (found == config_.data.end() || errors_.has_error_in("data." + name)) continue;
       if (found->second.combines_datasets()) continue;
-      const FieldNames* const fields = found->second.fields();
-      if (fields != nullptr && !fields->mask.empty()) validate_mask("data." + name);
       const bool has_tokens = found->second.has_tokens();
       if (has_tokens && !is_lm)
         add_error(

@@ -53,7 +53,8 @@ TEST_F(LoadRunConfigTest, RejectsCacheFolderInFileOfAnotherUserUnlessTrusted) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   owner_ = 4242;
   for (const std::string data :
-       {"data: {train: {format: text, path: x, tokenizer: {path: t.json}, cache: {dir: /c}}}\n",
+       {"data: {train: {format: text, path: x, tokenizer: {path: t.json}, cache: {dir: "
+        "/c}}}\nmodel: {name: gpt}\n",
         "data: {train: {format: image_folder, path: x, transforms: [random_resized_crop: {size: "
         "224}], "
         "cache: {type: packed, dir: /c}}}\ntask: {name: classification}\nmodel: {name: "

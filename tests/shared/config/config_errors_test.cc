@@ -106,8 +106,8 @@ TEST(ConfigErrorsTest, ReportsWrongTypeWithExpectedOne) {
             "my.yaml:2:13: run.seed: must be an integer from 0 to 18446744073709551615, got "
             "'18446744073709551616'");
   EXPECT_EQ(error_of("run: {dir: [a]}"), "my.yaml:2:12: run.dir: must be text, got a list");
-  EXPECT_EQ(error_of("model: {freeze: conv1}"),
-            "my.yaml:2:17: model.freeze: must be a list such as [a, b], got 'conv1'");
+  EXPECT_EQ(error_of("model: {name: gpt, freeze: conv1}"),
+            "my.yaml:2:28: model.freeze: must be a list such as [a, b], got 'conv1'");
   EXPECT_EQ(error_of("optimizer: {betas: 0.9}"),
             "my.yaml:2:20: optimizer.betas: must be a list such as [1, 2], got '0.9'");
   EXPECT_EQ(error_of("train: 5"), "my.yaml:2:8: train: must be a mapping of settings, got '5'");
@@ -130,9 +130,12 @@ TEST(ConfigErrorsTest, RejectsTextWithoutSections) {
         << text;
 }
 
-TEST(ConfigErrorsTest, RequiresTrainingDataInEmptyText) {
+TEST(ConfigErrorsTest, RequiresTrainingDataAndModelInEmptyText) {
   for (const char* const text : {"", "\n\n", "# nothing\n", "---\n", "~\n", "{}\n", "data:\n"})
-    EXPECT_THAT(errors_of(text), ElementsAre(HasSubstr("data.train: is required"))) << text;
+    EXPECT_THAT(errors_in(parse_config(text, "my.yaml", {})),
+                testing::UnorderedElementsAre(HasSubstr("data.train: is required"),
+                                              HasSubstr("model.name: is required")))
+        << text;
 }
 
 TEST(ConfigErrorsTest, RejectsTextThatIsNotNumber) {
@@ -249,34 +252,36 @@ TEST_P(ForeignKeyTest, IsRejectedWithVariantsThatHaveIt) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, ForeignKeyTest,
-    testing::Values(
-        ForeignKey{"data: {train: {format: text, path: a, dtype: uint16}}", "data.train.dtype",
-                   "format text"},
-        ForeignKey{"data: {train: {format: text, path: a, labels_path: b}}",
-                   "data.train.labels_path", "format text"},
-        ForeignKey{"data: {train: {format: tokens, path: a, glob: b}}", "data.train.glob",
-                   "format tokens"},
-        ForeignKey{"data: {train: {format: text, path: a, noise_std: 0.1}}", "data.train.noise_std",
-                   "format text"},
-        ForeignKey{kImageData + "model: {name: resnet18, num_layers: 64}", "model.num_layers",
-                   "model resnet18"},
-        ForeignKey{kImageData + "model: {name: vit_b_16, hidden_dim: 64}", "model.hidden_dim",
-                   "model vit_b_16"},
-        ForeignKey{kImageData + "model: {name: lenet5, dropout: 0.1}", "model.dropout",
-                   "model lenet5"},
-        ForeignKey{kImageData + "model: {name: mlp, vocab_size: 5}", "model.vocab_size",
-                   "model mlp"},
-        ForeignKey{kTextData + "model: {hidden_sizes: [5]}", "model.hidden_sizes", "model gpt"},
-        ForeignKey{kTextData + "model: {num_classes: 5}", "model.num_classes", "model gpt"},
-        ForeignKey{kTextData + "optimizer: {momentum: 0.5}", "optimizer.momentum",
-                   "optimizer adamw"},
-        ForeignKey{kTextData + "optimizer: {name: sgd, betas: [0.9, 0.99]}", "optimizer.betas",
-                   "optimizer sgd"},
-        ForeignKey{kTextData + "task: {zero_infinity: true}", "task.zero_infinity",
-                   "task language_modeling"},
-        ForeignKey{kTextData + "scheduler: {name: constant, min_lr: 0}", "scheduler.min_lr",
-                   "scheduler constant"},
-        ForeignKey{kTextData + "scheduler: {gamma: 0.5}", "scheduler.gamma", "scheduler cosine"}));
+    testing::Values(ForeignKey{"data: {train: {format: text, path: a, dtype: uint16}}",
+                               "data.train.dtype", "format text"},
+                    ForeignKey{"data: {train: {format: text, path: a, labels_path: b}}",
+                               "data.train.labels_path", "format text"},
+                    ForeignKey{"data: {train: {format: tokens, path: a, glob: b}}",
+                               "data.train.glob", "format tokens"},
+                    ForeignKey{"data: {train: {format: text, path: a, noise_std: 0.1}}",
+                               "data.train.noise_std", "format text"},
+                    ForeignKey{kImageData + "model: {name: resnet18, num_layers: 64}",
+                               "model.num_layers", "model resnet18"},
+                    ForeignKey{kImageData + "model: {name: vit_b_16, hidden_dim: 64}",
+                               "model.hidden_dim", "model vit_b_16"},
+                    ForeignKey{kImageData + "model: {name: lenet5, dropout: 0.1}", "model.dropout",
+                               "model lenet5"},
+                    ForeignKey{kImageData + "model: {name: mlp, vocab_size: 5}", "model.vocab_size",
+                               "model mlp"},
+                    ForeignKey{kTextData + "model: {name: gpt, hidden_sizes: [5]}",
+                               "model.hidden_sizes", "model gpt"},
+                    ForeignKey{kTextData + "model: {name: gpt, num_classes: 5}",
+                               "model.num_classes", "model gpt"},
+                    ForeignKey{kTextData + "optimizer: {momentum: 0.5}", "optimizer.momentum",
+                               "optimizer adamw"},
+                    ForeignKey{kTextData + "optimizer: {name: sgd, betas: [0.9, 0.99]}",
+                               "optimizer.betas", "optimizer sgd"},
+                    ForeignKey{kTextData + "task: {zero_infinity: true}", "task.zero_infinity",
+                               "task language_modeling"},
+                    ForeignKey{kTextData + "scheduler: {name: constant, min_lr: 0}",
+                               "scheduler.min_lr", "scheduler constant"},
+                    ForeignKey{kTextData + "scheduler: {gamma: 0.5}", "scheduler.gamma",
+                               "scheduler cosine"}));
 
 TEST(ConfigErrorsTest, AcceptsKeysOfAnyVariantIfNameIsWrong) {
   EXPECT_THAT(errors_of(kImageData + "model: {name: resnett, num_layers: 20, hidden_dim: 5}\n"),
@@ -339,7 +344,7 @@ TEST(ConfigErrorsTest, CountsErrorsAboveLimit) {
 }
 
 TEST(ConfigErrorsTest, LimitsItemsOfList) {
-  std::string text = kTextData + "model: {freeze: [a";
+  std::string text = kTextData + "model: {name: gpt, freeze: [a";
   for (int i = 0; i < 2000; ++i) text += ", a";
   EXPECT_THAT(errors_of(text + "]}\n"), ElementsAre(HasSubstr("more than 1024 items")));
 }
@@ -412,7 +417,7 @@ TEST(ConfigErrorsTest, RequiresModel) {
   EXPECT_EQ(errors(kTextData, {"model.name=gpt"}), "");
   EXPECT_EQ(errors("data: {train: {format: text}}\nmodel: {name: gpt}\n"),
             "my.yaml:1:8: data.train.path: is required; set it to the file or folder with the "
-            "training data");
+            "text, for example 'path: corpus.txt'");
 }
 
 }  // namespace

@@ -185,7 +185,7 @@ size_t expect_one_error(const std::string& source, const MutableKey& key, Mistak
                         std::mt19937_64& random) {
   Lines lines = lines_of(source);
   const size_t line = make_mistake(mistake, key, lines, random);
-  const std::vector<std::string> errors = errors_of(text_from(lines));
+  const std::vector<std::string> errors = errors_in(parse_config(text_from(lines), "my.yaml", {}));
   const auto shown = [&] {
     std::string changed;
     for (size_t i = key.line; i < std::min(key.end + 1, lines.size()); ++i)
@@ -247,7 +247,7 @@ TEST(ConfigMutationsTest, ReportsBothOfTwoUnknownKeys) {
       Lines lines = lines_of(source);
       const size_t first = make_mistake(Mistake::kNonsense, a, lines, random);
       const size_t second = make_mistake(Mistake::kMisspell, b, lines, random);
-      const auto errors = errors_of(text_from(lines));
+      const auto errors = errors_in(parse_config(text_from(lines), "my.yaml", {}));
       EXPECT_EQ(errors.size(), 2u) << testing::PrintToString(errors);
       for (const std::string& error : errors) expect_good_error(error, 0, true);
       if (errors.size() == 2) expect_good_error(errors[0], std::min(first, second), true);

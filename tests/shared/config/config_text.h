@@ -24,10 +24,12 @@ inline const std::string kImageData =
 
 // Of a text without a model, which is required, with that of kTextData.
 inline Result<Config> parsed(const std::string& text, const Flags& flags = {}) {
-  const bool has_model = text.find("model: ") != text.npos || text.find("model:\n") != text.npos;
-  const bool is_incomplete = text.find("data: ") != text.npos && text.ends_with('\n');
-  return parse_config(text + (has_model || !is_incomplete ? "" : "model: {name: gpt}\n"), "my.yaml",
-                      flags);
+  const bool is_complete =
+      text.starts_with('{') || text.starts_with("model:") || text.find("\nmodel:") != text.npos;
+  const bool has_data = text.find("data:") != text.npos;
+  const std::string model = is_complete || !has_data ? "" : "\nmodel: {name: gpt}\n";
+  return parse_config(text + (text.ends_with('\n') && !model.empty() ? model.substr(1) : model),
+                      "my.yaml", flags);
 }
 
 // The Config of a valid text.
@@ -38,15 +40,17 @@ inline Config valid_config(const std::string& text, const Flags& flags = {}) {
   return config.ok() ? *config : Config{};
 }
 
-// The errors of a text, one per line; empty if it is valid.
-inline std::vector<std::string> errors_of(const std::string& text, const Flags& flags = {}) {
-  const auto config = parsed(text, flags);
+// One per line; empty if the configuration is valid.
+inline std::vector<std::string> errors_in(const Result<Config>& config) {
   if (config.ok()) return {};
   EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
   std::vector<std::string> lines;
   std::istringstream stream(config.status().message());
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+inline std::vector<std::string> errors_of(const std::string& text, const Flags& flags = {}) {
+  return errors_in(parsed(text, flags));
 }
 
 }  // namespace stoker::config::test

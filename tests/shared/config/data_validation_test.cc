@@ -217,6 +217,8 @@ TEST(TransformValidationTest, RejectsTransformsThatDoNotFit) {
            {resize + "random_erasing: {value: []}", "random_erasing.value: must not be empty"},
            {resize + "auto_augment: {policy: mnist}",
             "auto_augment.policy: must be imagenet, cifar10 or svhn"},
+           {resize + "aug_mix: {alpha: 1e-310}",
+            "aug_mix.alpha: must be a number from 0.001 to 1000"},
            {resize + "aug_mix: {severity: 11}",
             "aug_mix.severity: must be an integer from 1 to 10"},
            {resize + "normalize: {mean: 0.5}", "normalize.std: is required"},
@@ -260,6 +262,9 @@ TEST(MaskValidationTest, RequiresImagesClassesAndOneOutputPerPixel) {
               ElementsAre(HasSubstr("fields.mask: cannot be combined with label")));
   EXPECT_THAT(errors("image: jpg, mask: png", "[, aug_mix], num_classes: 21"),
               ElementsAre(HasSubstr("aug_mix cannot be combined with fields.mask")));
+  EXPECT_THAT(errors("image: jpg, mask: png", ", batch_transforms: [cutmix], num_classes: 21",
+                     "task: {name: classification}\nmodel: {name: plugin, path: m}\n"),
+              ElementsAre(HasSubstr("batch_transforms: mixup and cutmix cannot be combined")));
   EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21",
                      "task: {name: classification}\nmodel: {name: resnet18}\n"),
               ElementsAre(HasSubstr("model.name: resnet18 has one output per image")));
@@ -268,7 +273,7 @@ TEST(MaskValidationTest, RequiresImagesClassesAndOneOutputPerPixel) {
               ElementsAre(HasSubstr("task.name: must be classification or custom")));
   EXPECT_THAT(errors("image: jpg, mask: png", ", num_classes: 21",
                      "task: {name: classification, class_weights: balanced}\nmodel: {name: "
-                     "exported, path: m}\n"),
+                     "plugin, path: m}\n"),
               ElementsAre(HasSubstr("task.class_weights: balanced needs one label per sample")));
 }
 
@@ -342,7 +347,7 @@ TEST(RecordValidationTest, ReadsTextOfRecordsAsBytes) {
   const Config config = valid_config(text);
   EXPECT_TRUE(config.data.at("train").has_byte_tokens());
   EXPECT_EQ(config.data.at("train").sequence()->block_size, GptConfig().context_length);
-  EXPECT_THAT(errors_of(text + "model: {vocab_size: 255}\n"),
+  EXPECT_THAT(errors_of(text + "model: {name: gpt, vocab_size: 255}\n"),
               ElementsAre(HasSubstr("model.vocab_size")));
   EXPECT_THAT(errors_of(text + kClassifier), ElementsAre(HasSubstr("model.name")));
   EXPECT_THAT(errors_of(train("format: webdataset, path: a, fields: {text: txt, label: y}")),

@@ -170,7 +170,9 @@ TEST(KeySuggestionTest, RecognizesNameOfVariant) {
 TEST(ConsequentialErrorsTest, OmitsRequiredKeyThatIsMisspelt) {
   EXPECT_THAT(errors_of("data: {train: {format: text, data_dir: b}}\n"), testing::SizeIs(1));
   EXPECT_THAT(errors_of("data: {train: {format: text, xyzzy: b}}\n"), testing::SizeIs(1));
-  EXPECT_THAT(errors_of("dataset: {train: {format: text, path: b}}\n"), testing::SizeIs(1));
+  // Without a model: either section can be the one that is missing.
+  EXPECT_THAT(errors_in(parse_config("dataset: {train: {format: text, path: b}}\n", "my.yaml", {})),
+              testing::SizeIs(1));
 }
 
 TEST(ConsequentialErrorsTest, OmitsKeysOfVariantThatIsMisspelt) {
@@ -181,11 +183,26 @@ TEST(ConsequentialErrorsTest, OmitsKeysOfVariantThatIsMisspelt) {
             "(only by step and exponential); remove it or set scheduler.name");
 }
 
+TEST(ConsequentialErrorsTest, OmitsNameOfModelWithUnknownKey) {
+  EXPECT_THAT(only_error_of("model: {xyzzy: gpt, embed_dim: 64}"),
+              StartsWith("my.yaml:2:9: model: unknown key 'xyzzy'; "));
+  EXPECT_EQ(only_error_of("model: {n_head: 5}"),
+            "my.yaml:2:9: model: unknown key 'n_head'; did you mean 'model.num_heads'?");
+}
+
+TEST(ConsequentialErrorsTest, OmitsSettingsThatNeedTheSameLength) {
+  EXPECT_THAT(errors_of("data: {train: {format: jsonl, path: a, num_classes: 3, fields: {input: x, "
+                        "labels: y}, input_shape: [2],\n"
+                        "  sequence: {max_length: null, on_overflow: drop, max_label_length: 4}}}\n"
+                        "model: {name: blstm}\ntask: {name: sequence_labeling}\n"),
+              ElementsAre(HasSubstr("data.train.fields.labels: requires sequence.max_length")));
+}
+
 TEST(ConsequentialErrorsTest, OmitsConditionsOfKeyWithError) {
-  EXPECT_THAT(only_error_of("model: {embed_dim: 100, num_heads: many}"),
-              StartsWith("my.yaml:2:36: model.num_heads: must be"));
-  EXPECT_THAT(only_error_of("model: {embed_dim: 100, n_head: 5}"),
-              StartsWith("my.yaml:2:25: model: unknown key 'n_head'"));
+  EXPECT_THAT(only_error_of("model: {name: gpt, embed_dim: 100, num_heads: many}"),
+              StartsWith("my.yaml:2:47: model.num_heads: must be"));
+  EXPECT_THAT(only_error_of("model: {name: gpt, embed_dim: 100, n_head: 5}"),
+              StartsWith("my.yaml:2:36: model: unknown key 'n_head'"));
 }
 
 }  // namespace

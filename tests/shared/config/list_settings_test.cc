@@ -18,6 +18,7 @@ TEST(ListSettingsTest, ReadsItemsInOrderWithDefaults) {
                                      "      lr_scale: 0.1\n"
                                      "    - {params: \"*.bias\", weight_decay: 0}\n"
                                      "model:\n"
+                                     "  name: gpt\n"
                                      "  pretrained:\n"
                                      "    path: w.pt\n"
                                      "    key_mapping: [{from: \"module.*\", to: \"*\"}]\n"

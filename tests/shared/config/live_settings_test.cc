@@ -137,7 +137,19 @@ TEST(LiveSettingsTest, DropsUnknownAndInvalidValuesOfCheckpoint) {
                                {"optimizer.lr", "none", *value_of(configured, "optimizer.lr")}});
   EXPECT_THAT(resumed.kept, IsEmpty());
   ASSERT_EQ(resumed.dropped.size(), 3u);
-  EXPECT_EQ(resumed.dropped[0].reason, "this version has no such setting");
+  EXPECT_EQ(resumed.dropped[0].reason, "the configuration has no such setting");
+}
+
+TEST(LiveSettingsTest, DropsThoseOfAnotherScheduler) {
+  const Config plateau = valid_config(kTextData, {"scheduler={name: reduce_on_plateau}"});
+  const auto live = set_live(plateau, {}, kNumReductionsKey, "2");
+  ASSERT_TRUE(live.ok()) << live.status().message();
+  const ResumedSettings resumed =
+      resume_live(valid_config(kTextData, {"scheduler={name: cosine}"}), live->live);
+  EXPECT_THAT(resumed.kept, IsEmpty());
+  ASSERT_EQ(resumed.dropped.size(), 1u);
+  EXPECT_EQ(resumed.dropped[0].setting.key, "scheduler.num_reductions");
+  EXPECT_EQ(resumed.dropped[0].reason, "the configuration has no such setting");
 }
 
 TEST(LiveSettingsTest, WritesValuesAsJson) {

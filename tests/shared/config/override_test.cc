@@ -38,8 +38,9 @@ TEST(OverrideTest, ReadsValueAsYaml) {
 }
 
 TEST(OverrideTest, FormsConfigurationWithoutFile) {
-  EXPECT_EQ(valid_config("", {"data.train.path=corpus.txt", "data.train.format=text"}),
-            valid_config(kTextData));
+  EXPECT_EQ(
+      valid_config("", {"data.train.path=corpus.txt", "data.train.format=text", "model.name=gpt"}),
+      valid_config(kTextData));
 }
 
 TEST(OverrideTest, ReplacesSectionAsWhole) {

@@ -283,6 +283,22 @@ Transforms random_transforms(bool are_encoded, const std::optional<Normalize>& n
   if (filler.coin()) transforms.emplace_back(RandomErasing{.p = filler.fraction()});
   if (filler.coin())
     transforms.emplace_back(GaussianBlur{.kernel_size = 3, .sigma = {filler.fraction()}});
+  const std::vector<Transform> others{
+      RandomVerticalFlip{filler.fraction()},
+      RandomRotation{.degrees = {filler.fraction()}},
+      RandomPerspective{.distortion_scale = filler.fraction()},
+      RandomGrayscale{filler.fraction()},
+      RandomInvert{filler.fraction()},
+      RandomPosterize{.bits = static_cast<int64_t>(filler.below(9)), .p = filler.fraction()},
+      RandomSolarize{.threshold = filler.fraction()},
+      RandomAdjustSharpness{.sharpness_factor = filler.fraction()},
+      RandomAutocontrast{filler.fraction()},
+      RandomEqualize{filler.fraction()},
+      TrivialAugmentWide{.num_magnitude_bins = 2 + static_cast<int64_t>(filler.below(30))},
+      AutoAugment{.policy = filler.coin() ? AugmentPolicy::kCifar10 : AugmentPolicy::kSvhn},
+      AugMix{.severity = 1 + static_cast<int64_t>(filler.below(10)),
+             .fill = {static_cast<double>(filler.below(256))}}};
+  if (filler.coin()) transforms.push_back(others[filler.below(others.size())]);
   if (normalize) transforms.emplace_back(*normalize);
   return transforms;
 }
@@ -367,6 +383,7 @@ class DatasetFiller {
   void fix(TokensDataset& tokens) { tokens.sequence.block_size = block_size(); }
   void fix_images(auto& images) {
     images.transforms = random_transforms(true, normalize_, filler_);
+    if (images.cache && images.apply_exif_orientation) images.cache->jpeg_restart_markers = false;
     if (images.cache && images.cache->type == CacheType::kDecoded) {
       images.cache->jpeg_restart_markers = false;
       if (find_transform<RandomResizedCrop>(images.transforms) != nullptr)
@@ -610,7 +627,8 @@ void fix_loss(Config& config, Filler& filler) {
           } else if constexpr (requires { task.pos_weight; }) {
             if (task.loss == BinaryLoss::kDice) task.loss = defaults.loss;
           }
-          if constexpr (requires { task.tags; }) task.tags = {"O", "B-a", "S-b"};
+          if constexpr (requires { task.tags; })
+            if (!config.model.has_loss()) task.tags = {"O", "B-a", "S-b"};
         } else if constexpr (requires { task.quantile; }) {
           task.quantile =
               task.loss == RegressionLoss::kQuantile ? filler.fraction() / 2 : defaults.quantile;

@@ -302,7 +302,7 @@ TEST(SettingsTest, DerivesBlockSizeFromContextLength) {
   const Config config = valid_config(
       "data: {train: {format: text, path: a},\n"
       "       val: {format: text, path: b, sequence: {block_size: 32}}}\n"
-      "model: {context_length: 64}\n");
+      "model: {name: gpt, context_length: 64}\n");
   EXPECT_EQ(config.data.at("train").sequence()->block_size, 64);
   EXPECT_EQ(config.data.at("val").sequence()->block_size, 32);
 }

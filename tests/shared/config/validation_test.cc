@@ -155,12 +155,13 @@ TEST(ValidationTest, EvaluatesAverageOfScheduleFreeOptimizer) {
   const std::string optimizer = "optimizer={name: schedule_free_adamw}";
   EXPECT_THAT(errors_of(kTextData, {optimizer, "eval.use_ema=true"}), IsEmpty());
   EXPECT_THAT(errors_of(kTextData, {optimizer, "train.ema_decay=0.9"}),
-              ElementsAre(HasSubstr("train.ema_decay: must be null with optimizer.name")));
-  EXPECT_THAT(errors_of(kTextData, {optimizer, "distributed.shard=optimizer",
-                                    "distributed.reduction=ordered"}),
-              ElementsAre(HasSubstr("distributed.shard: must be none with optimizer.name")));
+              ElementsAre(HasSubstr("train.ema_decay=0.9: must be null with optimizer.name")));
+  EXPECT_THAT(
+      errors_of(kTextData,
+                {optimizer, "distributed.shard=optimizer", "distributed.reduction=ordered"}),
+      ElementsAre(HasSubstr("distributed.shard=optimizer: must be none with optimizer.name")));
   EXPECT_THAT(errors_of(kTextData, {optimizer, "optimizer.betas=[0, 0.9]"}),
-              ElementsAre(HasSubstr("optimizer.betas: must begin with a number above 0")));
+              ElementsAre(HasSubstr("optimizer.betas=[0, 0.9]: must begin with a number above 0")));
 }
 
 TEST(ValidationTest, RejectsTagsThatAreNone) {
@@ -181,8 +182,8 @@ TEST(ValidationTest, RequiresSettingsThatOthersNeed) {
               ElementsAre(HasSubstr("requires train.ema_decay")));
   EXPECT_THAT(errors_of(kTextData, {"eval.use_ema=true", "train.ema_decay=0.9"}), IsEmpty());
   EXPECT_THAT(errors_of(kTextData, {"train.ema_every_steps=2", "train.ema_warmup=power"}),
-              ElementsAre(HasSubstr("train.ema_every_steps: requires train.ema_decay"),
-                          HasSubstr("train.ema_warmup: requires train.ema_decay")));
+              ElementsAre(HasSubstr("train.ema_every_steps=2: requires train.ema_decay"),
+                          HasSubstr("train.ema_warmup=power: requires train.ema_decay")));
   EXPECT_THAT(errors_of(kTextData, {"train.ema_decay=0.9", "train.ema_every_steps=2",
                                     "train.ema_warmup=num_updates"}),
               IsEmpty());
@@ -206,12 +207,12 @@ TEST(ValidationTest, RequiresSettingsThatOthersNeed) {
 
 TEST(ValidationTest, RequiresWidthThatIsMultipleOfHeads) {
   EXPECT_THAT(
-      errors_of(kTextData + "model: {embed_dim: 100, num_heads: 6}\n"),
-      ElementsAre("my.yaml:2:20: model.embed_dim: must be a multiple of model.num_heads (6), "
+      errors_of(kTextData + "model: {name: gpt, embed_dim: 100, num_heads: 6}\n"),
+      ElementsAre("my.yaml:2:31: model.embed_dim: must be a multiple of model.num_heads (6), "
                   "got 100"));
-  // The error is located at the key that is given.
-  EXPECT_THAT(errors_of(kTextData + "model: {num_heads: 5}\n"),
-              ElementsAre(StartsWith("my.yaml:2:")));
+  // The error is located at the section that is given.
+  EXPECT_THAT(errors_of(kTextData + "model: {name: gpt, num_heads: 5}\n"),
+              ElementsAre(StartsWith("my.yaml:2:1: model.embed_dim: must be a multiple of ")));
   EXPECT_THAT(
       errors_of(kImageData + "model: {name: vit, num_heads: 7}\n"),
       ElementsAre(HasSubstr("model.hidden_dim: must be a multiple of model.num_heads (7)")));
@@ -227,16 +228,17 @@ TEST(ValidationTest, LimitsBlockSizeToContextLength) {
               ElementsAre("my.yaml:1:62: data.train.sequence.block_size: must be at most "
                           "model.context_length (128), got 129"));
   EXPECT_THAT(errors_of(text(5, 200)), ElementsAre(HasSubstr("data.val.sequence.block_size")));
-  EXPECT_THAT(errors_of(text(129, 5) + "model: {context_length: 129}\n"), IsEmpty());
+  EXPECT_THAT(errors_of(text(129, 5) + "model: {name: gpt, context_length: 129}\n"), IsEmpty());
 }
 
 TEST(ValidationTest, RequiresVocabularyOfAllBytes) {
   EXPECT_THAT(
-      errors_of(kTextData + "model: {vocab_size: 255}\n"),
-      ElementsAre("my.yaml:2:21: model.vocab_size: must be at least 256, because the tokens "
+      errors_of(kTextData + "model: {name: gpt, vocab_size: 255}\n"),
+      ElementsAre("my.yaml:2:32: model.vocab_size: must be at least 256, because the tokens "
                   "of data.train are bytes; got 255"));
-  EXPECT_THAT(errors_of("data: {train: {format: tokens, path: a}}\nmodel: {vocab_size: 50}\n"),
-              IsEmpty());
+  EXPECT_THAT(
+      errors_of("data: {train: {format: tokens, path: a}}\nmodel: {name: gpt, vocab_size: 50}\n"),
+      IsEmpty());
 }
 
 TEST(ValidationTest, RequiresModelTaskAndDataThatFit) {

@@ -96,7 +96,7 @@ TEST(WriterTest, WritesNestedMappingsAndTaggedListsAsBlocks) {
       "model: {name: resnet18}\n"
       "eval: {generate: null, early_stopping: {patience: 3}}\n"));
   EXPECT_THAT(text, HasSubstr("    transforms:\n"
-                              "      - resize: {size: [256]}\n"
+                              "      - resize: {size: [256], interpolation: bilinear}\n"
                               "      - center_crop: {size: [224]}\n"
                               "      - random_horizontal_flip: {p: 0.5}\n"
                               "    cache:\n"
@@ -153,7 +153,7 @@ TEST(DiffConfigsTest, ShowsListsAndTextsAsYaml) {
   const Config previous = valid_config(kTextData);
   const Config current = valid_config(
       "data: {train: {format: text, path: a b, split: [0, 0.5]}}\n"
-      "model: {freeze: [x]}\n");
+      "model: {name: gpt, freeze: [x]}\n");
   EXPECT_THAT(changes_between(previous, current),
               ElementsAre("data.train.path: corpus.txt -> \"a b\"",
                           "data.train.split: [0, 1] -> [0, 0.5]", "model.freeze: [] -> [x]"));

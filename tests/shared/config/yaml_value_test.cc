@@ -112,7 +112,7 @@ TEST(YamlValueTest, StopsParsingOfDeepNestingEarly) {
 }
 
 TEST(YamlValueTest, RejectsTextOver1Mib) {
-  std::string text = kTextData;
+  std::string text = kTextData + "model: {name: gpt}\n";
   text += "# " + std::string((1 << 20) - text.size() - 2, 'x');
   EXPECT_EQ(text.size(), size_t{1} << 20);
   EXPECT_EQ(valid_config(text), valid_config(kTextData));
