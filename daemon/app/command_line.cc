@@ -125,7 +125,9 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     // The file alone, as other programs take it.
     const std::vector<std::string> words = app.remaining();
-    if (words.size() == 1 && !words.front().starts_with('-') && command.config.empty()) {
+    const bool is_without_value = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+    if (!is_without_value && words.size() == 1 && !words.front().starts_with('-') &&
+        command.config.empty()) {
       std::cerr << "stokerd: " << quote_for_message(words.front())
                 << " is not an option; for a configuration, write stokerd --config "
                 << printable(words.front()) << "\n";

@@ -515,21 +515,27 @@ void DaemonApp::handle_early_stop_request() {
 
 namespace {
 
-// In effect.
-uint64_t num_reductions(const config::Config& config, const control::TrainerStatus& status) {
-  for (const auto& [key, value] : status.live_settings)
-    if (key == config::kNumReductionsKey) return std::strtoull(value.c_str(), nullptr, 10);
-  const auto* const plateau =
-      std::get_if<config::ReduceOnPlateauScheduler>(&config.scheduler.schedule);
-  return plateau != nullptr ? plateau->num_reductions : 0;
+// In effect: as in `config` without a live setting.
+template <typename Number>
+Number live_number(const control::TrainerStatus& status, std::string_view key, Number configured) {
+  for (const auto& [live_key, value] : status.live_settings)
+    if (live_key == key) return static_cast<Number>(std::strtod(value.c_str(), nullptr));
+  return configured;
 }
 
 }  // namespace
 
 // The ranks of a group agree on the step after which it takes effect. A larger number that was set remains.
 void DaemonApp::reduce_learning_rate(const control::TrainerStatus& status) {
-  const uint64_t count = reductions_.count();
-  if (is_reducing_ || count <= num_reductions(config_, status)) return;
+  const auto* const plateau =
+      std::get_if<config::ReduceOnPlateauScheduler>(&config_.scheduler.schedule);
+  // Before and after training, the status does not have the live settings.
+  const bool is_training = status.state != control::TrainerState::kStarting &&
+                           status.state != control::TrainerState::kStopping;
+  if (plateau == nullptr || is_reducing_ || !is_training) return;
+  const uint64_t count =
+      reductions_.count(live_number(status, "optimizer.lr", config_.optimizer.lr()));
+  if (count <= live_number(status, config::kNumReductionsKey, plateau->num_reductions)) return;
   is_reducing_ = true;
   run_->post(control::SetSetting{.key = config::kNumReductionsKey, .value = std::to_string(count)},
              [this](const Result<std::string>&) {

@@ -303,7 +303,10 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met, data::Source d
     set_live_log_level(start.state->settings, config, change);
     if (!change.key.empty()) outputs.record_setting(step, config, change);
   };
-  parameter_server::ReplicaTrainer trainer(start.config, *data_of_worker, start.plan, *start.state,
+  // Without the live settings of the checkpoint, which the state has.
+  config::Config configured = config_;
+  configured.cluster.replicas = cluster.replicas;  // also if an option has set it
+  parameter_server::ReplicaTrainer trainer(configured, *data_of_worker, start.plan, *start.state,
                                            **connection, channels_, clock_, std::move(duties),
                                            reads.source(), on_setting_change);
   auto outcome = trainer.run(stop);

@@ -5,8 +5,7 @@
 // as table indexes.
 //
 // Threads:   the trainer thread calls the returned function.
-// Errors:    with ticket, row and value: kCorrupt for an external producer's batch; kInternal if only
-//            workers fill batches.
+// Errors:    kCorrupt, with ticket, row and value.
 #pragma once
 
 #include <functional>

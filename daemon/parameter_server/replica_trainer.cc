@@ -292,8 +292,13 @@ Status ReplicaTrainer::change_settings(uint64_t step, const std::stop_token& sto
   if (setting_requests_.empty()) return {};
   state_.step = step;
   channels_.board.set_step(step);
+  const bool has_ended = step >= config_.train.max_steps;  // which other workers may know already
   for (; !setting_requests_.empty(); setting_requests_.erase(setting_requests_.begin())) {
     const train::Request& request = setting_requests_.front();
+    if (has_ended) {
+      train::answer(request.done, train::training_ended());
+      continue;
+    }
     auto update = train::SettingUpdate::make(configured_, config_, state_, request.command);
     if (!update.ok()) {
       train::answer(request.done, update.status());

@@ -223,8 +223,9 @@ namespace {
 enum class StateShape {
   kParameter,
   kScalar,
-  kRows,     // of the parameter without its last dimension; 1 there
-  kColumns,  // of the parameter without its last dimension but one; 1 there
+  kDoubleScalar,  // a sum, to which F32 at last adds nothing
+  kRows,          // of the parameter without its last dimension; 1 there
+  kColumns,       // of the parameter without its last dimension but one; 1 there
 };
 
 constexpr const char* kZOffset = "z_offset.";
@@ -241,9 +242,16 @@ struct StateKind {
   bool belongs_to(const at::Tensor& parameter) const {
     return !of_matrices || *of_matrices == (parameter.dim() >= 2);
   }
+  bool is_scalar() const {
+    return shape == StateShape::kScalar || shape == StateShape::kDoubleScalar;
+  }
+  at::ScalarType type_for(const at::Tensor& parameter) const {
+    if (!is_scalar()) return parameter.scalar_type();
+    return shape == StateShape::kScalar ? at::kFloat : at::kDouble;
+  }
   std::vector<int64_t> shape_for(const at::Tensor& parameter) const {
     std::vector<int64_t> sizes = parameter.sizes().vec();
-    if (shape == StateShape::kScalar) sizes.clear();
+    if (is_scalar()) sizes.clear();
     if (shape == StateShape::kRows) sizes[sizes.size() - 1] = 1;
     if (shape == StateShape::kColumns) sizes[sizes.size() - 2] = 1;
     return sizes;
@@ -251,8 +259,7 @@ struct StateKind {
   // `own`: the elements of the parameter that this process updates.
   at::Tensor make(const at::Tensor& own) const {
     if (shape == StateShape::kParameter) return at::full_like(own, initial);
-    const auto type = shape == StateShape::kScalar ? at::kFloat : own.scalar_type();
-    return at::full(shape_for(own), initial, own.options().dtype(type));
+    return at::full(shape_for(own), initial, own.options().dtype(type_for(own)));
   }
 };
 
@@ -310,7 +317,7 @@ std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, Optimi
     case OptimizerName::kScheduleFreeAdamW:
       return {{kZOffset, &Group::z_offsets},
               exp_avg_sq,
-              {"weight_sum.", &Group::weight_sums, StateShape::kScalar},
+              {"weight_sum.", &Group::weight_sums, StateShape::kDoubleScalar},
               {"lr_max.", &Group::lr_maxs, StateShape::kScalar},
               step};
     case OptimizerName::kRmsprop:
@@ -349,7 +356,8 @@ void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector
     for (const StateKind& kind : state_kinds(config_, group.name)) {
       if (!kind.belongs_to(parameter)) continue;
       TensorSpec spec = model::to_tensor_spec(kind.prefix + name, parameter);
-      if (kind.shape == StateShape::kScalar) spec.dtype = DType::kF32;
+      if (kind.is_scalar())
+        spec.dtype = kind.shape == StateShape::kScalar ? DType::kF32 : DType::kF64;
       spec.shape = kind.shape_for(parameter);
       complete_state_.push_back(std::move(spec));
     }

@@ -55,8 +55,8 @@ double rate(const config::ExponentialScheduler& decay, const Position& at) {
 double rate(const config::PolynomialScheduler& decay, const Position& at) {
   return at.min_lr + (at.base_lr - at.min_lr) * std::pow(1.0 - at.part, decay.power);
 }
-double rate(const config::ReduceOnPlateauScheduler& plateau, const Position& at) {
-  return reduced_lr(plateau, at.base_lr);
+double rate(const config::ReduceOnPlateauScheduler&, const Position& at) {
+  return at.base_lr;  // reduced, which a warmup rises to
 }
 double rate(const config::CosineWarmRestartsScheduler& restarts, const Position& at) {
   uint64_t length = std::max<uint64_t>(1, restarts.t_0), since = at.since;
@@ -104,6 +104,8 @@ double warmup_factor(const config::SchedulerConfig& config, uint64_t step) {
 double learning_rate(const config::SchedulerConfig& config, double base_lr, uint64_t step,
                      uint64_t total_steps) {
   const uint64_t warmup = config.warmup();
+  if (const auto* const plateau = std::get_if<config::ReduceOnPlateauScheduler>(&config.schedule))
+    base_lr = reduced_lr(*plateau, base_lr);
   if (step < warmup) return base_lr * warmup_factor(config, step);
   const uint64_t since = step - warmup;
   const uint64_t length = total_steps > warmup ? total_steps - warmup : 0;

@@ -28,7 +28,9 @@ Result<SettingUpdate> SettingUpdate::make(const config::Config& configured,
   SettingUpdate update;
   STOKER_ASSIGN_OR_RETURN(update.changed_, change_live(configured, state.settings, command));
   const config::Config& changed = update.changed_.config;
-  if (const uint64_t max_steps = changed.train.max_steps; max_steps <= state.step)
+  // Another key may change after the last step too: the run reduces its learning rate there, for a run that is extended.
+  if (const uint64_t max_steps = changed.train.max_steps;
+      max_steps <= state.step && max_steps != config.train.max_steps)
     return Status(StatusCode::kInvalidArgument,
                   key + ": " + std::to_string(max_steps) + " is not above the current step " +
                       std::to_string(state.step) + "; `stop` ends the run");

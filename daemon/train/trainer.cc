@@ -445,8 +445,9 @@ Result<bool> Trainer::report_and_save() {
 // The same on all ranks, which have the sums of all losses. Before a save, which has the result.
 Status Trainer::reduce_on_plateau() {
   if (!ends_plateau_interval(config_.scheduler, state_.step)) return {};
-  engine_->synchronize();  // for the record of this step
-  if (!guard_.may_continue()) return {};
+  engine_->synchronize();  // for the record of this step, which can find values that are not finite
+  STOKER_RETURN_IF_ERROR(guard_.action().status());
+  if (!guard_.may_continue()) return {};  // rolls back
   const auto& plateau = std::get<config::ReduceOnPlateauScheduler>(config_.scheduler.schedule);
   const std::optional<double> loss = state_.plateau.take_mean_loss();
   if (!loss || !state_.plateau.add(plateau, *loss, /*is_larger_better=*/false)) return {};

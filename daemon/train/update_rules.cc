@@ -312,8 +312,8 @@ void update(const config::ScheduleFreeAdamWConfig& config, Group& group) {
                                                         : at::ones_like(steps[0]) * group.lr);
   at::_foreach_maximum_(group.lr_maxs, spread(lr.to(at::kFloat)));
   const at::Tensor weights = at::stack(group.lr_maxs).to(at::kDouble).square();
-  at::_foreach_add_(group.weight_sums, spread(weights.to(at::kFloat)));
-  const at::Tensor sums = at::stack(group.weight_sums).to(at::kDouble);
+  at::_foreach_add_(group.weight_sums, spread(weights));
+  const at::Tensor sums = at::stack(group.weight_sums);
   const at::Tensor part = at::where(sums > 0, weights / sums, at::zeros_like(sums));
   average_squares(group.exp_avg_sqs, beta2, group.gradients);
   const Tensors unbiased =

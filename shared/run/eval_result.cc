@@ -5,9 +5,11 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include <boost/json.hpp>
 
+#include "shared/base/file_stamp.h"
 #include "shared/base/json_parser.h"
 #include "shared/config/run_metrics.h"
 #include "shared/run/lineage.h"
@@ -220,7 +222,8 @@ std::optional<uint64_t> newest_evaluated_step(const RunLayout& layout) {
   return std::nullopt;
 }
 
-std::map<uint64_t, double> evaluated_values(const RunLayout& layout, const Monitor& monitor) {
+std::map<uint64_t, double> EvaluatedValues::read(const RunLayout& layout, const Monitor& monitor) {
+  if (std::exchange(metric_, monitor.to_text()) != monitor.to_text()) files_.clear();
   const auto names = list_directory(layout.eval_dir());
   const auto lineage = read_lineage(layout.lineage_file());
   std::map<uint64_t, double> values;
@@ -229,10 +232,19 @@ std::map<uint64_t, double> evaluated_values(const RunLayout& layout, const Monit
     const auto step = parse_result_name(name);
     if (!step) continue;
     const std::string path = eval_result_path(layout.eval_dir(), *step);
-    const auto text = read_file(path, kMaxEvalResultBytes);
-    const auto result = text.ok() ? parse_eval_result(*text, path) : text.status();
-    if (!result.ok() || !lineage->contains(*step, result->manifest_sha256)) continue;
-    if (const auto value = monitored_value(*result, monitor); value.ok()) values[*step] = *value;
+    File& file = files_[*step];
+    const std::string stamp = file_stamp(path);  // before the text
+    if (file.stamp.empty() || file.stamp != stamp) {
+      file = {.stamp = stamp, .manifest_sha256 = {}, .maybe_value = {}};
+      const auto text = read_file(path, kMaxEvalResultBytes);
+      const auto result = text.ok() ? parse_eval_result(*text, path) : text.status();
+      if (!result.ok()) continue;
+      file.manifest_sha256 = result->manifest_sha256;
+      if (const auto value = monitored_value(*result, monitor); value.ok())
+        file.maybe_value = *value;
+    }
+    if (file.maybe_value && lineage->contains(*step, file.manifest_sha256))
+      values[*step] = *file.maybe_value;
   }
   return values;
 }

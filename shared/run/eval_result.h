@@ -78,11 +78,6 @@ std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t
 // The last step whose result is of an ancestor of the present state; nullopt: there is none.
 std::optional<uint64_t> newest_evaluated_step(const RunLayout& layout);
 
-struct Monitor;
-// The values of the monitored metric by step, of ancestors of the present state. Results that cannot be read, or do not
-// have the metric, are left out.
-std::map<uint64_t, double> evaluated_values(const RunLayout& layout, const Monitor& monitor);
-
 // A metric value and the checkpoint it belongs to.
 struct BestValue {
   double value = 0;
@@ -128,6 +123,22 @@ struct Monitor {
   // The value as a score where lower is better.
   double score(double value) const;
   std::string to_text() const { return dataset + "/" + metric; }
+};
+
+// The values of the monitored metric by step, of ancestors of the present state. Results that cannot be read, or do not
+// have the metric, are left out. Parses a file again only if it, or the metric, has changed.
+class EvaluatedValues {
+ public:
+  std::map<uint64_t, double> read(const RunLayout& layout, const Monitor& monitor);
+
+ private:
+  struct File {
+    std::string stamp;
+    std::string manifest_sha256;
+    std::optional<double> maybe_value;
+  };
+  std::string metric_;  // of the values
+  std::map<uint64_t, File> files_;
 };
 
 // From eval.monitor: "METRIC" (of the first dataset) or "DATASET/METRIC". kInvalidArgument: the run

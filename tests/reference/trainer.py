@@ -1022,12 +1022,12 @@ class ScheduleFreeAdamW(torch.optim.Optimizer):
                     continue
                 if not self.state[y]:
                     self.state[y] = {"z_offset": torch.zeros_like(y), "exp_avg_sq": torch.zeros_like(y), "step": torch.tensor(0.0),
-                                     "weight_sum": torch.tensor(0.0), "lr_max": torch.tensor(0.0)}
+                                     "weight_sum": torch.tensor(0.0, dtype=torch.float64), "lr_max": torch.tensor(0.0)}
                 state = self.state[y]
                 state["step"] += 1
                 state["lr_max"].fill_(max(rate, state["lr_max"].item()))
-                state["weight_sum"] += state["lr_max"] ** 2
-                part = (state["lr_max"].double() ** 2 / state["weight_sum"].double()).item() if state["weight_sum"] > 0 else 0
+                state["weight_sum"] += state["lr_max"].double() ** 2
+                part = (state["lr_max"].double() ** 2 / state["weight_sum"]).item() if state["weight_sum"] > 0 else 0
                 state["exp_avg_sq"].mul_(second).addcmul_(y.grad, y.grad, value=1 - second)
                 root = (state["exp_avg_sq"] / (1 - second ** state["step"].item())).sqrt()
                 update = y.grad / (root + group["eps"]) + group["weight_decay"] * y

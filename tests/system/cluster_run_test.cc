@@ -550,9 +550,10 @@ TEST_F(ClusterRunTest, ContinuesWithSettingsAfterLossOfChiefAndOfAllTasks) {
   auto tasks = start_all(run_dir());
   ASSERT_TRUE(has_trained(run_dir(), 4));
   const auto expect_success = [&](const std::vector<std::string>& command) {
+    const size_t before = text_if_exists(path("ctl.out")).size();
     Process process = ctl(run_dir(), command, "ctl");
     EXPECT_EQ(code_of(process), 0) << text_of(process.log());
-    return text_of(process.log());
+    return text_of(process.log()).substr(before);
   };
   expect_success({"checkpoint"});
   expect_success({"set", "optimizer.lr", "0.0005"});
@@ -566,11 +567,15 @@ TEST_F(ClusterRunTest, ContinuesWithSettingsAfterLossOfChiefAndOfAllTasks) {
   }));
 
   expect_success({"checkpoint"});
-  for (const auto& task : tasks) ASSERT_TRUE(task->kill());
+  for (const auto& task : tasks) task->signal(SIGKILL);
+  for (const auto& task : tasks) ASSERT_TRUE(task->wait(kPatience));
   tasks = start_all(run_dir());
   ASSERT_TRUE(has_trained(run_dir(), newest_step(run_dir()) + 4));
   EXPECT_THAT(expect_success({"get", "optimizer.lr"}), HasSubstr("live, configured: 0.003"));
   EXPECT_THAT(text_of(log_path("worker", 0)), HasSubstr("live setting resumed key=optimizer.lr"));
+  expect_success({"unset", "optimizer.lr"});
+  EXPECT_THAT(expect_success({"get", "optimizer.lr"}),
+              AllOf(HasSubstr("0.003"), Not(HasSubstr("live"))));
   expect_success({"stop"});
   expect_codes(tasks, 0);
 }

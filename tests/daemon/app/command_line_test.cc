@@ -64,6 +64,7 @@ TEST(DaemonCommandLineTest, NamesUnknownOptionBeforeMissingConfig) {
   EXPECT_EQ(error_of({"nope.yaml"}),
             "stokerd: 'nope.yaml' is not an option; for a configuration, write stokerd --config "
             "nope.yaml\n");
+  EXPECT_EQ(error_of({"nope.yaml", "--config"}).find("nope.yaml"), std::string::npos);
   EXPECT_NE(error_of({"a.yaml", "b.yaml"}).find("--config is required"), std::string::npos);
 }
 

@@ -27,7 +27,6 @@ class EvaluatedReductionsTest : public testing::Test {
         << R"({"metrics": [{"name": "loss", "direction": "minimize"},)"
         << R"({"name": "accuracy", "direction": "maximize"}]})";
     config_.eval.datasets = {"val"};
-    config_.optimizer.set_lr(0.5);
   }
   void monitor(const std::string& metric, config::ReduceOnPlateauScheduler plateau) {
     plateau.monitor = config::PlateauMonitor::kEval;
@@ -51,7 +50,7 @@ class EvaluatedReductionsTest : public testing::Test {
     std::vector<uint64_t> found;
     for (size_t i = 0; i < kValues.size(); ++i) {
       evaluate(100 * (i + 1), kValues[i]);
-      found.push_back(reductions.count());
+      found.push_back(reductions.count(0.5));
     }
     return found;
   }
@@ -69,12 +68,34 @@ TEST_F(EvaluatedReductionsTest, CountsAsPyTorchWithSmallerValuesBetter) {
 TEST_F(EvaluatedReductionsTest, CountsAsPyTorchWithLargerValuesBetter) {
   monitor("val/accuracy", {.factor = 0.5, .patience = 1});
   EXPECT_EQ(counts(), (std::vector<uint64_t>{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5}));
-  EXPECT_EQ(EvaluatedReductions(config_, layout_).count(), 5u) << "after a restart";
+  EXPECT_EQ(EvaluatedReductions(config_, layout_).count(0.5), 5u) << "after a restart";
 }
 
 TEST_F(EvaluatedReductionsTest, StopsAtMinLr) {
   monitor("loss", {.patience = 0, .min_lr = 0.1});
   EXPECT_EQ(counts().back(), 1u);
+}
+
+// 0.5, 0.1; 5, 0.5, 0.1
+TEST_F(EvaluatedReductionsTest, StopsAtMinLrOfLearningRateInEffect) {
+  monitor("loss", {.patience = 0, .min_lr = 0.1});
+  EvaluatedReductions reductions(config_, layout_);
+  for (uint64_t step = 1; step < 5; ++step) evaluate(step, 1);
+  EXPECT_EQ(reductions.count(0.5), 1u);
+  EXPECT_EQ(reductions.count(5), 2u);
+}
+
+TEST_F(EvaluatedReductionsTest, TakesResultThatIsReplaced) {
+  monitor("loss", {.patience = 0});
+  EvaluatedReductions reductions(config_, layout_);
+  evaluate(1, 1);
+  evaluate(2, 1);
+  EXPECT_EQ(reductions.count(0.5), 1u);
+  evaluate(2, 0.5);  // evaluated again
+  EXPECT_EQ(reductions.count(0.5), 0u);
+  std::filesystem::remove(run::eval_result_path(layout_.eval_dir(), 1));
+  evaluate(3, 0.5);
+  EXPECT_EQ(reductions.count(0.5), 1u);
 }
 
 TEST_F(EvaluatedReductionsTest, IsOfStepsNotOfTheirOrder) {
@@ -83,15 +104,15 @@ TEST_F(EvaluatedReductionsTest, IsOfStepsNotOfTheirOrder) {
   evaluate(30, 0.7);
   evaluate(10, 0.9);
   evaluate(20, 0.8);
-  EXPECT_EQ(reductions.count(), 0u) << "the newest checkpoint was evaluated first";
+  EXPECT_EQ(reductions.count(0.5), 0u) << "the newest checkpoint was evaluated first";
 }
 
 TEST_F(EvaluatedReductionsTest, IsZeroWithOtherSchedulers) {
   for (uint64_t step = 1; step < 5; ++step) evaluate(step, 1);
   config_.scheduler.schedule = config::CosineScheduler{};
-  EXPECT_EQ(EvaluatedReductions(config_, layout_).count(), 0u);
+  EXPECT_EQ(EvaluatedReductions(config_, layout_).count(0.5), 0u);
   config_.scheduler.schedule = config::ReduceOnPlateauScheduler{.patience = 0};
-  EXPECT_EQ(EvaluatedReductions(config_, layout_).count(), 0u) << "monitor train_loss";
+  EXPECT_EQ(EvaluatedReductions(config_, layout_).count(0.5), 0u) << "monitor train_loss";
 }
 
 }  // namespace

@@ -74,8 +74,8 @@ TEST(ResumeCompatibilityTest, AllowsImageCacheChange) {
   EXPECT_TRUE(judged(before, now).ok()) << judged(before, now).message();
   images.transforms = {config::Resize{{36}}, config::CenterCrop{{32, 32}}};
   now.data["train"].source = images;
-  EXPECT_THAT(error_of(before, now),
-              HasSubstr("data.train.transforms: [resize: {size: [32, 32]}] -> [resize: "));
+  EXPECT_THAT(error_of(before, now), HasSubstr("data.train.transforms: [resize: {size: [32, 32], "
+                                               "interpolation: bilinear}] -> [resize: "));
 }
 
 TEST(ResumeCompatibilityTest, RejectsSampleOrderChange) {

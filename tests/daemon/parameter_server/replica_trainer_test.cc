@@ -99,6 +99,7 @@ config::Config one_sample_config(uint64_t steps) {
       config::SyntheticDataset{.num_samples = 64, .input_shape = {4}, .num_targets = 1};
   config.model.arch = config::MlpConfig{.hidden_sizes = {8}};
   config.task.task = config::RegressionTask{};
+  config.eval.datasets = {};
   config.feed.shuffle = config::ShuffleMode::kNone;
   config.train.max_steps = steps;
   config.train.micro_batch_size = 1;
@@ -516,6 +517,18 @@ TEST_F(ReplicaTrainerCommandTest, ChangesSettingsWhileServersHoldState) {
   const auto live = train::parse_live_state(checkpoint->manifest().live_settings);
   ASSERT_TRUE(live.ok()) << live.status().to_string();
   EXPECT_EQ(live->settings, servers_.changed_[0].live.settings);
+}
+
+// Other workers may have left, of which the chief knows nothing before it asks for a ticket.
+TEST_F(ReplicaTrainerCommandTest, DoesNotExtendRunAfterLastStep) {
+  config_.train.max_steps = 1;
+  post(control::SetSetting{.key = "train.max_steps", .value = "9"});
+  const auto outcome = run();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_NE(replies_[0].find("training has ended"), std::string::npos) << replies_[0];
+  EXPECT_EQ(num_pushed_, std::vector<uint64_t>{3}) << "not at the end";
+  EXPECT_TRUE(servers_.changed_.empty());
 }
 
 // Of a chief that returns: those of its checkpoint are recorded already.

@@ -17,6 +17,7 @@ config::Config config_of(uint64_t max_steps) {
   config.optimizer.method = config::AdamWConfig{.lr = 0.5};
   config.scheduler = {.schedule = config::CosineScheduler{.min_lr = 0}, .warmup_steps = 0};
   config.train.max_steps = max_steps;
+  config.eval.datasets = {};
   config.metrics.log_every_steps = 3;
   return config;
 }

@@ -299,6 +299,19 @@ TEST(MuonTest, AppliesLearningRateOfDeviceInFp32) {
   EXPECT_TRUE(at::allclose(updated(true), updated(false), /*rtol=*/1e-5, /*atol=*/0));
 }
 
+// As the float of schedulefree: of F32, 2^24 + 1 is 2^24.
+TEST(ScheduleFreeAdamWTest, AddsWeightsOfManySteps) {
+  const Parameters parameters({"a.w"});
+  const auto optimizer =
+      Optimizer::create({.method = config::ScheduleFreeAdamWConfig{}}, kUnclipped, parameters.all);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  const at::Tensor sum = (*optimizer)->groups().front().weight_sums.front();
+  sum.fill_(0x1p24);
+  (*optimizer)->zero_grad();
+  (*optimizer)->step(1);
+  EXPECT_EQ(sum.item<double>(), 0x1p24 + 1);
+}
+
 TEST(OptimizerTest, KeepsSgdStateOnlyWithMomentum) {
   const Parameters parameters({"a.w"});
   const auto state_with = [&](double momentum) {

@@ -331,6 +331,21 @@ TEST_F(TrainerTest, ReducesLearningRateOnPlateauOfTrainingLoss) {
               ElementsAre(std::pair<std::string, std::string>{"scheduler.num_reductions", "3"}));
 }
 
+TEST_F(TrainerTest, ReducesLearningRateAfterLastStepForExtendedRun) {
+  Session undisturbed(plateau_config(14), fresh());
+  ASSERT_TRUE(undisturbed.train().ok());
+  const std::string root = fresh();
+  {
+    Session run(plateau_config(12), root);
+    ASSERT_TRUE(run.train().ok());
+    EXPECT_THAT(run.board_.read()->live_settings,
+                ElementsAre(std::pair<std::string, std::string>{"scheduler.num_reductions", "3"}));
+  }
+  Session rest(plateau_config(14), root);
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_EQ(rest.model_sha256(), undisturbed.model_sha256());
+}
+
 TEST_F(TrainerTest, ResumesPlateauBitForBit) {
   Session undisturbed(plateau_config(14), fresh());
   ASSERT_TRUE(undisturbed.train().ok());
