@@ -63,9 +63,10 @@ Result<std::vector<Part>> export_parts(const VerifiedCheckpoint& checkpoint,
       return std::vector{kOptimizer};
     case ExportContent::kEma:
       if (has_ema(checkpoint)) return std::vector{kEma};
-      return Status(
-          StatusCode::kNotFound,
-          checkpoint.path() + ": has no averaged weights; it was saved without train.ema_decay");
+      return Status(StatusCode::kNotFound,
+                    checkpoint.path() +
+                        ": has no averaged weights; it was saved without train.ema_decay "
+                        "and without optimizer schedule_free_adamw");
     case ExportContent::kAll:
       break;
   }

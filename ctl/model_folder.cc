@@ -262,7 +262,7 @@ std::string model_card(const config::Config& config, const run::RunLayout& layou
   add("model", config.model.name());
   if (config.model.pretrained) add("started from", inline_code(config.model.pretrained->path));
   add("step", std::to_string(manifest.step) + " of " + std::to_string(config.train.max_steps));
-  add("weights", content == ExportContent::kEma ? "averaged (`train.ema_decay`)" : "trained");
+  add("weights", content == ExportContent::kEma ? "averaged" : "trained");
   add("samples per step",
       std::to_string(config.train.micro_batch_size * config.train.gradient_accumulation_steps));
   add("optimizer", std::string(config::to_string(config.optimizer.name())) + ", learning rate " +

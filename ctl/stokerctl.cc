@@ -22,17 +22,18 @@ namespace {
 using namespace std::chrono_literals;
 
 // Runs a command on a run directory, whose files can be those of another user: calls `show` with the layout
-// of the run.
+// of the run. `links`: those that may lead to it.
 template <typename Show>
-ExitCode run_on_directory(const CommandLine& command, const Console& console, const Show& show) {
+ExitCode run_on_directory(const CommandLine& command, const Console& console, const Show& show,
+                          PathLinks links = PathLinks::kOfTrustedUsers) {
   const auto layout = locate_run(command.run_dir);
   if (!layout.ok()) return console.fail(layout.status(), exit_code_for(layout.status()));
-  const auto root = DirectoryRoot::open(layout->root());
+  const auto root = DirectoryRoot::open(layout->root(), links);
   if (!root.ok()) return console.fail(root.status(), exit_code_for(root.status()));
   return show(*layout, command, console);
 }
 
-// The same for commands on several runs.
+// The same for commands that show several runs.
 template <typename Show>
 ExitCode run_on_directories(const CommandLine& command, const Console& console, const Show& show) {
   std::vector<run::RunLayout> layouts;
@@ -41,7 +42,7 @@ ExitCode run_on_directories(const CommandLine& command, const Console& console, 
        command.runs.empty() ? std::vector{command.run_dir} : command.runs) {
     auto layout = locate_run(dir);
     if (!layout.ok()) return console.fail(layout.status(), exit_code_for(layout.status()));
-    auto root = DirectoryRoot::open(layout->root());
+    auto root = DirectoryRoot::open(layout->root(), PathLinks::kOfAnyUser);
     if (!root.ok()) return console.fail(root.status(), exit_code_for(root.status()));
     layouts.push_back(*std::move(layout));
     roots.push_back(*std::move(root));
@@ -74,15 +75,15 @@ ExitCode run(const CommandLine& command, const Console& console) {
                                 return evaluate(layout, options, out, 200ms);
                               });
     case Action::kList:
-      return run_on_directory(command, console, show_list);
+      return run_on_directory(command, console, show_list, PathLinks::kOfAnyUser);
     case Action::kVerify:
-      return run_on_directory(command, console, show_verification);
+      return run_on_directory(command, console, show_verification, PathLinks::kOfAnyUser);
     case Action::kDiff:
-      return run_on_directory(command, console, show_diff);
+      return run_on_directory(command, console, show_diff, PathLinks::kOfAnyUser);
     case Action::kExport:
       return run_on_directory(command, console, write_export);
     case Action::kClassReport:
-      return run_on_directory(command, console, show_classes);
+      return run_on_directory(command, console, show_classes, PathLinks::kOfAnyUser);
     case Action::kShowBatch:
       if (!command.socket.empty()) return show_remote_batch(command, console);
       return run_on_directory(command, console, show_batch);

@@ -341,8 +341,8 @@ struct CheckpointEvaluator::State {
     if (opened.status().code() != StatusCode::kNotFound || !config.eval.use_ema) return opened;
     return Status(StatusCode::kMismatch,
                   checkpoint.path() +
-                      ": has no averaged weights, because train.ema_decay was null; "
-                      "set eval.use_ema: false");
+                      ": has no averaged weights, because it was saved without train.ema_decay and "
+                      "without optimizer schedule_free_adamw; set eval.use_ema: false");
   }
 
   const config::Config config;

@@ -1,5 +1,6 @@
 #include "daemon/server/peer.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sys/socket.h>
@@ -9,12 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <ctime>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <optional>
-#include <sstream>
+#include <utility>
 
 namespace stoker::server {
 namespace {
@@ -43,19 +40,13 @@ Result<uid_t> resolve_user(const std::string& user) {
                 where + ": no such user on this machine; use a user name or ID");
 }
 
-// Since boot, rounded down to the kernel's clock ticks (10 ms).
-std::optional<std::chrono::nanoseconds> start_of_process(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  // The name can contain spaces and brackets. Behind it, the start is the 20th word.
-  text.erase(0, std::min(text.size(), text.rfind(')') + 1));
-  std::istringstream words(text);
-  std::string word;
-  for (int i = 1; i < 20; ++i) words >> word;
-  int64_t ticks = 0;
-  const int64_t ticks_per_second = ::sysconf(_SC_CLK_TCK);
-  if (!(words >> ticks) || ticks_per_second <= 0) return std::nullopt;
-  return std::chrono::nanoseconds(std::chrono::seconds(1)) * ticks / ticks_per_second;
+// Of the process that connected; not valid: it has exited, or no descriptor is left.
+UniqueFd open_process(int fd, pid_t pid) {
+  int pidfd = -1;
+  socklen_t length = sizeof pidfd;
+  if (::getsockopt(fd, SOL_SOCKET, kSoPeerPidfd, &pidfd, &length) == 0) return UniqueFd(pidfd);
+  if (errno != ENOPROTOOPT) return {};
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // Linux before 6.5
 }
 
 }  // namespace
@@ -65,40 +56,28 @@ Result<Peer> peer_of_socket(int fd) {
   socklen_t length = sizeof credentials;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
     return Status::from_errno(errno, "SO_PEERCRED of the control socket");
-  timespec now{};
-  (void)::clock_gettime(CLOCK_BOOTTIME, &now);
+  UniqueFd process = open_process(fd, credentials.pid);
   return Peer{.uid = credentials.uid,
               .gid = credentials.gid,
               .pid = credentials.pid,
-              .seen = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec)};
+              .maybe_process =
+                  process.valid() ? std::make_shared<const UniqueFd>(std::move(process)) : nullptr};
 }
 
-Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer) {
-  int pidfd = -1;
-  socklen_t length = sizeof pidfd;
-  if (::getsockopt(fd, SOL_SOCKET, kSoPeerPidfd, &pidfd, &length) == 0 && pidfd >= 0)
-    return UniqueFd(pidfd);
-  return pidfd_of_process(peer);
-}
-
-Result<UniqueFd> pidfd_of_process(const Peer& peer) {
+Result<UniqueFd> pidfd_of_peer(const Peer& peer) {
   const std::string name = "process " + std::to_string(peer.pid);
-  UniqueFd opened(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
-  if (!opened.valid())
-    return Status(StatusCode::kUnreachable,
-                  name + ": " + Status::from_errno(errno, "pidfd_open").message());
-  const auto started = start_of_process(peer.pid);
-  if (!started)
+  if (!peer.maybe_process)
     return Status(StatusCode::kUnreachable,
                   name +
-                      ": /proc does not tell when it was started, which Linux before 6.5 "
-                      "requires; mount it without hidepid");
-  // What was read is of the process of the pidfd only if that has not exited.
-  pollfd exited{.fd = opened.get(), .events = POLLIN, .revents = 0};
-  if (*started > peer.seen || ::poll(&exited, 1, 0) != 0)
+                      ": it exited as it connected, or stokerd had no file descriptor left for it; "
+                      "connect again");
+  pollfd exited{.fd = peer.maybe_process->get(), .events = POLLIN, .revents = 0};
+  if (::poll(&exited, 1, 0) != 0)
     return Status(StatusCode::kUnreachable,
                   name + ": the process that connected has exited; connect again");
-  return opened;
+  UniqueFd copy(::fcntl(peer.maybe_process->get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return Status::from_errno(errno, name + ": duplicate its pidfd");
+  return copy;
 }
 
 std::string_view to_string(Role role) { return role == Role::kOperate ? "operate" : "read"; }

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,17 +20,15 @@ struct Peer {
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;
-  std::chrono::nanoseconds seen{0};  // when peer_of_socket() was called, since boot
+  std::shared_ptr<const UniqueFd> maybe_process = {};  // a pidfd; null: there was none
 };
 
-// SO_PEERCRED: the process that connected, at the time of the connect().
+// SO_PEERCRED: the process that connected, at the time of the connect(). To be called at once after accept(), because
+// Linux before 6.5 tells only its ID, which another process has some time after it has exited.
 Result<Peer> peer_of_socket(int fd);
 
-// A pidfd of that process. kUnreachable: it has exited or is not visible from here.
-Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer);
-// The same on Linux before 6.5, where the ID can be that of a process that was started after the one that
-// connected has exited: that is kUnreachable.
-Result<UniqueFd> pidfd_of_process(const Peer& peer);
+// A copy of its pidfd. kUnreachable: it has exited, or there was none.
+Result<UniqueFd> pidfd_of_peer(const Peer& peer);
 
 enum class Role { kRead, kOperate };
 std::string_view to_string(Role role);  // "read", "operate"

@@ -58,7 +58,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Sends a line with a file descriptor attached to its first byte. False: the previous descriptor
   // has not been sent yet, and nothing was queued.
   bool send_with(const std::string& line, UniqueFd attachment);
-  Result<UniqueFd> open_peer_pidfd() { return pidfd_of_peer(socket_.native_handle(), peer_); }
+  Result<UniqueFd> open_peer_pidfd() const { return pidfd_of_peer(peer_); }
   void begin_request() { ++in_flight_; }
   void finish_request(const std::string& line);  // the reply to a request of begin_request()
   // Sends the last line of this session, an error that gives the reason, and then ends it.

@@ -496,6 +496,10 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
     worker.done = true;
     return;
   }
+  if (const Status header = end.clean() ? ring_.check_header() : Status(); !header.ok()) {
+    worker.done = true;
+    return coordinator_.request_stop(header);
+  }
   log_warn(
       "worker process crashed",
       {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});

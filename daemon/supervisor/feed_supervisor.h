@@ -16,10 +16,9 @@
 //            start() from a thread that lives as long as training, because the kernel ends the
 //            processes together with the thread that started them.
 // Errors:    start(): stoker-feed is missing or cannot be started, kNoSpace. Later errors call
-//            request_stop(): those of a stream, as the worker process reports them; those of RestartLimiter, kInternal (one overwrote the
-//            counters of the ring), kCorrupt (more sample
-//            errors than the configuration allows), kPermission (a worker process is not permitted
-//            to install its seccomp filter).
+//            request_stop(): those of a stream, as the worker process reports them; those of RestartLimiter, kCorrupt (a process
+//            overwrote the ring; more sample errors than the configuration allows), kPermission (a worker process is not
+//            permitted to install its seccomp filter).
 // Crash:     if this process ends for any reason, the kernel kills the workers and frees the ring.
 #pragma once
 

@@ -197,7 +197,7 @@ Status DirectoryWalk::follow(int link, const std::string& name) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid())
     links_of_others_.push_back(
         {.name = (at_name_.ends_with('/') ? at_name_ : at_name_ + '/') + name,
-         .target = target,
+         .target = target.starts_with('/') ? target : join_path(at_name_, target),
          .owner = info.st_uid});
   rest_.insert(0, target);
   return target.starts_with('/') ? start() : Status();

@@ -561,14 +561,18 @@ Status MappedRing::overwritten(const std::string& what) const {
   return Status(StatusCode::kCorrupt, what + ": a producer overwrote the ring");
 }
 
-// The copies for the producers. If they are wrong, the producers wait or exit, and no batch arrives.
-Status MappedRing::check_header(uint64_t ticket) const {
+// The copies for the producers. If they are wrong, the producers wait or exit, and no batch arrives. The consumer, which
+// stores its own number before the copy, takes up to `concurrent_takes` batches meanwhile.
+Status MappedRing::check_header(uint64_t concurrent_takes) const {
   if (role_ != Role::kCreator) return {};
-  if (const uint64_t copy = atomic(header_.next_ticket).load(); copy != ticket)
+  const uint64_t before = next_ticket();
+  const uint64_t copy = atomic(header_.next_ticket).load();
+  const uint64_t after = next_ticket();
+  if (copy + concurrent_takes < before || copy > after)
     return overwritten("the ring's next_ticket is " + std::to_string(copy) + " instead of " +
-                       std::to_string(ticket));
-  if (const uint32_t copy = atomic(header_.closed).load(); copy != 0 && !closed())
-    return overwritten("the ring's closed is " + std::to_string(copy) + " instead of 0");
+                       std::to_string(after));
+  if (const uint32_t closed_copy = atomic(header_.closed).load(); closed_copy != 0 && !closed())
+    return overwritten("the ring's closed is " + std::to_string(closed_copy) + " instead of 0");
   return {};
 }
 
@@ -591,7 +595,7 @@ std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
   if (closed()) return closed_status();
   const uint64_t ticket = next_ticket();
   if (ticket >= end_ticket_) return ended_status();
-  STOKER_RETURN_IF_ERROR(check_header(ticket));
+  STOKER_RETURN_IF_ERROR(check_header(/*concurrent_takes=*/0));
   if (!is_allocated_) {
     if (allocation_->should_stop()) return allocation_->reason();
     return std::nullopt;

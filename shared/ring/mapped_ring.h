@@ -187,6 +187,7 @@ class MappedRing final : public ShmRing {
   void close() override;
   bool closed() const override { return atomic(closed_).load() != 0; }
   bool has_ended() const override;
+  Status check_header() const override { return check_header(/*concurrent_takes=*/1); }
   RingCounters counters() const override;
 
  private:
@@ -209,7 +210,7 @@ class MappedRing final : public ShmRing {
   void requeue_ticket(ProducerId producer, uint64_t ticket);
   uint64_t find_unpublished() const;
   PollResult<ReadyBatch> poll_batch();
-  Status check_header(uint64_t ticket) const;
+  Status check_header(uint64_t concurrent_takes) const;
   Status allocate_slots(uint64_t first, const Allocate& allocate, const std::stop_token& stop);
   bool can_become_ready(uint64_t ticket, uint64_t word) const;
   Status overwritten(const std::string& what) const;

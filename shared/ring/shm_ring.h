@@ -170,6 +170,8 @@ class ShmRing {
   virtual bool closed() const = 0;  // the creator: by its own close() only
   // Whether there is nothing left to claim: closed, or all tickets are filled or consumed.
   virtual bool has_ended() const = 0;
+  // kCorrupt: a process overwrote what the creator tells the producers, which then exit or wait.
+  virtual Status check_header() const = 0;
   virtual RingCounters counters() const = 0;
 };
 

@@ -22,7 +22,7 @@ enum class RunOwner {
 // them. A directory that is kTrusted belongs to this user or root, and its group may write to it only if it
 // is the owner's private one. No directory above it may be writable by anybody without the sticky bit: any user
 // could rename the run there. Its owner and its group are not checked: they can put another directory in its place,
-// which then belongs to them, and no link (DirectoryRoot). ACLs are covered: the mode shows their mask as the rights of the
+// which then belongs to them or is another run below it, and no link (DirectoryRoot). ACLs are covered: the mode shows their mask as the rights of the
 // group.
 //
 // kInvalidArgument (exit code 78): names the directory, who may write to it, and the command that

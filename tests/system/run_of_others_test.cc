@@ -188,6 +188,12 @@ TEST_F(RunOfOthersTest, LinksOfOthersLeadNoProgramToRunOfThisUser) {
   Process evaluation = evaluator(path("lab/run"), {"--once"});
   EXPECT_EQ(code_of(evaluation), 78);
   EXPECT_THAT(log_of("stoker-eval"), HasSubstr(text));
+  Process batch = ctl(path("lab/run"), {"show-batch", "1"}, "batch");
+  EXPECT_EQ(code_of(batch), 78);
+  for (const char* const command : {"list", "report"}) {
+    Process shown = ctl(path("lab/run"), {command}, command);
+    EXPECT_EQ(code_of(shown), 0) << command << " only shows the run";
+  }
   ASSERT_EQ(::lchown(path("lab/run").c_str(), 0, 0), 0);
   EXPECT_EQ(train(config_, path("lab/run"), {"--set", "train.max_steps=420"}).code, 0);
 }

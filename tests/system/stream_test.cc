@@ -275,6 +275,32 @@ TEST_F(StreamMixtureTest, MatchesUninterruptedRunWhenWorkersAreKilled) {
       mixture_config(shuffled_shards(), "max_steps: 4000", kManyRestarts));
 }
 
+TEST_F(StreamMixtureTest, UsesEachRecordOnceAndEndsWithTheStream) {
+  write_shards(4, 253);
+  const std::string config =
+      mixture_config(shards() + ", capacity: 100, num_threads: 3, num_epochs: 1");
+  for (const char* const steps : {"30", "120"})
+    ASSERT_EQ(train(config, run_dir(), {"--set", std::string("train.max_steps=") + steps}).code, 0)
+        << log_of("stokerd");
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+    EXPECT_EQ(reason(run_dir()), "data exhausted");
+    EXPECT_EQ(newest_step(run_dir()), 4 * 253 / 4u);
+    EXPECT_EQ(queued(run_dir()), 0u);
+  }
+}
+
+TEST_F(StreamMixtureTest, NamesFilesOfSamplesThatCannotBeRead) {
+  write_shards(1, 200);
+  const std::string config =
+      mixture_config(shards(), "max_steps: 1000000", "feed: {max_sample_error_rate: 0.9}\n");
+  Process trainer = this->trainer(config, run_dir());
+  ASSERT_TRUE(wait_until(60s, [&] { return newest_record_step(run_dir()) > 0; }));
+  write_archive(332);  // in place, so that no sample of it can be read any more
+  EXPECT_EQ(code_of(trainer), 65) << log_of("stokerd");
+  EXPECT_THAT(text_of(run_dir() + "/sample_errors.jsonl"), HasSubstr("archive.jsonl"));
+}
+
 TEST_F(StreamMixtureTest, RejectsResumeWithOtherData) {
   write_shards(1, 160);
   const std::string config = mixture_config(shards() + ", num_epochs: 1");
@@ -361,6 +387,20 @@ TEST_F(SpoolTest, ContinuesWithFilesThatWereNotRead) {
 }
 
 // ---- Errors
+
+// A stream has no dataset, from which the messages of others are.
+TEST_F(StreamTest, SkipsRecordThatCannotBeUsed) {
+  write_shards(1, 170);
+  std::ofstream(path("part-0.jsonl"), std::ios::app) << "{\"x\": 1, \"y\": 17}\nno JSON\n";
+  std::ofstream(path("part-1.jsonl")) << records(150);
+  const std::string config =
+      write_config(stream_config(shards() + ", num_threads: 1, num_epochs: 1", "max_steps: 4000",
+                                 "feed: {max_sample_error_rate: 0.5}\n"));
+  EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 20u);
+  EXPECT_THAT(text_of(run_dir() + "/sample_errors.jsonl"),
+              AllOf(HasSubstr("part-0.jsonl: record 170"), HasSubstr("part-0.jsonl: record 171")));
+}
 
 TEST_F(StreamTest, FailsWithoutRecords) {
   std::ofstream(path("part-0.jsonl")) << records(15);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -32,6 +33,7 @@ constexpr uint64_t kMaxOtherBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxShortNames = 1'000'000;  // as classes
 constexpr uint64_t kSparseBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxSparseRatio = 64;
+constexpr uint64_t kBlockBytes = 512;  // of st_blocks
 
 template <typename T>
 void put(std::string& out, T value) {
@@ -129,9 +131,9 @@ Status rejected(StatusCode code, const std::string& path, const std::string& wha
   return Status(code, path + ": " + what + "; remove it, and the next start builds it again");
 }
 
-// Of a file that is not read yet. Another user can have written it, as in a run that is evaluated: what needs no space on
-// the disk of that user must not take memory and time of this one.
-Status check_file(int fd, const std::string& path, uint64_t max_bytes) {
+// The size of a file that is not read yet. Another user can have written it, as in a run that is evaluated: what needs no
+// space on the disk of that user must not take memory and time of this one.
+Result<uint64_t> check_file(int fd, const std::string& path, uint64_t max_bytes) {
   STOKER_ASSIGN_OR_RETURN(const struct stat info, regular_file(fd, path));
   const auto size = static_cast<uint64_t>(info.st_size);
   std::array<char, kIndexMagic.size()> magic{};
@@ -140,13 +142,15 @@ Status check_file(int fd, const std::string& path, uint64_t max_bytes) {
       default_file_system().read_at(fd, 0, std::as_writable_bytes(std::span(magic)), path));
   if (std::string_view(magic.data(), got) != kIndexMagic)
     return rejected(StatusCode::kCorrupt, path, "not a dataset index (its first bytes differ)");
-  if (size > max_bytes)
+  const bool is_of_another_user = info.st_uid != ::geteuid() && info.st_uid != 0;
+  if (size > (is_of_another_user ? max_bytes : kMaxIndexBytes))
     return rejected(StatusCode::kInvalidArgument, path,
                     format_mib(size) + ", more than the index of its dataset can have (" +
-                        format_mib(max_bytes) + ")");
-  // 0: a file system that does not tell.
-  const uint64_t allocated = static_cast<uint64_t>(info.st_blocks) * 512;
-  if (size > kSparseBytes && allocated > 0 && allocated < size / kMaxSparseRatio)
+                        format_mib(std::min(max_bytes, kMaxIndexBytes)) + ")");
+  // ZFS counts one block for a new file, and leaves holes for zeros, as for the labels of class 0.
+  const uint64_t allocated = static_cast<uint64_t>(info.st_blocks) * kBlockBytes;
+  if (is_of_another_user && size > kSparseBytes && allocated > kBlockBytes &&
+      allocated < size / kMaxSparseRatio)
     return rejected(StatusCode::kCorrupt, path, "not a dataset index (a sparse file)");
   const AvailableMemory available = available_memory();
   if (size > available.bytes / 2)  // its bytes, and what they contain
@@ -154,7 +158,7 @@ Status check_file(int fd, const std::string& path, uint64_t max_bytes) {
                   path + ": needs " + format_mib(2 * size) + " of memory, but " + available.limit +
                       " has " + format_mib(available.bytes) +
                       " left; remove it if it is not yours, or provide more memory");
-  return {};
+  return size;
 }
 
 }  // namespace
@@ -229,13 +233,15 @@ Status save_index(const Index& index, const std::string& path) {
 }
 
 Result<Index> load_index(const std::string& path, uint64_t max_bytes) {
-  max_bytes = std::min(max_bytes, kMaxIndexBytes);
-  {
-    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                            default_file_system().open(path, O_RDONLY | O_NONBLOCK));
-    STOKER_RETURN_IF_ERROR(check_file(fd.get(), path, max_bytes));
-  }
-  STOKER_ASSIGN_OR_RETURN(const std::string bytes, read_file(path, max_bytes));
+  // What is checked is what is read: another file can take its place meanwhile.
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                          default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t size, check_file(fd.get(), path, max_bytes));
+  std::string bytes(size, '\0');
+  STOKER_ASSIGN_OR_RETURN(
+      const size_t got,
+      default_file_system().read_at(fd.get(), 0, std::as_writable_bytes(std::span(bytes)), path));
+  bytes.resize(got);
   return decode_index(bytes, path);
 }
 

@@ -7,8 +7,8 @@
 //          the SHA-256 of everything before it, as 64 hexadecimal digits. Version 6, which is also read, has
 //          neither the numbers of the samples nor FileStamp::ctime_ns.
 // Threads: a value.
-// Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file, or larger than
-//          the index of its dataset can be), kOutOfMemory (there is too little to read it), kCorrupt (invalid
+// Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file, or of another
+//          user and larger than the index of its dataset can be), kOutOfMemory (there is too little to read it), kCorrupt (invalid
 //          content), kMismatch (another version), kIoError, kPermission; the message names the file.
 #pragma once
 
@@ -62,10 +62,11 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name);
 // Written atomically: after a power cut, or in another process, either the old or the new file is
 // visible.
 Status save_index(const Index& index, const std::string& path);
-// At most `max_bytes` are read, and less if there is little memory: other users can write an index that is read.
+// Of the file of another user at most `max_bytes`, and less if there is little memory.
 Result<Index> load_index(const std::string& path, uint64_t max_bytes = kMaxIndexBytes);
 
-// A bound of the size of an index whose settings and files are known, several times what a format stores.
+// A bound of the size of an index whose settings and files are known, several times what a format stores of files that are
+// not compressed.
 uint64_t max_index_bytes(const Index& index);
 
 }  // namespace stoker::data::files

@@ -1,12 +1,12 @@
-#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <csignal>
-#include <ctime>
+#include <memory>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,49 +60,61 @@ TEST(PeerTest, ReturnsCredentialsOfConnectedProcess) {
   EXPECT_FALSE(peer_of_socket(-1).ok());
 }
 
-std::chrono::nanoseconds time_since_boot() {
-  timespec now{};
-  EXPECT_EQ(::clock_gettime(CLOCK_BOOTTIME, &now), 0);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
-TEST(PeerTest, IsProcessAtOtherEndAndTimeOfConnection) {
+// The IDs of processes are used again. What tells a process from a later one is a pidfd from when it connected.
+TEST(PeerTest, OpensNoOtherProcessAfterExit) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   const UniqueFd one(ends[0]), other(ends[1]);
-  const auto before = time_since_boot();
-  const auto peer = peer_of_socket(one.get());
+  auto peer = peer_of_socket(one.get());
   ASSERT_TRUE(peer.ok()) << peer.status().to_string();
-  EXPECT_EQ(peer->pid, ::getpid());
-  EXPECT_GE(peer->seen, before);
-  EXPECT_LE(peer->seen, time_since_boot());
-  EXPECT_TRUE(pidfd_of_peer(one.get(), *peer).ok());
-  EXPECT_TRUE(pidfd_of_process(*peer).ok());
-}
-
-// As one that has got the ID of the process that connected. Its name is to be read as a state and numbers.
-TEST(PeerTest, OpensNoProcessThatWasStartedAfterConnection) {
-  const auto now = time_since_boot();
+  EXPECT_TRUE(pidfd_of_peer(*peer).ok());
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::prctl(PR_SET_NAME, "a) S 1 1 1 (");
     ::pause();
     ::_exit(0);
   }
-  using std::chrono::seconds;
-  const Status rejected = pidfd_of_process({.pid = child, .seen = now - seconds(1)}).status();
-  EXPECT_EQ(rejected.code(), StatusCode::kUnreachable);
-  EXPECT_THAT(rejected.message(), HasSubstr("the process that connected has exited"));
-  EXPECT_TRUE(pidfd_of_process({.pid = child, .seen = now + seconds(3600)}).ok());
+  peer->maybe_process =
+      std::make_shared<const UniqueFd>(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  EXPECT_TRUE(pidfd_of_peer(*peer).ok());
   EXPECT_EQ(::kill(child, SIGKILL), 0);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_FALSE(pidfd_of_process({.pid = child, .seen = now + seconds(3600)}).ok())
+  EXPECT_EQ(pidfd_of_peer(*peer).status().code(), StatusCode::kUnreachable)
       << "it has exited, and is not reaped";
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(pidfd_of_process({.pid = child, .seen = now + seconds(3600)}).status().code(),
-            StatusCode::kUnreachable);
+  const Status rejected = pidfd_of_peer(*peer).status();  // pid is of this process, which lives
+  EXPECT_EQ(rejected.code(), StatusCode::kUnreachable);
+  EXPECT_THAT(rejected.message(), HasSubstr("the process that connected has exited"));
+  peer->maybe_process = nullptr;
+  EXPECT_EQ(pidfd_of_peer(*peer).status().code(), StatusCode::kUnreachable);
+}
+
+// The process of a connection that is accepted after it has exited is not found by its ID.
+TEST(PeerTest, HasNoProcessThatExitedBeforeConnectionWasAccepted) {
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // An abstract name, which the kernel chooses.
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(sa_family_t)),
+            0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  socklen_t length = sizeof name;
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &length), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    ::_exit(::connect(fd, reinterpret_cast<const sockaddr*>(&name), length) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const UniqueFd accepted(::accept(listener.get(), nullptr, nullptr));
+  ASSERT_TRUE(accepted.valid());
+  const auto peer = peer_of_socket(accepted.get());
+  ASSERT_TRUE(peer.ok()) << peer.status().to_string();
+  EXPECT_EQ(peer->pid, child);
+  EXPECT_EQ(pidfd_of_peer(*peer).status().code(), StatusCode::kUnreachable);
 }
 
 }  // namespace

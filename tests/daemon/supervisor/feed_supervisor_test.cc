@@ -171,7 +171,16 @@ TEST_F(FeedSupervisorTest, FailsRunWhenWorkersExitBecauseOfOverwrittenFlag) {
   ASSERT_TRUE(start().ok());
   ASSERT_NO_FATAL_FAILURE(expect_next(0));
   ring::overwrite(view.header().closed, 1u);
-  expect_stop(StatusCode::kInternal, HasSubstr("exit code 0 before the end of the data"));
+  expect_stop(StatusCode::kCorrupt, HasSubstr("the ring's closed is 1 instead of 0"));
+}
+
+TEST_F(FeedSupervisorTest, FailsRunWhenWorkersExitBecauseOfOverwrittenTicket) {
+  open_ring({.slots = 4, .end_ticket = 1000});
+  const ring::RingView view(*ring_);
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  ring::overwrite(view.header().next_ticket, uint64_t{1000});
+  expect_stop(StatusCode::kCorrupt, HasSubstr("the ring's next_ticket is 1000 instead of 1"));
 }
 
 TEST_F(FeedSupervisorTest, RestartsWorkersWhenDataOnlySeemedToEnd) {

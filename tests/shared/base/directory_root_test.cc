@@ -386,7 +386,9 @@ TEST_F(LinksOfOthersTest, AreFoundAnywhereOnPath) {
   fs::create_symlink("b", run("a/c"));
   give(run("a/c"), 4242);
   EXPECT_THAT(DirectoryRoot::open(run("a/c")).status().message(),
-              HasSubstr("the symlink " + run("a/c") + " of uid 4242"));
+              HasSubstr("the symlink " + run("a/c") +
+                        " of uid 4242, who can change where it leads; use the path behind it (" +
+                        run("a/b") + ")"));
 }
 
 }  // namespace
