@@ -4,7 +4,7 @@
 set -euo pipefail
 build=${1:?give the build folder}
 libtorch=${2:?give the folder of LibTorch}
-readonly max_mib=72  # with gpu-check and documentation; without symbols
+readonly max_mib=76  # with gpu-check and documentation; without symbols
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 prefix=$scratch/prefix
