@@ -30,7 +30,8 @@ std::optional<TensorRole> role_of(const TensorSpec& spec) {
   for (const TensorRole role : {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength,
                                 TensorRole::kPositions, TensorRole::kLabel, TensorRole::kLabels,
                                 TensorRole::kTarget, TensorRole::kMask, TensorRole::kReferences})
-    if (spec.name == tensor_name(role)) return role;
+    if (spec.name == tensor_name(role) && (role != TensorRole::kMask || spec.dtype == DType::kU8))
+      return role;
   return std::nullopt;
 }
 

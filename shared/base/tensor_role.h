@@ -20,12 +20,12 @@ enum class TensorRole {
   kLabel,      // one class
   kLabels,     // a class per step, or a sequence of classes
   kTarget,     // numbers
-  kMask,       // a class per pixel, 255 if it is ignored
+  kMask,       // U8: a class per pixel, 255 if it is ignored
   kReferences  // texts, one per line, that predicted texts are compared with
 };
 
 std::string tensor_name(TensorRole role);  // "input"
-// nullopt: not a tensor of a sample.
+// nullopt: none of these, as a field of a module with its own loss, which can be named mask too if it is not U8.
 std::optional<TensorRole> role_of(const TensorSpec& spec);
 
 }  // namespace stoker

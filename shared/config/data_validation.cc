@@ -299,7 +299,9 @@ class DataValidator {
       add(key, "cannot be combined with text without sequence.max_length");
     if (!dataset.fields()->caption.empty()) add(key, "cannot be combined with caption");
     for (const std::string& name : names) {
-      if (name.empty() || role_of({.name = name, .shape = {}}))
+      const bool is_mask =
+          name == tensor_name(TensorRole::kMask) && !dataset.fields()->mask.empty();
+      if (name.empty() || is_mask || role_of({.name = name, .shape = {}}))
         add(key, quoted(name) +
                      " is not a name for a tensor; use one that is not empty "
                      "or that of another tensor of the sample");

@@ -25,5 +25,11 @@ TEST(TensorRoleTest, IsUnknownForOtherTensors) {
     EXPECT_EQ(role_of({.name = name, .shape = {}}), std::nullopt) << name;
 }
 
+// As the field of a module with its own loss.
+TEST(TensorRoleTest, AllowsMaskOfOtherDtypeAsName) {
+  EXPECT_EQ(role_of({.name = "mask", .dtype = DType::kU8, .shape = {2, 2}}), TensorRole::kMask);
+  EXPECT_EQ(role_of({.name = "mask", .dtype = DType::kI64, .shape = {2, 2}}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace stoker
