@@ -114,7 +114,7 @@ std::string format_estimate(double seconds) {
   if (rounded < 99.5) return std::to_string(std::lround(rounded)) + " s";
   std::string text = format_duration(rounded);
   for (const std::string_view none : {" 0 s", " 0 min", " 0 h"})
-    if (text.ends_with(none)) text.resize(text.size() - none.size());
+    if (text.ends_with(none)) text.erase(text.size() - none.size());
   return text;
 }
 
