@@ -259,8 +259,9 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met, data::Source d
                           create_state(std::move(data), saved, c10::Device(c10::kCPU)));
   const Status same = compare_data(met, cluster, config_, start, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
-  start.config = config_;
-  start.config.cluster.replicas = cluster.replicas;  // also if an option has set it
+  config::Config configured = config_;
+  configured.cluster.replicas = cluster.replicas;  // also if an option has set it
+  start.config = configured;  // start_as_chief() adds the live settings of the checkpoint
   start.store = std::move(store);
   if (is_chief) {
     warn_of_several_workers(config_, cluster, start.state->model());
@@ -303,9 +304,6 @@ Result<run::RunOutcome> Run::train_as_worker(ClusterMeeting& met, data::Source d
     set_live_log_level(start.state->settings, config, change);
     if (!change.key.empty()) outputs.record_setting(step, config, change);
   };
-  // Without the live settings of the checkpoint, which the state has.
-  config::Config configured = config_;
-  configured.cluster.replicas = cluster.replicas;  // also if an option has set it
   parameter_server::ReplicaTrainer trainer(configured, *data_of_worker, start.plan, *start.state,
                                            **connection, channels_, clock_, std::move(duties),
                                            reads.source(), on_setting_change);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -11,13 +10,6 @@
 
 namespace stoker {
 namespace {
-
-std::optional<uint64_t> read_bytes(const std::string& path) {
-  std::ifstream file(path);
-  uint64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // missing, or "max"
-}
 
 // The number after `key` in a file of "key number" lines; 0 if there is none.
 uint64_t number_after(const std::string& path, std::string_view key) {
@@ -50,8 +42,8 @@ AvailableMemory available_memory() {
   const char* const inactive = group->is_v2 ? "inactive_file" : "total_inactive_file";
   const char* const active = group->is_v2 ? "active_file" : "total_active_file";
   for (const std::string& directory : group->directories) {
-    const auto limit = read_bytes(directory + limit_file);
-    const auto usage = read_bytes(directory + usage_file);
+    const auto limit = read_system_number(directory + limit_file);
+    const auto usage = read_system_number(directory + usage_file);
     if (!limit || !usage) continue;
     const uint64_t cache = number_after(directory + "/memory.stat", inactive) +
                            number_after(directory + "/memory.stat", active);

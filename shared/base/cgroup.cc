@@ -61,6 +61,13 @@ std::optional<Cgroup> find_cgroup(std::string_view controller, const std::string
   return found;
 }
 
+std::optional<uint64_t> read_system_number(const std::string& path) {
+  std::ifstream file(path);
+  uint64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;
+}
+
 std::vector<int> allowed_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);

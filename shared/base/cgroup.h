@@ -4,6 +4,7 @@
 // be read does not limit.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ struct Cgroup {
 std::optional<Cgroup> find_cgroup(std::string_view controller,
                                   const std::string& cgroup_file = "/proc/self/cgroup",
                                   const std::string& mount = "/sys/fs/cgroup");
+
+// The number in a file of /proc or of a group; nullopt: it is missing, or "max".
+std::optional<uint64_t> read_system_number(const std::string& path);
 
 // The cores in the affinity mask of the calling thread, ascending.
 std::vector<int> allowed_cores();

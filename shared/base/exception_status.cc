@@ -7,7 +7,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -23,20 +22,13 @@
 namespace stoker {
 namespace {
 
-std::optional<uint64_t> read_number(const std::string& path) {
-  std::ifstream file(path);
-  uint64_t number = 0;
-  if (file >> number) return number;
-  return std::nullopt;  // also "max"
-}
-
 // The lowest of the control group and of those above it.
 std::optional<uint64_t> max_tasks_of_group() {
   const auto group = find_cgroup("pids");
   if (!group) return std::nullopt;
   std::optional<uint64_t> lowest;
   for (const std::string& directory : group->directories)
-    if (const auto limit = read_number(directory + "/pids.max"))
+    if (const auto limit = read_system_number(directory + "/pids.max"))
       lowest = std::min(*limit, lowest.value_or(std::numeric_limits<uint64_t>::max()));
   return lowest;
 }
@@ -87,7 +79,7 @@ std::string describe_thread_limits() {
   if (rlimit space{}; ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
     add(std::to_string(space.rlim_cur >> 20) +
         " MiB of address space (ulimit -v, LimitAS= of a service)");
-  if (const auto limit = read_number("/proc/sys/kernel/threads-max"); limit && text.empty())
+  if (const auto limit = read_system_number("/proc/sys/kernel/threads-max"); limit && text.empty())
     add(std::to_string(*limit) + " of the system (sysctl kernel.threads-max, kernel.pid_max)");
   return text.empty() ? "ulimit -u, TasksMax= of a service" : text;
 }

@@ -33,7 +33,7 @@ bool has_text_at(Bytes bytes, size_t offset, std::string_view text) {
          std::memcmp(bytes.data() + offset, text.data(), text.size()) == 0;
 }
 
-// The part of `bytes`, as far as there is one.
+// `size` bytes from `offset`, or fewer at the end of `bytes`.
 Bytes part_of(Bytes bytes, size_t offset, size_t size) {
   if (offset >= bytes.size()) return {};
   return bytes.subspan(offset, std::min(size, bytes.size() - offset));

@@ -26,8 +26,8 @@ constexpr std::string_view kIndexMagic = "STKINDEX";
 constexpr uint32_t kVersion = 8;
 constexpr uint32_t kPreviousVersion = 6;  // also read
 constexpr size_t kDigestBytes = 64;
-constexpr uint64_t kMaxBytesPerByte =
-    64;  // of an index, and of the data: a row of csv has 2, with at most 32 here
+// Of an index, and of its data: a row of csv has at least 2 bytes, and at most 32 here.
+constexpr uint64_t kMaxBytesPerByte = 64;
 constexpr uint64_t kMaxBytesPerFile = 256;  // of an index, without the name
 constexpr uint64_t kMaxOtherBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxShortNames = 1'000'000;  // as classes

@@ -252,15 +252,9 @@ class TransformedDataset final : public DatasetDecorator, public SampleFiles {
   BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
                              std::span<const std::span<std::byte>> rows) const override {
     BatchReadResult read = dataset_->read_batch(samples, rows);
-    thread_local std::vector<std::span<std::byte>> row;
-    for (size_t i = 0; i < read.good; ++i) {
-      row.clear();
-      for (const std::span<std::byte> tensor : rows) {
-        const size_t bytes = tensor.size() / samples.size();
-        row.push_back(tensor.subspan(i * bytes, bytes));
-      }
-      augmentation_.apply(samples[i].random_key, row);
-    }
+    RowOutputs outputs(rows, samples.size());
+    for (size_t i = 0; i < read.good; ++i)
+      augmentation_.apply(samples[i].random_key, outputs.of(i));
     return read;
   }
 
